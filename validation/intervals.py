@@ -13,10 +13,11 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import term_replicates
-from mlem_core.inference.jackknife import REFITS, jackknife_interval, p_value
+from mlem_core.inference.jackknife import REFITS, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
-from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import Replicates
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import PassOptions, pair_tables
@@ -143,6 +144,12 @@ def true_scores(weights: FloatArray) -> FloatArray:
     return np.mean(found, axis=0)
 
 
+def difference(one: Replicates, other: Replicates) -> Replicates:
+    """One statistic less another of the same replicates and blocks."""
+    value, bootstrap, left_out = (a - b for a, b in zip(one[:3], other[:3], strict=True))
+    return Replicates(value, bootstrap, left_out, one.sizes)
+
+
 def data_set(n_sentences: int, seed: int) -> list[Row]:
     """Intervals and tests of one simulated set; the truth of scores beside them."""
     features, layers = simulated(n_sentences, [1, n_sentences, seed])
@@ -172,7 +179,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
         found.append(row | {"value": value, "lower": lower, "upper": upper, "truth": truth})
 
     def covered(name: str, own: Replicates, at: tuple[int, ...], truth: float) -> None:
-        bounds = own.interval()
+        bounds = own.estimate()
         add(
             "interval",
             name,
@@ -185,8 +192,7 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     for k, name in enumerate(term_names(tables.features)):
         covered(name, terms, (k,), np.nan)
     again = resampled_terms(chosen([0, 3]), REPLICATES, seed)
-    difference = terms.less(again)
-    p = p_value(difference.value, difference.left_out)
+    p = difference(terms, again).estimate().p
     for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
         add("test", f"difference of {name}", float(p[k]))
 
@@ -198,14 +204,14 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     covered("held-out ρ", scores, (0, 0), float(true[0, 0]))
     for f, name in enumerate(tables.features):
         covered(f"importance {name}", scores, (0, 2 + f), float(true[0, 1 + f]))
-    difference = scores.at(0).less(scores.at(2))
+    less = scores.made_into(lambda values: values[..., 0, :] - values[..., 2, :])
     true = true[0] - true[2]
-    covered("difference of importance b, A less B", difference, (3,), float(true[2]))
-    p = p_value(scores.value, scores.left_out, above=True)
+    covered("difference of importance b, A less B", less, (3,), float(true[2]))
+    p = scores.estimate(above=True).p
     add("test", "importance d above 0", float(p[0, 5]))
     add("test", "importance b of B above 0", float(p[2, 3]))
-    difference = scores.at(0).less(scores.at(1))
-    p = p_value(difference.value, difference.left_out)
+    less = scores.made_into(lambda values: values[..., 0, :] - values[..., 1, :])
+    p = less.estimate().p
     for f in (0, 2):
         add("test", f"difference of importance {tables.features[f]}", float(p[2 + f]))
 
@@ -239,9 +245,8 @@ def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
         )
         without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
         weights = np.concatenate((np.ones((1, n_sentences)), without))
-        terms = term_replicates(pairs.whole, tables, weights)
-        values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
-        bounds = jackknife_interval(values[0], values[1:])
+        values = term_replicates(pairs.whole, tables, weights)[:, :-3]
+        bounds = jackknife(values[0], values[1:])
         row = {"sentences": n_sentences, "seed": seed, "kind": "interval", "truth": np.nan}
         found += [
             row | {"quantity": f"{name}{ALONE}", "value": value, "lower": lower, "upper": upper}

@@ -9,7 +9,8 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts, parts_of
-from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
+from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.resample import Replicates
 from mlem_core.measures.partial import TRANSFERS, Explained, above_zero, feature_similarity
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
@@ -98,8 +99,8 @@ def with_truth(kind: str, n: int, seed: int) -> list[Row]:
     """The numbers of one data set, with their intervals."""
     rng = np.random.default_rng([n, list(TRUTHS).index(kind), seed])
     both, moved = resampled(*planted(kind, n, rng), seed)
-    bounds = [np.concatenate(ends) for ends in zip(both.interval(), moved.interval(), strict=True)]
-    found = zip(QUANTITIES, np.concatenate((both.value, moved.value)), *bounds, strict=True)
+    ends = zip(both.estimate()[:3], moved.estimate()[:3], strict=True)
+    found = zip(QUANTITIES, *map(np.concatenate, ends), strict=True)
     row = {"study": "truth", "kind": kind, "stimuli": n, "seed": seed}
     return [
         row | {"quantity": name, "value": value, "lower": low, "upper": high}

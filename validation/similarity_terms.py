@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
-from mlem_core.inference.aligned import Together, aligned_interval
+from mlem_core.inference.aligned import aligned_interval
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_terms import terms_interval
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -21,6 +21,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.pairs.units import StimulusUnits
 from validation.work import Row, Task
 
 STIMULI = 60
@@ -66,7 +67,7 @@ def part(name: str, first: int, n: int) -> list[Row]:
     for seed in range(first, first + n):
         features, layers = simulated(STIMULI, seed)
         squared = [squared_distances(rows) for rows in layers]
-        value, (lower, upper) = terms_interval(
+        value, lower, upper, *_ = terms_interval(
             pairs_of(features, layers, seed), SIMILARITIES[name], squared, seed
         )
         for at, quantity in enumerate((*FEATURES, UNEXPLAINED, "similarity")):
@@ -81,8 +82,8 @@ def part_without_terms(name: str, first: int, n: int) -> list[Row]:
     for seed in range(first, first + n):
         layers = [components(layer) for layer in simulated(STIMULI, seed)[1]]
         groups = np.arange(STIMULI)
-        together = Together(group_folds(groups, 5, seed), groups)
-        value, (lower, upper) = aligned_interval(SIMILARITIES[name], layers, together, seed)
+        units = StimulusUnits(group_folds(groups, 5, seed), groups)
+        value, lower, upper, *_ = aligned_interval(SIMILARITIES[name], layers, units, seed)
         bounds = {"value": value[0], "lower": lower[0], "upper": upper[0]}
         found.append({"similarity": name, "seed": seed, "quantity": "similarity", **bounds})
     return found

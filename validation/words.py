@@ -20,15 +20,16 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import term_replicates
-from mlem_core.inference.jackknife import CONFIDENCE, REFITS, jackknife_interval, p_value
+from mlem_core.inference.jackknife import CONFIDENCE, REFITS, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import Replicates
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import pair_ranks
-from validation.intervals import ALONE, tables_of
+from validation.intervals import ALONE, difference, tables_of
 from validation.work import Row, Task
 
 # Data sets by number of sentences, how many a part does, and others that give the truth of each.
@@ -194,7 +195,7 @@ def _terms(pairs: LayerPairs, seed: int) -> Found:
     first, again = (
         resampled_terms(_of_layers(pairs, at), REPLICATES, seed) for at in ((0, 2), (0, 3))
     )
-    less = first.less(again)
+    less = difference(first, again)
     names = quantities()[: len(FEATURES) + 3]
     found = {name: (first, (k,)) for k, name in enumerate(names)}
     rsa = len(FEATURES) + 1
@@ -208,7 +209,7 @@ def _scores(pairs: LayerPairs, seed: int) -> tuple[Found, Replicates]:
     scores = resampled_scores(_of_layers(pairs, [0, 1, 2]), "ridge", REPLICATES, seed)
 
     def less(k: int) -> Replicates:
-        return scores.at(0).less(scores.at(k))
+        return scores.made_into(lambda values: values[..., 0, :] - values[..., k, :])
 
     found: Found = {"held-out ρ": (scores, (0, 0)), "importance b of B": (scores, (2, 3))}
     found |= {f"importance {name}": (scores, (0, 2 + f)) for f, name in enumerate(FEATURES)}
@@ -252,9 +253,8 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     for name, (own, at) in (_terms(pairs, seed) | of_scores).items():
         ways, above = {}, name in ("importance d", "importance b of B")
         for way, one in _ways(own).items():
-            bounds = one.interval()
-            p = p_value(one.value, one.left_out, above, one.sizes)
-            ways[way] = (float(bounds.lower[at]), float(bounds.upper[at]), float(p[at]))
+            _, low, high, p, _ = one.estimate(above=above)
+            ways[way] = (float(low[at]), float(high[at]), float(p[at]))
         add(name, name, ways)
     for k, (name, ways) in enumerate(_alone(pairs, seed).items()):
         add(f"{name}{ALONE}", quantities()[k], ways)
@@ -273,17 +273,15 @@ def _ways(found: Replicates) -> dict[str, Replicates]:
 def _alone(pairs: LayerPairs, seed: int) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Terms, RSA and ceiling by t from fewer blocks, as for all layers at once."""
     chosen = _of_layers(pairs, [0, 2])
-    blocks = chosen.blocks(REFITS, np.random.default_rng(seed))
+    blocks = chosen.units.blocks(REFITS, np.random.default_rng(seed))
     weights = np.concatenate((np.ones((1, len(chosen.folds))), blocks.weights))
-    terms = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)
-    values = np.column_stack((terms.values, terms.rsa, terms.ceilings[:, 0]))
+    values = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)[:, :-3]
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for way, n, sizes in (("one", blocks.sizes[0], None), ("two", len(weights), blocks.sizes)):
         left_out = values[1 : 1 + n]
-        bounds = jackknife_interval(values[0], left_out, sizes=sizes)
-        p = p_value(values[0], left_out, sizes=sizes)
+        _, low, high, p, _ = jackknife(values[0], left_out, sizes)
         for k, name in enumerate(quantities()[: values.shape[1]]):
-            row = (float(bounds.lower[k]), float(bounds.upper[k]), float(p[k]))
+            row = (float(low[k]), float(high[k]), float(p[k]))
             found.setdefault(name, {})[way] = row
     return found
 
@@ -303,13 +301,9 @@ def _tau(scores: Replicates) -> dict[str, dict[str, tuple[float, float, float]]]
         row = (min(float(low), value), max(float(high), value), np.nan)
         found.setdefault("τ, drawn profiles", {})[way] = row
         without = np.array([tau(profiles) for profiles in own.left_out])
-        bounds = jackknife_interval(np.float64(value), without, -1.0, 1.0, own.sizes)
-        p = p_value(np.float64(value), without, sizes=own.sizes)
-        found.setdefault("τ, blocks alone", {})[way] = (
-            float(bounds.lower),
-            float(bounds.upper),
-            float(p),
-        )
+        bounds = jackknife(np.float64(value), without, own.sizes, (-1.0, 1.0))
+        row = (float(bounds.lower), float(bounds.upper), float(bounds.p))
+        found.setdefault("τ, blocks alone", {})[way] = row
     return found
 
 

@@ -60,8 +60,8 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.cli.found import found
     from mlem_core.inference.all_layers import layer_intervals
-    from mlem_core.inference.bootstrap import REPLICATES
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.inference.trajectories import trajectories
     from mlem_core.pairs.similarities import similarity_named
@@ -260,8 +260,8 @@ def _explained(
     if not alike.similarity.divides:
         found = aligned.alignment(analysis, both, alike)
         if options.bootstrap:
-            count = bars.counter("intervals", "blocks")
-            found = aligned.with_interval(found, analysis, store, options.seed, count)
+            given = options.bootstrap, options.seed, bars.counter("intervals", "blocks")
+            found = explanation.with_intervals(found, analysis, store, *given)
         return found
     why = explanation.explain(analysis, *both, seed=options.seed, compared=alike)
     if why.similarity.name == "rsa":

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis, key_of
-from mlem_core.analysis.selection import Selection, check_layers
-from mlem_core.analysis.similarities import Compared, rows_of
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.similarities import Compared
 from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import number
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
-from mlem_core.inference import caveats
-from mlem_core.inference.jackknife import REFITS, jackknife_interval
-from mlem_core.inference.similarity_terms import TermsInterval, check_sentences, in_turn
-from mlem_core.pairs.alignments import components
+from mlem_core.base.typing import Counted, FloatArray, Layer
+from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
+from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.pairs.similarities import Similarity
-from mlem_core.pairs.units import Units, blocks_left_out
-from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
-from mlem_core.storage.store import Store
-
-_STAGE = Stage("alignment-interval", 1, save_tables, load_tables)
+from mlem_core.pairs.units import StimulusUnits, Units
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,10 @@ class Alignment:
     others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
     notes : sentences about how far this holds
     names : what models and layers are called in words
+    TABLES : those that change where it gets its interval
     """
+
+    TABLES: ClassVar = ("whole",)
 
     layers: tuple[Layer, Layer]
     similarity: Similarity
@@ -94,27 +91,14 @@ class Alignment:
         return " ".join(filter(None, (self.headline, self.how_sure, self.similarity.no_terms)))
 
 
-class Together(NamedTuple):
-    """Which stimuli stay together.
-
-    folds : (n_stimuli,) the fold that leaves a stimulus out
-    groups : (n_stimuli,) its sentence
-    items : (n_stimuli,) its word; None where none recurs
-    """
-
-    folds: IntArray
-    groups: IntArray
-    items: IntArray | None = None
-
-
 def aligned_interval(
     similarity: Similarity,
     layers: Sequence[FloatArray],
-    together: Together,
+    units: StimulusUnits,
     seed: int = 0,
     progress: Counted | None = None,
-) -> TermsInterval:
-    """A similarity without terms, and what other stimuli would change of it.
+) -> Estimate:
+    """A similarity without terms: (1,).
 
     Each block of sentences (and of words, where they recur) is left out of what one layer is turned
     by and of what the two are compared on. The components stay those of all stimuli.
@@ -129,16 +113,17 @@ def aligned_interval(
     InputError
         Too few sentences.
     """
-    aligned, (one, other), (folds, groups, items) = similarity.aligned, layers, together
+    aligned, (one, other) = similarity.aligned, layers
     assert aligned is not None
-    check_sentences(len(np.unique(groups)))
-    blocks = blocks_left_out(groups, items, REFITS, np.random.default_rng(seed))
+    check_enough(len(np.unique(units.groups)))
+    blocks = units.blocks(REFITS, np.random.default_rng(seed))
 
-    def values(kept: NDArray[np.bool_]) -> FloatArray:
-        return np.array([aligned(one, other, np.where(kept, folds, -1))])
+    def left_out(rows: NDArray[np.bool_]) -> FloatArray:
+        return np.array([[aligned(one, other, np.where(rows[0], units.folds, -1))]])
 
-    value, without = values(np.ones(len(folds), dtype=bool)), in_turn(values, blocks, progress)
-    return TermsInterval(value, jackknife_interval(value, without, -1.0, 1.0, sizes=blocks.sizes))
+    (value,) = left_out(np.ones((1, len(units.folds)), dtype=bool))
+    without = in_parts(left_out, blocks.weights > 0, progress=progress)
+    return jackknife(value, without, blocks.sizes, (-1.0, 1.0))
 
 
 def alignment(analysis: Analysis, layers: Sequence[Layer], compared: Compared) -> Alignment:
@@ -162,54 +147,3 @@ def alignment(analysis: Analysis, layers: Sequence[Layer], compared: Compared) -
     units = Units.of(analysis.stimuli)
     held_out = units.held_out(analysis.spec.folds_over)
     return Alignment((layers[0], layers[1]), similarity, whole, held_out, units.others)
-
-
-def with_interval(
-    found: Alignment,
-    analysis: Analysis,
-    store: Store,
-    seed: int = 0,
-    progress: Counted | None = None,
-) -> Alignment:
-    """The same with its confidence interval.
-
-    Raises
-    ------
-    InputError
-        As `aligned_interval`; representations that are no longer in the store.
-    """
-    layers = [components(rows_of(analysis, layer, store)()) for layer in found.layers]
-    stimuli = analysis.stimuli
-    together = Together(analysis.folds, stimuli.groups, stimuli.items)
-    interval = aligned_interval(found.similarity, layers, together, seed, progress).interval
-    whole = found.whole.assign(lower=interval.lower, upper=interval.upper)
-    return replace(found, whole=whole, notes=caveats.of_size(Units.of(stimuli)))
-
-
-def kept_interval(
-    found: Alignment, analysis: Analysis, store: Store, progress: Counted | None = None
-) -> Alignment:
-    """The same with its confidence interval, which is kept in the store."""
-
-    def make() -> Tables:
-        made = with_interval(found, analysis, store, progress=progress)
-        notes = pd.DataFrame({"note": list(made.notes)}, dtype=object)
-        return {"whole": made.whole, "notes": notes}
-
-    return _with_tables(found, _STAGE.get(store, _key(found, analysis), make))
-
-
-def best_known(found: Alignment, analysis: Analysis, store: Store) -> Alignment:
-    """The same with its confidence interval, where `kept_interval` has made one."""
-    tables = _STAGE.find(store, _key(found, analysis))
-    return found if tables is None else _with_tables(found, tables)
-
-
-def _key(found: Alignment, analysis: Analysis) -> dict[str, Any]:
-    """What the interval depends on; no feature, and no metric model."""
-    chosen = Selection((), found.layers, "", False)
-    return key_of(analysis, chosen) | {"similarity": found.similarity.name}
-
-
-def _with_tables(found: Alignment, tables: Tables) -> Alignment:
-    return replace(found, whole=tables["whole"], notes=tuple(tables["notes"]["note"]))

@@ -9,7 +9,7 @@ of words where words recur, all pairs ranked again each time).
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,25 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import side_by_side
 from mlem_core.base.student import CONFIDENCE
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Progress, Report
-from mlem_core.inference.bootstrap import REPLICATES
+from mlem_core.base.typing import FloatArray, Progress, Report
+from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.intervals import LayerIntervals, load, save
 from mlem_core.inference.jackknife import REFITS, standard_error
-from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.populations import Left
 from mlem_core.inference.replicates import resampled_scores
-from mlem_core.inference.shares import by_share
+from mlem_core.inference.resample import REPLICATES, resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import feature_similarity, rest_similarity
-from mlem_core.measures.shapley import EXACT_FEATURES, Shapley
+from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
-from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
+from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
-from mlem_core.pairs.units import Blocks, Units
+from mlem_core.pairs.units import Blocks, StimulusUnits, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -132,22 +131,19 @@ def _compute(
             f"found {len(layers)} layers of {n:,} pairs; confidence intervals of so many at once "
             f"do not fit into memory, so choose at most {MOST_BYTES // (2 * n)} layers."
         )
-    step = max(2, CHUNK_BYTES // (16 * n))
-    classes, chunks, profiles, parts = [], [], [], []
-    for start in range(0, len(layers), step):
-        chunk = layers[start : start + step]
+    chunks, profiles = [], []
 
-        def counted(done: int, n: int, start: int = start, size: int = len(chunk)) -> None:
-            done, total = start * n + done * size, len(layers) * n
+    def scored(pairs: LayerPairs, start: int) -> None:
+        def counted(done: int, n: int) -> None:
+            done, total = start * n + done * len(pairs.layers), len(layers) * n
             report(Progress("confidence intervals of scores", None, done, total, "fits"))
 
         counted(0, REFITS)
-        pairs = LayerPairs.of(analysis, chunk, store, selection.features, selection.interactions)
         scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted, blocks)
-        chunks.append((scores.value, *scores.interval(), scores.left_out))
+        chunks.append((*scores.estimate()[:3], scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
-        classes.append(pairs.whole.classes)
-        parts.append(pairs.tables)
+
+    whole, tables = _whole(analysis, store, selection, scored)
     values, lower, upper, without = (
         np.concatenate(arrays, axis=axis)
         for arrays, axis in zip(zip(*chunks, strict=True), (0, 0, 0, 1), strict=True)
@@ -158,13 +154,12 @@ def _compute(
     exact = mean_scores(shown_tables, selection.estimator)
     shift = exact - values
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
-    whole = replace(pairs.whole, classes=np.concatenate(classes))
-    blocks = blocks or _blocks(pairs, n_replicates)
-    shown = None if pairs.design is analysis.design else analysis.subset(selection)
+    blocks = blocks or blocks_of(analysis, n_replicates)
+    shown = None if whole.design is analysis.design else analysis.subset(selection)
     return LayerIntervals(
         layers=layers,
-        features=tuple(pairs.tables.features),
-        columns=pairs.tables.columns.parts,
+        features=tuple(tables.features),
+        columns=tables.columns.parts,
         estimator=estimator,
         scores=exact,
         scores_lower=lower,
@@ -173,8 +168,31 @@ def _compute(
         units=Units.of(analysis.stimuli),
         sizes=blocks.sizes,
         **_tau(exact[:, 2:], np.concatenate(profiles, axis=1) + shift[:, 2:]),
-        **_around(shown, _rsa_and_terms(whole, joined(parts), blocks, report)),
+        **_around(shown, _rsa_and_terms(whole, tables, blocks, report)),
     )
+
+
+def _whole(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    visit: Callable[[LayerPairs, int], None] = lambda *_: None,
+) -> tuple[RankedPairs, PairTables]:
+    """The ranked pairs of all layers of a selection, and their tables.
+
+    Parameters
+    ----------
+    visit : called with the pairs of some layers, and the place of the first of these
+    """
+    layers, classes, parts = selection.layers, [], []
+    step = max(2, CHUNK_BYTES // (16 * resampled_part(analysis.design, analysis.folds).n_pairs))
+    for start in range(0, len(layers), step):
+        chunk = layers[start : start + step]
+        pairs = LayerPairs.of(analysis, chunk, store, selection.features, selection.interactions)
+        visit(pairs, start)
+        classes.append(pairs.whole.classes)
+        parts.append(pairs.tables)
+    return replace(pairs.whole, classes=np.concatenate(classes)), joined(parts)
 
 
 def _around(
@@ -210,16 +228,12 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
     }
 
 
-def blocks_of(analysis: Analysis) -> Blocks:
+def blocks_of(analysis: Analysis, n_replicates: int = REPLICATES) -> Blocks:
     """The blocks of stimuli that the intervals of an analysis leave out in turn."""
-    return _blocks(stimuli_alone(analysis), REPLICATES)
-
-
-def _blocks(pairs: LayerPairs, n_replicates: int) -> Blocks:
-    """The blocks that `resampled_scores` leaves out."""
+    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
     rng = np.random.default_rng(_SEED)
-    pairs.bootstrap_weights(n_replicates, rng)
-    return pairs.blocks(REFITS, rng)
+    units.bootstrap(n_replicates, rng)  # `resampled_scores` draws them before
+    return units.blocks(REFITS, rng)
 
 
 def _rsa_and_terms(
@@ -247,22 +261,25 @@ def _each_draw(
     whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """RSA, its terms, the ceilings, S_feat with S_rest: of all stimuli, then without each block."""
-    n_layers, exact = whole.n_layers, tables.codes.shape[1] <= EXACT_FEATURES
+    exact = tables.codes.shape[1] <= EXACT_FEATURES
     priority = CrossFit.of(tables).priority if exact else None
 
     def counted(done: int, total: int) -> None:
         report(Progress("confidence intervals of RSA", None, done, total, "blocks"))
 
     weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
-    shared = whole.by_stimulus, without_training_ranks(tables), priority
-    found = by_share(_of_draws, shared, weights, counted)
-    rsa, of_features, explained = (np.concatenate(column) for column in zip(*found, strict=True))
+    shared = whole.by_stimulus, without_training_ranks(tables), priority, False
+    found = resample(decompositions, shared, weights, counted)
+    rsa = found[:, -1]
     if not exact:
-        n = len(weights)
-        none = np.zeros((n, 0, n_layers, n_layers))
-        return rsa, none, np.zeros((n, n_layers)), none
-    terms = np.concatenate((of_features, (rsa - explained)[:, None]), axis=1)
-    return rsa, terms, ceilings_of(explained), _partial(rsa, explained)
+        none = found[:, :0]
+        return rsa, none, np.zeros(rsa.shape[:2]), none
+    explained = found[:, -2]
+    terms = np.concatenate((found[:, :-2], (rsa - explained)[:, None]), axis=1)
+    own = np.diagonal(explained, axis1=-2, axis2=-1)
+    both = own[..., :, None], own[..., None, :]
+    parts = feature_similarity(explained, *both), rest_similarity(rsa, explained, *both)
+    return rsa, terms, ceilings_of(explained), np.stack(parts, axis=1)
 
 
 def _terms_without(
@@ -280,72 +297,22 @@ def _terms_without(
     InputError
         As `layer_intervals`.
     """
-    layers = selection.layers
-    step = max(2, CHUNK_BYTES // (16 * resampled_part(analysis.design, analysis.folds).n_pairs))
-    classes, parts = [], []
-    for start in range(0, len(layers), step):
-        chunk = layers[start : start + step]
-        pairs = LayerPairs.of(analysis, chunk, store, selection.features, False)
-        classes.append(pairs.whole.classes)
-        parts.append(pairs.tables)
-    whole = replace(pairs.whole, classes=np.concatenate(classes))
-    blocks = _blocks(pairs, REPLICATES)
-    rsa, terms, *_ = _each_draw(whole, joined(parts), blocks, report)
+    whole, tables = _whole(analysis, store, replace(selection, interactions=False))
+    blocks = blocks_of(analysis)
+    rsa, terms, *_ = _each_draw(whole, tables, blocks, report)
     return np.concatenate((terms, rsa[:, None]), axis=1)[1:], blocks.sizes
 
 
-def _partial(rsa: FloatArray, explained: FloatArray) -> FloatArray:
-    """S_feat and S_rest (n_draws, 2, n_layers, n_layers) of every two layers in each draw."""
-    own = np.diagonal(explained, axis1=-2, axis2=-1)
-    both = own[..., :, None], own[..., None, :]
-    return np.stack(
-        (feature_similarity(explained, *both), rest_similarity(rsa, explained, *both)), axis=1
-    )
-
-
-def _of_draws(
-    whole: RankedPairs,
-    tables: PairTables,
-    priority: IntArray | None,
-    weights: Weights,
-    progress: Counted | None = None,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """RSA of each draw, its terms by feature, and what the features explain.
-
-    Without a priority there are no terms.
-    """
-    rsa: list[FloatArray] = []
-    terms: list[FloatArray] = []
-    explained: list[FloatArray] = []
-    for sums in whole.draw(weights, products=True, progress=progress):
-        rsa.extend(sums.rsa())
-        if priority is None:
-            continue
-
-        def terms_of(row: int, sums: Draws = sums) -> Shapley:
-            drawn = (sums.counts[[row]], sums.sums[[row]], sums.squares[[row]])
-            return divide(CrossFit.of_draws(tables, *drawn, priority))
-
-        for divided in side_by_side(terms_of, range(len(sums.counts))):
-            terms.append(divided.terms[:, 0])
-            explained.append(divided.whole[0])
-    if priority is None:
-        return np.stack(rsa), np.zeros(0), np.zeros(0)
-    return np.stack(rsa), np.stack(terms), np.stack(explained)
-
-
 def _save_left(left: Left, folder: Path) -> None:
-    np.save(folder / "without.npy", left.without.astype(np.float32))
-    (folder / "about.json").write_text(json.dumps({"sizes": left.sizes}), encoding="utf-8")
+    np.savez(folder / "left.npz", without=left.without.astype(np.float32), sizes=left.sizes)
 
 
 def _load_left(folder: Path) -> Left:
-    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    without = np.load(folder / "without.npy", allow_pickle=False).astype(np.float64)
-    return Left(without, tuple(int(size) for size in about["sizes"]))
+    with np.load(folder / "left.npz", allow_pickle=False) as stored:
+        return Left(stored["without"].astype(np.float64), tuple(stored["sizes"].tolist()))
 
 
-LEFT = Stage("terms-without", 1, _save_left, _load_left)
+LEFT = Stage("terms-without", 2, _save_left, _load_left)
 
 
 def stimuli_left(

@@ -17,7 +17,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
 from mlem_core.measures.shapley import FeatureSet, shapley
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.storage.stage import Stage
+from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 
 # Of so many of the pairs that contribute most, examples are picked.
@@ -122,15 +122,6 @@ def contributing_pairs(
     return _with_texts(table.astype(_NUMBERS), stimuli)
 
 
-def _save(table: pd.DataFrame, folder: Path) -> None:
-    table[list(_NUMBERS)].to_csv(folder / _FILE, index=False)
-
-
-def _load(folder: Path) -> pd.DataFrame:
-    return pd.read_csv(folder / _FILE, dtype=_NUMBERS)
-
-
-_FILE = "pairs.csv"
 # What is kept; the texts are those of the stimuli.
 _NUMBERS: dict[str, Any] = {
     "contribution": np.float64,
@@ -139,7 +130,7 @@ _NUMBERS: dict[str, Any] = {
     "distance_a": np.float64,
     "distance_b": np.float64,
 }
-STAGE = Stage("pairs-behind", 1, _save, _load)
+_STAGE = Stage("pairs-behind", 1, save_tables, load_tables)
 
 
 def behind(
@@ -159,15 +150,16 @@ def behind(
         As `LayerPairs.of`, where it is not kept yet; an unknown term.
     """
 
-    def make() -> pd.DataFrame:
+    def make() -> Tables:
         pairs = LayerPairs.of(analysis, layers, store, features)
-        return contributing_pairs(pairs, analysis.stimuli, term, KEPT, most)
+        found = contributing_pairs(pairs, analysis.stimuli, term, KEPT, most)
+        return {"pairs": found[list(_NUMBERS)]}
 
-    asked = depends_on(analysis, layers, features, term, most=most)
-    return _with_texts(STAGE.get(store, asked, make), analysis.stimuli)
+    kept = _STAGE.get(store, _key(analysis, layers, features, term, most), make)["pairs"]
+    return _with_texts(kept.astype(_NUMBERS), analysis.stimuli)
 
 
-def is_kept(
+def kept_at(
     analysis: Analysis,
     store: Store,
     layers: Sequence[Layer],
@@ -175,16 +167,14 @@ def is_kept(
     term: str,
     *,
     most: bool = True,
-) -> bool:
-    """Whether `behind` has its answer without the representations."""
-    asked = depends_on(analysis, layers, features, term, most=most)
-    return STAGE.where(store, asked) is not None
+) -> Path | None:
+    """The folder of what `behind` has kept; None where it would need the representations."""
+    return _STAGE.where(store, _key(analysis, layers, features, term, most))
 
 
-def depends_on(
-    analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, *, most: bool
+def _key(
+    analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, most: bool
 ) -> dict[str, Any]:
-    """What the key of the pairs behind a term is made of."""
     spec, models = analysis.spec, analysis.manifest["models"]
     return {
         "stimuli": analysis.stimuli.digest,

@@ -1,62 +1,40 @@
-"""Bootstrap and jackknife replicates of the terms and scores of layers, a row of weights each.
+"""Terms and scores of layers in draws of the stimuli, a row of weights each.
 
 What is resampled is the sentence (the group of stimuli), never the pair: a row of weights says how
-often each counts. The metric models keep the weights that they were fitted with.
+often each counts. With the coefficients as they are, draws of the test stimuli say how sure the
+score of *these* models is. How a score, an importance or a profile would come out with other
+stimuli altogether, training included, takes a fit in each draw (`refitted`); from the sums by cell
+it takes milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, bare
-from mlem_core.inference.shares import by_share
-from mlem_core.measures.decomposition import divide
+from mlem_core.inference.resample import resample
+from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
-from mlem_core.measures.partial import with_ratios
-from mlem_core.pairs.crossfit import CrossFit, ceiling, outside_means
+from mlem_core.measures.partial import transfer, with_ratios
+from mlem_core.pairs.crossfit import CrossFit, ceiling, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
 from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, summed, without_training_ranks
 
-# Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
-# for those of τ; as many as the calibration has (docs/validation).
-REPLICATES = 200
-
-
-@dataclass(frozen=True)
-class TermReplicates:
-    """The cross-fitted decomposition of two layers in each replicate.
-
-    terms : (n_replicates, n_features)
-    unexplained, rsa : (n_replicates,)
-    own : (n_replicates, 2) what the features explain of each layer with itself
-    """
-
-    terms: FloatArray
-    unexplained: FloatArray
-    rsa: FloatArray
-    own: FloatArray
-
-    @property
-    def ceilings(self) -> FloatArray:
-        """(n_replicates, 2) cross-fitted feature ceilings of all pairs."""
-        return np.sqrt(np.maximum(self.own, 0.0))
-
-    @property
-    def values(self) -> FloatArray:
-        """(n_replicates, n_features + 1) the terms and "unexplained"."""
-        return np.column_stack((self.terms, self.unexplained))
-
 
 def term_replicates(
     pairs: RankedPairs, tables: PairTables, weights: Weights, progress: Counted | None = None
-) -> TermReplicates:
-    """The terms of the RSA correlation of two layers in each replicate.
+) -> FloatArray:
+    """Cross-fitted decompositions of two layers, in replicates: (n_replicates, n_features + 6).
+
+    The terms, "unexplained", the RSA correlation, the ceilings of all pairs of both layers, and
+    what the features explain of each of them with itself.
 
     Parameters
     ----------
@@ -64,65 +42,59 @@ def term_replicates(
     tables : of these layers. Features keep the priority that they have there
     weights : (n_replicates, n_groups) how often each sentence counts
     """
-    shared = pairs, without_training_ranks(tables), CrossFit.of(tables).priority
-    parts = [part for share in by_share(_terms, shared, weights, progress) for part in share]
-    return TermReplicates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    shared = pairs, without_training_ranks(tables), CrossFit.of(tables).priority, True
+    found = resample(decompositions, shared, weights, progress)
+    explained, rsa = found[:, -2], found[:, -1, 0, 1]
+    own, rest = np.diagonal(explained, axis1=-2, axis2=-1), rsa - explained[:, 0, 1]
+    return np.column_stack((found[:, :-2, 0, 1], rest, rsa, ceilings_of(explained), own))
 
 
-def _terms(
+def decompositions(
     pairs: RankedPairs,
     tables: PairTables,
-    priority: IntArray,
+    priority: IntArray | None,
+    many: bool,
     weights: Weights,
     progress: Counted | None = None,
-) -> list[tuple[FloatArray, ...]]:
-    """The fields of `TermReplicates`, for some replicates at a time."""
-    parts: list[tuple[FloatArray, ...]] = []
-    for sums in pairs.draw(weights, products=True, progress=progress):
+) -> FloatArray:
+    """RSA of layers and its terms in each draw: (n_draws, n_features + 2, n_layers, n_layers).
 
-        def split(at: IntArray, sums: Draws = sums) -> list[FloatArray]:
+    The terms of the features, then what all of them explain, then RSA.
+
+    Parameters
+    ----------
+    pairs : by cells of the tables
+    priority : of the features, see `mlem_core.pairs.crossfit.CrossFit`; None is RSA alone
+    many : whether many draws are divided together, as few layers allow
+    weights : (n_draws, n_groups)
+    """
+    parts: list[FloatArray] = []
+    for sums in pairs.draw(weights, products=True, progress=progress):
+        rsa = sums.rsa()[:, None]
+        if priority is None:
+            parts.append(rsa)
+            continue
+
+        def split(at: IntArray, sums: Draws = sums) -> FloatArray:
             drawn = (sums.counts[at], sums.sums[at], sums.squares[at])
             divided = divide(CrossFit.of_draws(tables, *drawn, priority))
-            terms, whole = divided.terms[:, :, 0, 1].T, divided.whole
-            return [terms, whole[:, 0, 1], np.diagonal(whole, axis1=-2, axis2=-1)]
+            return np.concatenate((divided.terms, divided.whole[None])).swapaxes(0, 1)
 
-        shares = np.array_split(np.arange(len(sums.counts)), min(cores(), len(sums.counts)))
-        columns = zip(*side_by_side(split, shares), strict=True)
-        terms, explained, own = (np.concatenate(column) for column in columns)
-        rsa = sums.rsa()[:, 0, 1]
-        parts.append((terms, rsa - explained, rsa, own))
-    return parts
-
-
-@dataclass(frozen=True)
-class ScoreReplicates:
-    """Held-out scores of the models of n_layers layers in each replicate, means over folds.
-
-    rho, ceiling : (n_replicates, n_layers)
-    importance : (n_replicates, n_layers, n_parts)
-    """
-
-    rho: FloatArray
-    ceiling: FloatArray
-    importance: FloatArray
-
-    @classmethod
-    def joined(cls, parts: Iterable[ScoreReplicates]) -> ScoreReplicates:
-        """All replicates, those of the first part first."""
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
-
-    @property
-    def values(self) -> FloatArray:
-        """(n_replicates, n_layers, 2 + n_parts) ρ, ceiling and importances."""
-        scores = (self.rho[..., None], self.ceiling[..., None])
-        return np.concatenate((*scores, self.importance), axis=-1)
+        n = len(rsa)
+        shares = np.array_split(np.arange(n), min(cores(), n) if many else n)
+        terms = np.concatenate(side_by_side(split, shares))
+        parts.append(np.concatenate((terms, rsa), axis=1))
+    return np.concatenate(parts)
 
 
 def score_replicates(
-    pairs: LayerPairs, coefficients: FloatArray, weights: Weights, *, importance: bool = True
-) -> ScoreReplicates:
-    """ρ, ceiling and importance on the held-out pairs of each replicate, the models as they are.
+    pairs: LayerPairs,
+    coefficients: FloatArray,
+    importance: bool,
+    weights: Weights,
+    _: Counted | None = None,
+) -> FloatArray:
+    """ρ, ceiling and importances on the held-out pairs of each replicate, the models as they are.
 
     So are the means by pattern of the pairs outside a fold, with which the ceiling compares. A fold
     of which a replicate has fewer than two stimuli counts as 0 there.
@@ -131,12 +103,33 @@ def score_replicates(
     ----------
     coefficients : (n_layers, n_folds, n_columns) weights of the models, see
         `mlem_core.estimators.solver.FoldFits`
-    weights : (n_replicates, n_groups) how often each sentence counts, such as
-        `LayerPairs.bootstrap_weights` gives
     importance : False leaves it 0, which is quicker
+    weights : (n_replicates, n_groups) how often each sentence counts, such as
+        `mlem_core.pairs.units.StimulusUnits.bootstrap` gives
+
+    Returns
+    -------
+    (n_replicates, n_layers, 2 + n_parts), means over folds
     """
-    shared = bare(pairs), coefficients, importance
-    return ScoreReplicates.joined(by_share(_of_models, shared, weights))
+    means = outside_means(pairs.tables)
+    folds: list[FloatArray] = []
+    for fold, inside in enumerate(pairs.inside):
+        held_out, parts = pairs.tables.inside(fold), []
+        for sums in inside.draw(weights[:, pairs.groups_in(fold)]):
+            pairs_inside = sums.counts.sum(axis=1)[:, None]
+            ceilings = ceiling(means[fold], sums.sums, sums.squares, pairs_inside)
+
+            def scores_of(
+                layer: int, fold: int = fold, held_out: HeldOut = held_out, sums: Draws = sums
+            ) -> FloatArray:
+                return _scores(held_out, coefficients[layer, fold], sums, layer, importance)
+
+            scores = np.stack(side_by_side(scores_of, range(len(coefficients))), axis=1)
+            columns = (scores[..., :1], ceilings[..., None], scores[..., 1:])
+            parts.append(np.concatenate(columns, axis=-1))
+        folds.append(np.concatenate(parts))
+    mean: FloatArray = np.mean(folds, axis=0)
+    return mean
 
 
 def transfer_replicates(
@@ -153,7 +146,7 @@ def transfer_replicates(
     (n_replicates, 6), see `mlem_core.measures.partial.TRANSFERS`
     """
     own, swapped = (
-        score_replicates(pairs, of, weights, importance=False).rho
+        resample(score_replicates, (bare(pairs), of, False), weights)[..., 0]
         for of in (coefficients, coefficients[::-1])
     )
     # The model of the first on the second is what the second has with swapped coefficients.
@@ -161,46 +154,15 @@ def transfer_replicates(
     return with_ratios(means.reshape(-1, 2, 2))
 
 
-def _of_models(
-    pairs: LayerPairs,
-    coefficients: FloatArray,
-    importance: bool,
-    weights: Weights,
-    _: Counted | None = None,
-) -> ScoreReplicates:
-    n_layers, n_folds, _columns = coefficients.shape
-    means = outside_means(pairs.tables)
-    folds: list[list[FloatArray]] = []
-    for fold in range(n_folds):
-        inside, held_out = pairs.inside[fold], pairs.tables.inside(fold)
-        parts: list[list[FloatArray]] = []
-        for sums in inside.draw(weights[:, pairs.groups_in(fold)]):
-            pairs_inside = sums.counts.sum(axis=1)[:, None]
-            ceilings = ceiling(means[fold], sums.sums, sums.squares, pairs_inside)
-
-            def scores_of(
-                layer: int, fold: int = fold, held_out: HeldOut = held_out, sums: Draws = sums
-            ) -> tuple[FloatArray, FloatArray]:
-                return _scores(held_out, coefficients[layer, fold], sums, layer, importance)
-
-            rho, drops = (
-                np.stack(column, axis=1)
-                for column in zip(*side_by_side(scores_of, range(n_layers)), strict=True)
-            )
-            parts.append([rho, ceilings, drops])
-        folds.append([np.concatenate(column) for column in zip(*parts, strict=True)])
-    return ScoreReplicates(*(np.mean(column, axis=0) for column in zip(*folds, strict=True)))
-
-
 def _scores(
     held_out: HeldOut, coefficients: FloatArray, sums: Draws, layer: int, importance: bool
-) -> tuple[FloatArray, FloatArray]:
-    """ρ (n_replicates,) and its drops (n_replicates, n_parts) of a layer's model in one fold."""
+) -> FloatArray:
+    """(n_replicates, 1 + n_parts) ρ of a layer's model in one fold, and its drops."""
     x, codes, n = held_out.x, held_out.codes, len(sums.counts)
-    drops = np.zeros((n, codes.shape[1]))
+    found = np.zeros((n, 1 + codes.shape[1]))
     used = np.unique(held_out.part[coefficients != 0])
     if not len(used):
-        return np.zeros(n), drops
+        return found
     stacked = np.concatenate((sums.counts, sums.sums[:, layer])).T
     squares = sums.squares[:, layer]
 
@@ -214,16 +176,15 @@ def _scores(
 
     predicted, counts, rank_sums = merged(used)
     rho = _rho(predicted, counts, rank_sums, np.ones((n, 1)), squares)
-    if not importance:
-        return rho, drops
-    for f in used:
+    found[:, 0] = rho
+    for f in used if importance else ():
         rest, counts, rank_sums = merged(used[used != f])
         own = held_out.columns_of(np.array([f]))
         added = x[:, own] @ coefficients[own]
         values, shares = feature_distribution(added, codes[:, f], sums.counts, len(rest))
         permuted = rest[:, None] + values
-        drops[:, f] = rho - _rho(permuted, counts, rank_sums, shares, squares)
-    return rho, drops
+        found[:, 1 + f] = rho - _rho(permuted, counts, rank_sums, shares, squares)
+    return found
 
 
 def _rho(
@@ -241,3 +202,82 @@ def _rho(
     shares, rho = np.ascontiguousarray(shares), np.empty(len(counts))
     cell_scores(pattern, level, begins, counts, rank_sums, shares, squares, rho)
     return rho
+
+
+def replicate_tables(pairs: LayerPairs, weights: Weights) -> Iterator[PairTables]:
+    """The pair tables of each replicate, one after the other; cells without pairs are left out.
+
+    The target is scaled as on all stimuli. There are no ranks among training pairs.
+
+    Parameters
+    ----------
+    weights : (n_replicates, n_groups) how often each sentence counts
+    """
+    from mlem_core.pairs.kernels.weighted import weighted_sums
+
+    tables = pairs.tables
+    n_layers, n_cells = tables.n_layers, len(tables.counts)
+    distances = np.stack(pairs.squared)
+    for row in weights:
+        counts, targets = np.zeros(n_cells), np.zeros((n_layers, n_cells))
+        times = np.ascontiguousarray(row, dtype=np.float64)
+        weighted_sums(
+            pairs.design.rows, times, pairs.groups, pairs.cells, distances, counts, targets
+        )
+        (of_all,) = pairs.whole.draw(row[None])
+        within = np.zeros((n_layers, n_cells))
+        squares = np.zeros((n_layers, tables.n_folds))
+        for fold, inside in enumerate(pairs.inside):
+            (sums,) = inside.draw(row[None, pairs.groups_in(fold)])
+            within[:, tables.held_out(fold)] = sums.sums[0]
+            squares[:, fold] = sums.squares[0]
+        filled = counts > 0
+        yield replace(
+            tables,
+            cell_block=tables.cell_block[filled],
+            cell_pattern=tables.cell_pattern[filled],
+            counts=counts[filled],
+            target_sums=targets[:, filled],
+            rank_sums=of_all.sums[0][:, filled],
+            rank_squares=of_all.squares[0],
+            within_sums=within[:, filled],
+            within_squares=squares,
+            train_sums=None,
+            train_squares=None,
+        )
+
+
+def refitted(
+    pairs: LayerPairs,
+    statistic: Callable[[PairTables], FloatArray],
+    weights: Weights,
+    progress: Counted | None = None,
+) -> FloatArray:
+    """A statistic (n_replicates, ...) of the pair tables of each replicate, models fitted anew.
+
+    Parameters
+    ----------
+    statistic : such as `mlem_core.measures.importance.mean_scores` with an estimator that can be
+        refitted, see `mlem_core.estimators.registry.EstimatorSpec`
+    weights : (n_replicates, n_groups) with some sentences left out, such as
+        `mlem_core.pairs.resampling.leave_out` gives. In a bootstrap replicate the models would see
+        a third of the sentences fewer
+    """
+    found = []
+    for done, tables in enumerate(replicate_tables(pairs, weights), 1):
+        found.append(statistic(tables))
+        if progress is not None:
+            progress(done, len(weights))
+    return np.stack(found)
+
+
+def mean_ceilings(tables: PairTables) -> FloatArray:
+    """(n_layers,) cross-fitted ceilings, means over folds; no model is fitted."""
+    ceilings: FloatArray = fold_ceilings(tables).mean(axis=1)
+    return ceilings
+
+
+def mean_transfers(tables: PairTables, estimator: str) -> FloatArray:
+    """(6,) what the metrics of two layers make of each other, see `TRANSFERS`; means over folds."""
+    weights = estimator_named(estimator).model().cross_validate(tables).weights
+    return with_ratios(transfer(tables, weights).mean(axis=-1))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.jackknife import REFITS
 from mlem_core.inference.layer_pairs import PERMUTED
+from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
 from mlem_core.pairs.units import Units

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import pandas as pd
 
@@ -42,7 +43,10 @@ class Explanation:
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
     how : how the intervals were computed, for a caption; empty where there are none
+    TABLES : those that change where it gets intervals
     """
+
+    TABLES: ClassVar = ("terms", "whole", "partial")
 
     layers: tuple[Layer, Layer]
     terms: pd.DataFrame

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.selection import Selection, check_layers
-from mlem_core.analysis.similarities import Compared
+from mlem_core.analysis.similarities import Compared, rows_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
+from mlem_core.inference.aligned import Alignment, aligned_interval
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import Replicates, resampled_terms, resampled_transfers
+from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.resample import Replicates
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.units import StimulusUnits, Units
 from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 
 # Bootstrap replicates of two layers, where nothing else is asked.
 REPLICATES = 1_000
 _STAGE = Stage("pair-intervals", 1, save_tables, load_tables)
+
+# Two layers by a similarity with terms by feature, or without.
+Pair = TypeVar("Pair", Explanation, Alignment)
 
 
 def layer_of(asked: Layer | str) -> Layer:
@@ -120,14 +126,14 @@ def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -
 
 
 def with_intervals(
-    why: Explanation,
+    why: Pair,
     analysis: Analysis,
     store: Store,
     n_replicates: int = REPLICATES,
     seed: int = 0,
     progress: Counted | None = None,
-) -> Explanation:
-    """An explanation with confidence intervals, and what chance gives.
+) -> Pair:
+    """An explanation, or alignment, with confidence intervals, and what chance gives of terms.
 
     Intervals are over sentences and, where they recur, words.
 
@@ -145,6 +151,8 @@ def with_intervals(
     """
     from mlem_core.inference.permutation import chance_terms, permuted_terms
 
+    if isinstance(why, Alignment):
+        return _of_alignment(why, analysis, store, seed, progress)
     features, n = list(why.features["term"]), len(why.terms)
     if len(features) > EXACT_FEATURES:
         raise InputError(
@@ -160,7 +168,7 @@ def with_intervals(
         own = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
         resampled = resampled.around(np.array([*why.terms["value"], *why.whole["value"], *own]))
     beside = _partial_with_intervals(why, pairs, resampled, n_replicates, seed, progress)
-    bounds, size = resampled.interval(), (len(analysis.stimuli), analysis.tables.n_pairs)
+    bounds, size = resampled.estimate(), (len(analysis.stimuli), analysis.tables.n_pairs)
     if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_terms(permuted_terms(pairs, seed=seed))
@@ -180,32 +188,32 @@ def with_intervals(
 
 
 def kept_intervals(
-    why: Explanation,
+    why: Pair,
     analysis: Analysis,
     store: Store,
     n_replicates: int = REPLICATES,
     progress: Counted | None = None,
-) -> Explanation:
-    """An explanation with its intervals as `with_intervals` gives them; kept in the store."""
+) -> Pair:
+    """An explanation, or alignment, with intervals as of `with_intervals`; kept in the store."""
 
     def make() -> Tables:
         made = with_intervals(why, analysis, store, n_replicates, progress=progress)
         notes = pd.DataFrame({"note": list(made.notes)}, dtype=object)
-        return {"terms": made.terms, "whole": made.whole, "partial": made.partial, "notes": notes}
+        return {name: getattr(made, name) for name in made.TABLES} | {"notes": notes}
 
     tables = _STAGE.get(store, _key(why, analysis, n_replicates), make)
     return _with_tables(why, analysis, n_replicates, tables)
 
 
 def best_known(
-    why: Explanation,
+    why: Pair,
     analysis: Analysis,
     selection: Selection,
     store: Store | None,
     intervals: LayerIntervals | None = None,
     n_replicates: int = REPLICATES,
-) -> Explanation:
-    """An explanation with the best confidence intervals that there are by now; computes none.
+) -> Pair:
+    """An explanation, or alignment, with the best intervals that there are; computes none.
 
     Those that `kept_intervals` has made, else those of all layers, else none.
 
@@ -215,13 +223,17 @@ def best_known(
     selection : how metrics that are transferred are fitted
     intervals : of layers among which the two are
     """
-    fitted = replace(why, estimator=selection.estimator, interactions=selection.interactions)
+    fitted = why
+    if isinstance(why, Explanation):
+        fitted = replace(why, estimator=selection.estimator, interactions=selection.interactions)
     tables = None
     if store is not None:
         tables = _STAGE.find(store, _key(fitted, analysis, n_replicates))
     if tables is not None:
         return _with_tables(fitted, analysis, n_replicates, tables)
-    if why.similarity.name != "rsa" or intervals is None or not len(intervals.terms):
+    if not isinstance(why, Explanation) or why.similarity.name != "rsa":
+        return why
+    if intervals is None or not len(intervals.terms):
         return why
     found = explanation_of(intervals, *why.layers, why.coding)
     parts = partial_intervals(intervals, *why.layers, why.partial.iloc[: len(partial.PARTS)])
@@ -229,26 +241,22 @@ def best_known(
     return replace(found, names=why.names, partial=beside)
 
 
-def _key(why: Explanation, analysis: Analysis, n_replicates: int) -> dict[str, Any]:
-    """What the intervals of an explanation depend on."""
-    features = tuple(why.features["term"])
-    chosen = Selection(features, why.layers, why.estimator, why.interactions)
+def _key(why: Explanation | Alignment, analysis: Analysis, n_replicates: int) -> dict[str, Any]:
+    """What the intervals depend on; those of an alignment on no feature, and no metric model."""
+    chosen = Selection((), why.layers, "", False)
+    if isinstance(why, Explanation):
+        features = tuple(why.features["term"])
+        chosen = Selection(features, why.layers, why.estimator, why.interactions)
     more = {"similarity": why.similarity.name, "replicates": n_replicates}
     return key_of(analysis, chosen) | more
 
 
-def _with_tables(
-    why: Explanation, analysis: Analysis, n_replicates: int, tables: Tables
-) -> Explanation:
-    """An explanation with the intervals that are kept in `tables`."""
-    return replace(
-        why,
-        terms=tables["terms"],
-        whole=tables["whole"],
-        partial=tables["partial"],
-        notes=tuple(tables["notes"]["note"]),
-        how=_how(why, analysis, n_replicates),
-    )
+def _with_tables(why: Pair, analysis: Analysis, n_replicates: int, tables: Tables) -> Pair:
+    """An explanation, or alignment, with the intervals that are kept in `tables`."""
+    known: dict[str, Any] = {name: tables[name] for name in why.TABLES}
+    if isinstance(why, Explanation):
+        known["how"] = _how(why, analysis, n_replicates)
+    return replace(why, notes=tuple(tables["notes"]["note"]), **known)
 
 
 def _how(why: Explanation, analysis: Analysis, n_replicates: int) -> str:
@@ -269,19 +277,30 @@ def _by_jackknife(
     why: Explanation, analysis: Analysis, store: Store, seed: int, progress: Counted | None
 ) -> Explanation:
     """`with_intervals` of a similarity that is not of ranks."""
-    from mlem_core.inference.similarity_terms import of_analysis, similarity_intervals
+    from mlem_core.inference.similarity_terms import of_analysis, terms_by_chance, terms_interval
 
     features = list(why.features["term"])
-    given = of_analysis(analysis, why.similarity, why.layers, features, store)
-    found = similarity_intervals(given[0], why.similarity, given[1], seed, progress)
-    n, (lower, upper) = len(why.terms), found.interval
+    pairs, squared = of_analysis(analysis, why.similarity, why.layers, features, store)
+    _, lower, upper, *_ = terms_interval(pairs, why.similarity, squared, seed, progress)
+    chance, n = terms_by_chance(pairs, why.similarity, squared, seed), len(why.terms)
     return replace(
         why,
-        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=[*found.chance, np.nan]),
+        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=[*chance, np.nan]),
         whole=why.whole.assign(lower=lower[n:], upper=upper[n:]),
         notes=caveats.of_size(Units.of(analysis.stimuli)),
         how=_how(why, analysis, 0),
     )
+
+
+def _of_alignment(
+    found: Alignment, analysis: Analysis, store: Store, seed: int, progress: Counted | None
+) -> Alignment:
+    """`with_intervals` of a similarity that has no terms."""
+    layers = [components(rows_of(analysis, layer, store)()) for layer in found.layers]
+    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
+    interval = aligned_interval(found.similarity, layers, units, seed, progress)
+    whole = found.whole.assign(**interval.columns("lower", "upper"))
+    return replace(found, whole=whole, notes=caveats.of_size(Units.of(analysis.stimuli)))
 
 
 def with_transfer(
@@ -316,7 +335,7 @@ def _partial_with_intervals(
 ) -> pd.DataFrame:
     """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
     split, n = len(partial.PARTS), len(why.terms) - 1
-    bounds = resampled.made_into(lambda values: partial.parts_of(values, n)).interval()
+    bounds = resampled.made_into(lambda values: partial.parts_of(values, n)).estimate()
     found = [partial.bounded(why.partial.iloc[:split], bounds)]
     transfers = why.partial.iloc[split:]
     if len(transfers):
@@ -325,7 +344,7 @@ def _partial_with_intervals(
         again = resampled_transfers(pairs, why.estimator, n_replicates, seed, progress)
         # Where not all pairs are drawn again; else it is there.
         around = again.around(transfers["value"].to_numpy(dtype=np.float64))
-        found.append(partial.bounded(transfers, around.interval()))
+        found.append(partial.bounded(transfers, around.estimate()))
     return pd.concat(found, ignore_index=True)
 
 

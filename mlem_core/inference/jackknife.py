@@ -1,4 +1,4 @@
-"""Delete-block jackknife: standard error, confidence interval and p-value of a statistic of pairs.
+"""Estimates of statistics of pairs: confidence interval and test, by the delete-block jackknife.
 
 Blocks of sentences are left out in turn. Where words recur, so are blocks of words, and blocks of
 what a sentence and a word have in common (the stimulus): a statistic of stimuli that share
@@ -26,13 +26,32 @@ from mlem_core.base.typing import FloatArray
 BLOCKS = 200
 # The same where every model is fitted without each block, or all layers are ranked without it.
 REFITS = 50
+_NO_TEST = np.array(np.nan)
 
 
-class Interval(NamedTuple):
-    """A confidence interval of a value; arrays of one shape."""
+class Estimate(NamedTuple):
+    """A statistic with its 95 % confidence interval and its test: arrays (...) of one shape.
 
+    value, lower, upper : NaN where there is no interval
+    p : of the hypothesis that the truth is 0
+    units : how many blocks of sentences were left out in turn; or of sentences, of items, and of
+        combinations of both. Without any, nothing of the stimuli was
+    """
+
+    value: FloatArray
     lower: FloatArray
     upper: FloatArray
+    p: FloatArray = _NO_TEST
+    units: tuple[int, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """How many blocks there are of the kind of unit that has fewest."""
+        return min(self.units, default=0)
+
+    def columns(self, *names: str) -> dict[str, FloatArray]:
+        """Some of its arrays by their names, the columns of a table."""
+        return {name: getattr(self, name) for name in names}
 
 
 def standard_error(left_out: FloatArray, sizes: Sequence[int] | None = None) -> FloatArray:
@@ -72,36 +91,20 @@ def t_quantile(n_blocks: int) -> float:
     return student.quantile(max(1, n_blocks - 1))
 
 
-def t_interval(
-    value: FloatArray,
-    error: FloatArray,
-    n_blocks: int,
-    low: float = -np.inf,
-    high: float = np.inf,
-) -> Interval:
-    """Confidence interval by t with a standard error from n_blocks blocks.
-
-    Parameters
-    ----------
-    value, error : (...)
-    low, high : the statistic lies between these
-    """
-    reach = error * t_quantile(n_blocks)
-    return Interval(np.maximum(value - reach, low), np.minimum(value + reach, high))
-
-
-def shaped(value: FloatArray, bootstrap: FloatArray, reach: FloatArray) -> Interval:
-    """Confidence interval (...) of a reach to either side, in the shape of the bootstrap.
+def shaped(
+    value: FloatArray, bootstrap: FloatArray, reach: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds (...) of a reach to either side of a value, in the shape of the bootstrap.
 
     Parameters
     ----------
     value, reach : (...)
     bootstrap : (n_replicates, ...)
     """
-    from scipy.stats import norm
+    from scipy.special import ndtri  # scipy.stats takes a second to import
 
     tail = (1 - CONFIDENCE) / 2
-    normal = norm.ppf(1 - tail)
+    normal = ndtri(1 - tail)
     low, high = np.quantile(bootstrap, [tail, 1 - tail], axis=0)
     mean, spread = bootstrap.mean(axis=0), bootstrap.std(axis=0, ddof=1)
     varies = spread > 1e-12
@@ -110,51 +113,58 @@ def shaped(value: FloatArray, bootstrap: FloatArray, reach: FloatArray) -> Inter
     # any weight may have some without a block).
     below = np.where(varies, np.minimum((low - mean) / safe, 0.0), -normal)
     above = np.where(varies, np.maximum((high - mean) / safe, 0.0), normal)
-    return Interval(value + reach / normal * below, value + reach / normal * above)
+    return value + reach / normal * below, value + reach / normal * above
 
 
-def t_test(value: FloatArray, error: FloatArray, n_blocks: int, above: bool = False) -> FloatArray:
-    """p (...) of the hypothesis that the truth is 0, by t with a standard error from blocks.
+def by_error(
+    value: FloatArray,
+    error: FloatArray,
+    sizes: Sequence[int],
+    within: tuple[float, float] = (-np.inf, np.inf),
+    *,
+    above: bool = False,
+) -> Estimate:
+    """Estimate by t, with a standard error from blocks.
 
     A value that no stimulus changes is 0 for sure (p = 1) or is not (p = 0).
 
     Parameters
     ----------
     value, error : (...)
-    above : against a truth above 0 only; else against any other
+    sizes : how many blocks there are of each kind of unit
+    within : the statistic lies between these
+    above : test against a truth above 0 only; else against any other
     """
-    from scipy.stats import t
+    from scipy.special import stdtr
 
+    reach = error * t_quantile(min(sizes))
     steady = ~(error > 1e-12)
     statistic = value / np.where(steady, 1.0, error)
-    tail = t.sf(statistic if above else np.abs(statistic), max(1, n_blocks - 1))
+    tail = stdtr(max(1, min(sizes) - 1), -(statistic if above else np.abs(statistic)))
     certain = value > 1e-9 if above else np.abs(value) > 1e-9
-    return np.where(steady, np.where(certain, 0.0, 1.0), tail if above else 2 * tail)
+    return Estimate(
+        value,
+        np.maximum(value - reach, within[0]),
+        np.minimum(value + reach, within[1]),
+        np.where(steady, np.where(certain, 0.0, 1.0), tail if above else 2 * tail),
+        tuple(sizes),
+    )
 
 
-def jackknife_interval(
+def jackknife(
     value: FloatArray,
     left_out: FloatArray,
-    low: float = -np.inf,
-    high: float = np.inf,
     sizes: Sequence[int] | None = None,
-) -> Interval:
-    """`t_interval` of a value (...), from the value without each block (n_blocks, ...).
-
-    `sizes` as in `standard_error`.
-    """
-    error = standard_error(left_out, sizes)
-    return t_interval(value, error, fewest(left_out, sizes), low, high)
-
-
-def p_value(
-    value: FloatArray,
-    left_out: FloatArray,
+    within: tuple[float, float] = (-np.inf, np.inf),
+    *,
     above: bool = False,
-    sizes: Sequence[int] | None = None,
-) -> FloatArray:
-    """`t_test` of a value (...), from the value without each block (n_blocks, ...).
+) -> Estimate:
+    """Estimate by t, from a value (...) and the same without each block (n_blocks, ...).
 
-    `sizes` as in `standard_error`.
+    Parameters
+    ----------
+    sizes : as in `standard_error`
+    within, above : as in `by_error`
     """
-    return t_test(value, standard_error(left_out, sizes), fewest(left_out, sizes), above)
+    sizes = (len(left_out),) if sizes is None else sizes
+    return by_error(value, standard_error(left_out, sizes), sizes, within, above=above)

@@ -16,16 +16,15 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.base.executor import executor
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import IntArray, Layer, layer_name
-from mlem_core.data.folds import kept_together
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
 from mlem_core.pairs.distances import design_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
+from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables, group_rows, without_training_ranks
-from mlem_core.pairs.units import Blocks, blocks_left_out
+from mlem_core.pairs.units import StimulusUnits
 from mlem_core.storage.store import Store
 
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
@@ -81,13 +80,8 @@ class LayerPairs:
             A layer or feature that the analysis does not have; representations that are no longer
             in the store.
         """
-        check_layers(layers, analysis.layers)
-        design = resampled_part(analysis.design, analysis.folds)
-        tables = None
-        if design is analysis.design:
-            tables = analysis.tables.of_layers([analysis.layers.index(layer) for layer in layers])
-        made = _Made(analysis, store, np.arange(len(analysis.stimuli)), design)
-        return made.pairs(layers, tables, features, interactions)
+        design, rows = _resampled(analysis), np.arange(len(analysis.stimuli))
+        return _Made(analysis, store, rows, design).pairs(layers, features, interactions)
 
     @classmethod
     def of_sample(
@@ -103,12 +97,11 @@ class LayerPairs:
         The sample is of whole sentences (or whatever stays together in a fold), in each fold as
         large a part of them. Parameters and errors are those of `of`.
         """
-        if resampled_part(analysis.design, analysis.folds).is_complete:
+        if _resampled(analysis).is_complete:
             return cls.of(analysis, layers, store, features, interactions)
-        check_layers(layers, analysis.layers)
         rows = sampled_rows(analysis, PERMUTED)
         made = _Made(analysis, store, rows, PairDesign.complete(len(rows)))
-        return made.pairs(layers, None, features, interactions)
+        return made.pairs(layers, features, interactions)
 
     @property
     def n_groups(self) -> int:
@@ -126,18 +119,14 @@ class LayerPairs:
         vars(alone).update(whole=self.whole.by_stimulus, inside=inside)
         return alone
 
-    def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
-        """The stimuli that are left out in turn, for `by_stimulus`: see `blocks_left_out`."""
-        return blocks_left_out(self.groups, self.items, n_blocks, rng)
+    @property
+    def units(self) -> StimulusUnits:
+        """The units that the stimuli are drawn in; blocks of them are for `by_stimulus`."""
+        return StimulusUnits(self.folds, self.groups, self.items)
 
     def groups_in(self, fold: int) -> IntArray:
         """The sentences with stimuli in a fold, ascending, as `inside` numbers them."""
         return np.unique(self.groups[self.folds == fold])
-
-    @property
-    def fold_units(self) -> IntArray:
-        """(n_stimuli,) what stays together in a fold, see `kept_together`."""
-        return kept_together(self.folds, self.groups, self.items)
 
     @cached_property
     def pattern(self) -> NDArray[np.int32]:
@@ -170,17 +159,9 @@ class LayerPairs:
             folds.append(replace(pairs, cells=number[pairs.cells], n_patterns=len(patterns)))
         return tuple(folds)
 
-    def bootstrap_weights(self, n_replicates: int, rng: np.random.Generator) -> Weights:
-        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
 
-        Where folds are over items or both, and a sentence is in several, as many as there are in
-        all.
-        """
-        folds = [self.groups_in(fold) for fold in range(self.tables.n_folds)]
-        weights = np.empty((n_replicates, self.n_groups), dtype=np.uint16)
-        for members in folds if self.fold_units is self.groups else [np.arange(self.n_groups)]:
-            weights[:, members] = multinomial(len(members), n_replicates, rng)
-        return weights
+def _resampled(analysis: Analysis) -> PairDesign:
+    return resampled_part(analysis.design, analysis.folds)
 
 
 def bare(pairs: LayerPairs) -> LayerPairs:
@@ -201,7 +182,7 @@ def sampled_rows(analysis: Analysis, size: int) -> IntArray:
     stimuli, folds = analysis.stimuli, analysis.folds
     if len(stimuli) <= size:
         return np.arange(len(stimuli))
-    units = kept_together(folds, stimuli.groups, stimuli.items)
+    units = StimulusUnits.of(stimuli, folds).together
     _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
     unit = unit.ravel()
     fold = np.zeros(len(sizes), dtype=np.int64)
@@ -226,12 +207,12 @@ class _Made(NamedTuple):
     def pairs(
         self,
         layers: Sequence[Layer],
-        tables: PairTables | None,
         features: Sequence[str] | None,
         interactions: bool | None,
     ) -> LayerPairs:
-        """Rank them; `tables` are those of these pairs where they are known."""
+        """Rank them; their tables are those of the analysis where it has the same pairs."""
         analysis, rows, given = self.analysis, self.rows, self.analysis.tables
+        check_layers(layers, analysis.layers)
         stimuli = analysis.stimuli
         spans = {column.name: column.span for column in feature_columns(stimuli)}
         names = dict(zip(given.features, given.value_names, strict=True))
@@ -239,7 +220,9 @@ class _Made(NamedTuple):
         columns = feature_columns(stimuli[rows], spans, resolved)
         folds = analysis.folds[rows]
         index = PairIndex.build(columns, folds, analysis.spec.missing, design=self.design)
-        if tables is None:
+        if self.design is analysis.design:
+            tables = given.of_layers([analysis.layers.index(layer) for layer in layers])
+        else:
             tables = pair_tables(
                 index,
                 [lambda layer=layer: self.of(layer) for layer in layers],  # type: ignore[misc]
@@ -256,8 +239,7 @@ class _Made(NamedTuple):
                 cells = _numbered(chosen, index.cell_block, pattern)[cells]
             tables = chosen
         interactions = analysis.spec.interactions if interactions is None else interactions
-        ranked = side_by_side(self.ranked, layers)
-        ranks, squared = zip(*ranked, strict=True)
+        ranks, squared = zip(*side_by_side(self.ranked, layers), strict=True)
         return LayerPairs(
             layers=tuple(layers),
             tables=tables.with_interactions(interactions),
@@ -292,18 +274,3 @@ def _numbered(tables: PairTables, block: IntArray, pattern: IntArray) -> NDArray
     own = np.arange(len(tables.counts), dtype=np.int32)
     number[tables.cell_block * n_patterns + tables.cell_pattern] = own
     return number[block * n_patterns + pattern]
-
-
-def stimuli_alone(analysis: Analysis) -> LayerPairs:
-    """The stimuli of an analysis in none of its layers, for what is drawn of them."""
-    return LayerPairs(
-        layers=(),
-        tables=analysis.tables.of_layers([]),
-        ranks=(),
-        squared=(),
-        design=analysis.design,
-        cells=np.zeros(0, dtype=np.int32),
-        groups=np.unique(analysis.stimuli.groups, return_inverse=True)[1].astype(np.int64),
-        folds=analysis.folds,
-        items=analysis.stimuli.items,
-    )

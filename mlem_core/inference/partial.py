@@ -16,7 +16,7 @@ import pandas as pd
 from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import check_values, estimator_named
-from mlem_core.inference.jackknife import Interval
+from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.partial import (
     TRANSFERS,
     Explained,
@@ -119,7 +119,7 @@ def of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSim
     return partial_similarity(tables, rsa, weights)
 
 
-def bounded(table: pd.DataFrame, bounds: Interval) -> pd.DataFrame:
+def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
     """A table of quantities with their 95 % intervals: quantity, value, lower, upper.
 
     NaN where there is no number, or where it is not defined in every replicate.
@@ -156,7 +156,25 @@ def in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) -> list[
     rows = {row["quantity"]: row for _, row in table.iterrows()}
     if not rows:
         return []
-    said = [_of_features(coding, rows["s_feat"]), _of_rest(coding, rows["s_rest"])]
+    said = [
+        _part(
+            "Alike in the features (S_feat)",
+            rows["s_feat"],
+            f"what these features, coded by {coding}, explain",
+            f"What these features, coded by {coding}, explain of the distances in one layer "
+            "correlates so with what they explain in the other (computed between different "
+            "stimuli). 1: both use them in proportion; 0: one way has nothing to do with the "
+            f"other. How much they explain does not enter.{_at_ceiling(rows['s_feat'])}",
+        ),
+        _part(
+            "Alike in the rest (S_rest)",
+            rows["s_rest"],
+            f"what these features, coded by {coding}, leave",
+            "The RSA correlation of the two layers apart from what these features, coded by "
+            f"{coding}, explain (a partial RSA). What other features, another coding or more "
+            "stimuli would explain is still in it.",
+        ),
+    ]
     if TRANSFERS[0] in rows:
         a, b = called
         said.append(_of_transfer((a, b), rows, "A to B"))
@@ -173,46 +191,18 @@ def _shown(row: pd.Series) -> str:
     return text
 
 
-def _of_features(coding: str, row: pd.Series) -> Said:
-    name = "Alike in the features (S_feat)"
+def _at_ceiling(row: pd.Series) -> str:
+    return " It is at its ceiling: more than 1 is sampling." if round(row["value"], 2) >= 1 else ""
+
+
+def _part(name: str, row: pd.Series, of: str, sentence: str) -> Said:
+    """S_feat or S_rest; `of` says what is not above 0 where there is no number."""
     if np.isnan(row["value"]):
-        return Said(name, "–", _nothing(coding))
-    ceiling = ""
-    if round(row["value"], 2) >= 1:
-        ceiling = " It is at its ceiling: more than 1 is sampling."
-    return Said(
-        name,
-        _shown(row),
-        f"What these features, coded by {coding}, explain of the distances in one layer correlates "
-        "so with what they explain in the other (computed between different stimuli). 1: both use "
-        "them in proportion; 0: one way has nothing to do with the other. How much they explain "
-        f"does not enter.{ceiling}",
-    )
-
-
-def _nothing(coding: str) -> str:
-    return (
-        f"There is no number: what these features, coded by {coding}, explain of at least one "
-        "of the two layers is not clearly above 0 (the 95 % interval over folds reaches 0)."
-    )
-
-
-def _of_rest(coding: str, row: pd.Series) -> Said:
-    name = "Alike in the rest (S_rest)"
-    if np.isnan(row["value"]):
-        return Said(
-            name,
-            "–",
-            f"There is no number: what these features, coded by {coding}, leave of at least one of "
-            "the two layers is not clearly above 0 (the 95 % interval over folds reaches 0).",
+        sentence = (
+            f"There is no number: {of} of at least one of the two layers is not clearly above 0 "
+            "(the 95 % interval over folds reaches 0)."
         )
-    return Said(
-        name,
-        _shown(row),
-        f"The RSA correlation of the two layers apart from what these features, coded by "
-        f"{coding}, explain (a partial RSA). What other features, another coding or more "
-        "stimuli would explain is still in it.",
-    )
+    return Said(name, _shown(row), sentence)
 
 
 def _of_transfer(called: tuple[str, str], rows: dict[str, pd.Series], way: str) -> Said:

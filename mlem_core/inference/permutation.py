@@ -21,12 +21,13 @@ from scipy.stats import rankdata
 
 from mlem_core.analysis.analysis import Analysis, key_of
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.parallel import cores, side_by_side
-from mlem_core.base.typing import FloatArray, IntArray, Progress, Report
+from mlem_core.base.parallel import cores
+from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.data.folds import in_training
 from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import LazyArray, PairTables
@@ -42,27 +43,6 @@ SCORE_PERMUTATIONS = 199
 _CHANCE = Stage("score-chance", 1, save_tables, load_tables)
 
 
-def permuted_labels(
-    groups: IntArray, folds: IntArray, n: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Whose labels each stimulus has in n permutations: (n, n_stimuli).
-
-    Sentences change labels with sentences of the same fold and of as many stimuli, in order.
-    """
-    order = np.argsort(groups, kind="stable")
-    _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
-    exchangeable: dict[tuple[int, int], list[IntArray]] = {}
-    for start, size in zip(starts, sizes, strict=True):
-        members = order[start : start + size]
-        exchangeable.setdefault((int(folds[members[0]]), int(size)), []).append(members)
-    permuted = np.tile(np.arange(len(groups)), (n, 1))
-    for sentences in exchangeable.values():
-        members = np.stack(sentences)
-        for labels in permuted:
-            labels[members] = members[rng.permutation(len(members))]
-    return permuted
-
-
 def permuted_tables(
     pairs: LayerPairs,
     layer: int,
@@ -73,7 +53,7 @@ def permuted_tables(
 
     Parameters
     ----------
-    labels : (n_permutations, n_stimuli), see `permuted_labels`
+    labels : (n_permutations, n_stimuli), see `mlem_core.pairs.units.StimulusUnits.permuted`
     train_ranks : also sum the ranks among the training pairs of each fold
     """
     from mlem_core.pairs.kernels.weighted import permuted_sums
@@ -133,16 +113,17 @@ def score_above_chance(
     """
     rng = np.random.default_rng(seed)
     observed = fit(pairs.tables).rho.mean(axis=1)
-    labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
+    labels = pairs.units.permuted(n_permutations, rng)
     n_sums = len(pairs.tables.counts) * (2 + train_ranks * pairs.tables.n_folds)
     step = max(1, CHUNK // n_sums)
     rows = []
     for at, (model, number) in enumerate(pairs.layers):
-        parts = [
-            fit(permuted_tables(pairs, at, labels[start : start + step], train_ranks))
-            for start in range(0, n_permutations, step)
-        ]
-        chance = np.concatenate([part.rho.mean(axis=1) for part in parts])
+
+        def rho(part: NDArray[np.int64], at: int = at) -> FloatArray:
+            mean: FloatArray = fit(permuted_tables(pairs, at, part, train_ranks)).rho.mean(axis=1)
+            return mean
+
+        chance = in_parts(rho, labels, step, threads=1)
         above = int((chance >= observed[at] - 1e-12).sum())
         p = (1 + above) / (1 + n_permutations)
         rows.append((model, number, observed[at], chance.mean(), p))
@@ -224,17 +205,15 @@ def permuted_terms(
 
     tables, n_cells = pairs.tables, len(pairs.tables.counts)
     rng = np.random.default_rng(seed)
-    labels = permuted_labels(pairs.fold_units, pairs.folds, n_permutations, rng)
+    labels = pairs.units.permuted(n_permutations, rng)
     ranks = values
     if ranks is None:
         middle = len(pairs.cells) + 1.0
         ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
     priority = CrossFit.of(tables).priority
     step = max(1, min(CHUNK // (3 * n_cells), -(-n_permutations // cores())))
-    starts = range(0, n_permutations, step)
 
-    def terms_of(start: int) -> FloatArray:
-        part = labels[start : start + step]
+    def terms_of(part: NDArray[np.int64]) -> FloatArray:
         sums = np.zeros((len(part), len(ranks), n_cells))
         for permutation, row in zip(part, sums, strict=True):
             permuted_sums(permutation, pairs.cells, ranks, row)
@@ -244,7 +223,7 @@ def permuted_terms(
         drawn = CrossFit.of_draws(tables, counts, sums, squares, priority)
         return divide(drawn).terms[:, :, 0, 1].T
 
-    return np.concatenate(side_by_side(terms_of, starts))
+    return in_parts(terms_of, labels, step)
 
 
 def chance_terms(permuted: FloatArray) -> FloatArray:

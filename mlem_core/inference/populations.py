@@ -21,7 +21,7 @@ import numpy as np
 from mlem_core.base import student
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.jackknife import Interval, fewest, shaped, standard_error
+from mlem_core.inference.jackknife import Estimate, fewest, shaped, standard_error
 from mlem_core.measures.populations import group_means, shared
 
 REPLICATES = 1000
@@ -38,14 +38,6 @@ class Left(NamedTuple):
 
     without: FloatArray
     sizes: tuple[int, ...]
-
-
-class Estimate(NamedTuple):
-    """A statistic with its interval: arrays of one shape; NaN where there is none."""
-
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
 
 
 def within_and_between(matrix: FloatArray, weights: FloatArray, group_of: IntArray) -> FloatArray:
@@ -104,8 +96,8 @@ def estimate(
     )
     reach = _reach(np.stack(variance), np.array(freedom))
     # Members that are drawn so that nothing is compared say nothing of the shape.
-    bounds = shaped(value, np.where(np.isfinite(replicates), replicates, value), reach)
-    return Estimate(value, bounds.lower, bounds.upper)
+    replicates = np.where(np.isfinite(replicates), replicates, value)
+    return Estimate(value, *shaped(value, replicates, reach))
 
 
 def _member_variance(
@@ -167,8 +159,8 @@ def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDE
 
 def profile_interval(
     values: FloatArray, stimuli: Left | None = None, confidence: float = CONFIDENCE
-) -> Interval:
-    """The interval of the mean profile of a group, over its members and the stimuli.
+) -> Estimate:
+    """The mean profile of a group, over its members and the stimuli.
 
     Parameters
     ----------
@@ -181,10 +173,10 @@ def profile_interval(
     """
     n, mean = len(values), values.mean(axis=0)
     if n < 2:
-        return Interval(np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+        return Estimate(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     variances, freedom = [values.var(axis=0, ddof=1) / n], [n - 1]
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
         freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
     reach = _reach(np.stack(variances), np.array(freedom), confidence)
-    return Interval(mean - reach, mean + reach)
+    return Estimate(mean, mean - reach, mean + reach)

@@ -16,9 +16,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.jackknife import Estimate
 from mlem_core.inference.mrqap import RECIPE, FactorTest, mrqap, sentence, table_of
 from mlem_core.inference.populations import (
-    Estimate,
     Left,
     by_groups,
     estimate,
@@ -218,7 +218,7 @@ def _similarity(population: Population, found: Estimate) -> pd.DataFrame:
 def _universality(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
     columns: dict[str, FloatArray] = {}
     for at, name in enumerate(_QUANTITIES):
-        for end, values in zip(("", "_lower", "_upper"), found, strict=True):
+        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
             columns[name + end] = values[:, at]
     table = pd.DataFrame({"term": list(terms)} | columns)
     # The ratio to what may be 0 has no bounds.

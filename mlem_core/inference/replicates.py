@@ -1,116 +1,28 @@
-"""A statistic of all stimuli with its bootstrap and jackknife replicates, and its interval.
-
-Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
-where words recur, of words (`mlem_core.pairs.units`), gives the standard error: the bootstrap's
-own is too large here, because a bootstrap replicate counts the noise of a pair three times where
-the jackknife counts it twice. The bootstrap of the sentences gives the shape: its quantiles,
-brought to the jackknife's standard error, around the value. `make validate` measures how often such
-intervals hold the truth, see docs/validation.
-"""
+"""Terms, scores and transfers of layers with their bootstrap and jackknife replicates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import (
+    mean_ceilings,
+    mean_transfers,
+    refitted,
     score_replicates,
     term_replicates,
     transfer_replicates,
 )
-from mlem_core.inference.jackknife import (
-    BLOCKS,
-    REFITS,
-    Interval,
-    fewest,
-    shaped,
-    standard_error,
-    t_quantile,
-)
-from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.refits import (
-    refitted_scores,
-    refitted_transfers,
-    replicated_ceilings,
-)
+from mlem_core.inference.jackknife import BLOCKS, REFITS
+from mlem_core.inference.layer_pairs import LayerPairs, bare
+from mlem_core.inference.resample import Replicates, check_enough, resample
+from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
 from mlem_core.pairs.units import Blocks
-
-
-class Replicates(NamedTuple):
-    """One statistic of all stimuli, in bootstrap replicates, and without blocks of them.
-
-    value : (...)
-    bootstrap : (n_replicates, ...)
-    left_out : (n_blocks, ...)
-    sizes : how many of the blocks are of each kind of unit, see
-        `mlem_core.inference.jackknife.standard_error`
-    """
-
-    value: FloatArray
-    bootstrap: FloatArray
-    left_out: FloatArray
-    sizes: tuple[int, ...] | None = None
-
-    def less(self, other: Replicates) -> Replicates:
-        """The difference to another statistic of the same replicates and blocks."""
-        return Replicates(
-            self.value - other.value,
-            self.bootstrap - other.bootstrap,
-            self.left_out - other.left_out,
-            self.sizes,
-        )
-
-    def at(self, layer: int) -> Replicates:
-        """The statistic of one layer, which its first dimension counts."""
-        return Replicates(
-            self.value[layer], self.bootstrap[:, layer], self.left_out[:, layer], self.sizes
-        )
-
-    def made_into(self, change: Callable[[FloatArray], FloatArray]) -> Replicates:
-        """What follows from the statistic, in the same replicates and without the same blocks."""
-        return Replicates(
-            change(self.value), change(self.bootstrap), change(self.left_out), self.sizes
-        )
-
-    def around(self, value: FloatArray) -> Replicates:
-        """The same around the value (...) from more pairs of the same stimuli."""
-        shift = value - self.value
-        return Replicates(value, self.bootstrap + shift, self.left_out + shift, self.sizes)
-
-    @property
-    def error(self) -> FloatArray:
-        """(...) the standard error, of the jackknife."""
-        return standard_error(self.left_out, self.sizes)
-
-    def interval(self) -> Interval:
-        """Confidence interval: quantiles of the bootstrap at the scale of the jackknife."""
-        # A little further out for few blocks.
-        reach = self.error * t_quantile(fewest(self.left_out, self.sizes))
-        return shaped(self.value, self.bootstrap, reach)
-
-    def rescaled(self) -> FloatArray:
-        """(n_replicates, ...) around the value, with the jackknife's standard error."""
-        spread = self.bootstrap.std(axis=0, ddof=1)
-        varies = spread > 1e-12
-        ratio = np.divide(self.error, spread, out=np.zeros_like(spread), where=varies)
-        around: FloatArray = self.value + (self.bootstrap - self.bootstrap.mean(axis=0)) * ratio
-        return around
-
-
-def _check(pairs: LayerPairs, n_replicates: int) -> None:
-    if n_replicates < 20:
-        raise InputError(
-            f"found {n_replicates} bootstrap replicates; an interval needs at least 20, a good one "
-            "1000."
-        )
-    if pairs.n_groups < 10:
-        raise InputError(f"found {pairs.n_groups} sentences; intervals over them need at least 10.")
 
 
 def resampled_terms(
@@ -125,10 +37,10 @@ def resampled_terms(
     InputError
         Too few replicates or sentences.
     """
-    _check(pairs, n_replicates)
-    rng, n = np.random.default_rng(seed), pairs.n_groups
-    weights = np.concatenate((np.ones((1, n), dtype=np.uint16), multinomial(n, n_replicates, rng)))
-    blocks = pairs.blocks(BLOCKS, rng)
+    check_enough(pairs.n_groups, n_replicates)
+    rng = np.random.default_rng(seed)
+    weights = _after_all(multinomial(pairs.n_groups, n_replicates, rng))
+    blocks = pairs.units.blocks(BLOCKS, rng)
     total = len(weights) + len(blocks.weights)
 
     def values(whole: RankedPairs, weights: Weights, before: int) -> FloatArray:
@@ -136,8 +48,7 @@ def resampled_terms(
             if progress is not None:
                 progress(before + done, total)
 
-        terms = term_replicates(whole, pairs.tables, weights, counted)
-        return np.column_stack((terms.values, terms.rsa, terms.ceilings, terms.own))
+        return term_replicates(whole, pairs.tables, weights, counted)
 
     drawn = values(pairs.whole, weights, 0)
     left_out = values(pairs.whole.by_stimulus, blocks.weights, len(weights))
@@ -168,25 +79,18 @@ def resampled_scores(
     InputError
         Too few replicates or sentences; an unknown estimator.
     """
-    _check(pairs, n_replicates)
-    entry = estimator_named(estimator)
-    fit, rng, n = entry.model().cross_validate, np.random.default_rng(seed), pairs.n_groups
-    coefficients = fit(pairs.tables).weights
-    drawn = pairs.bootstrap_weights(n_replicates, rng)
-    weights = np.concatenate((np.ones((1, n), dtype=np.uint16), drawn))
-    values = score_replicates(pairs, coefficients, weights).values
-    blocks, alone = blocks or pairs.blocks(REFITS, rng), pairs.by_stimulus
-    left_out = score_replicates(
-        alone, coefficients, blocks.weights, importance=not entry.refitted
-    ).values
+    of, shared = _models(pairs, estimator, n_replicates, seed, blocks), bare(pairs.by_stimulus)
+    drawn = resample(score_replicates, (bare(pairs), of.coefficients, True), of.weights)
+    rows, own = of.blocks.weights, (shared, of.coefficients, not of.refitted)
+    left_out = resample(score_replicates, own, rows)
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
     # the ceiling notice how the means by pattern vary, with which it compares.
-    if entry.refitted:
-        again = refitted_scores(alone, blocks.weights, fit, progress)
-        left_out[..., 1:] = again.values[..., 1:]
+    if of.refitted:
+        scores = partial(mean_scores, estimator=estimator)
+        left_out[..., 1:] = resample(refitted, (shared, scores), rows, progress)[..., 1:]
     else:
-        left_out[..., 1] = replicated_ceilings(alone, blocks.weights)
-    return Replicates(values[0], values[1:], left_out, blocks.sizes)
+        left_out[..., 1] = resample(refitted, (shared, mean_ceilings), rows)
+    return Replicates(drawn[0], drawn[1:], left_out, of.blocks.sizes)
 
 
 def resampled_transfers(
@@ -207,15 +111,43 @@ def resampled_transfers(
     InputError
         Too few replicates or sentences; an unknown estimator.
     """
-    _check(pairs, n_replicates)
-    entry, rng = estimator_named(estimator), np.random.default_rng(seed)
-    fit, ones = entry.model().cross_validate, np.ones((1, pairs.n_groups), dtype=np.uint16)
-    coefficients = fit(pairs.tables).weights
-    drawn = np.concatenate((ones, pairs.bootstrap_weights(n_replicates, rng)))
-    values = transfer_replicates(pairs, coefficients, drawn)
-    blocks, alone = pairs.blocks(REFITS, rng), pairs.by_stimulus
-    if entry.refitted:
-        left_out = refitted_transfers(alone, blocks.weights, fit, progress)
+    of, alone = _models(pairs, estimator, n_replicates, seed), pairs.by_stimulus
+    drawn = transfer_replicates(pairs, of.coefficients, of.weights)
+    rows = of.blocks.weights
+    if of.refitted:
+        transfers = partial(mean_transfers, estimator=estimator)
+        left_out = resample(refitted, (bare(alone), transfers), rows, progress)
     else:
-        left_out = transfer_replicates(alone, coefficients, blocks.weights)
-    return Replicates(values[0], values[1:], left_out, blocks.sizes)
+        left_out = transfer_replicates(alone, of.coefficients, rows)
+    return Replicates(drawn[0], drawn[1:], left_out, of.blocks.sizes)
+
+
+class _Models(NamedTuple):
+    """The metric models of layers, and how the stimuli are drawn again for them.
+
+    coefficients : of the models that are fitted to all stimuli
+    refitted : whether they are fitted anew where blocks are left out
+    weights : (1 + n_replicates, n_groups) how often each sentence counts, first each once
+    blocks : of stimuli, to be left out in turn
+    """
+
+    coefficients: FloatArray
+    refitted: bool
+    weights: Weights
+    blocks: Blocks
+
+
+def _models(
+    pairs: LayerPairs, estimator: str, n_replicates: int, seed: int, blocks: Blocks | None = None
+) -> _Models:
+    check_enough(pairs.n_groups, n_replicates)
+    entry, rng = estimator_named(estimator), np.random.default_rng(seed)
+    coefficients = entry.model().cross_validate(pairs.tables).weights
+    weights = _after_all(pairs.units.bootstrap(n_replicates, rng))
+    blocks = blocks or pairs.units.blocks(REFITS, rng)
+    return _Models(coefficients, entry.refitted, weights, blocks)
+
+
+def _after_all(weights: Weights) -> Weights:
+    """Bootstrap weights, after a draw in which each sentence counts once."""
+    return np.concatenate((np.ones_like(weights[:1]), weights))

@@ -8,9 +8,8 @@ statistic (a stimulus would be its own nearest neighbour), so there is no bootst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,60 +17,28 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.similarities import check_pairs, squared_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, side_by_side
 from mlem_core.base.typing import Counted, FloatArray, Layer
-from mlem_core.inference.jackknife import REFITS, Interval, jackknife_interval
+from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import chance_terms, permuted_terms
+from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.measures.decomposition import ceilings_of, divide, with_sums
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.similarities import Similarity, SimilaritySums, of_some
-from mlem_core.pairs.units import Blocks
 from mlem_core.storage.store import Store
 
-FEWEST_SENTENCES = 10
 
+def terms_by_chance(
+    pairs: LayerPairs, similarity: Similarity, squared: Sequence[FloatArray], seed: int = 0
+) -> FloatArray:
+    """How large a term of two layers must be to be more than chance, see `chance_terms`.
 
-class SimilarityIntervals(NamedTuple):
-    """Two layers by one similarity.
-
-    interval : each (n_features + 4,), of the terms, "unexplained", the similarity, both ceilings
-    chance : (n_features,) see `mlem_core.inference.permutation.chance_terms`
+    Parameters as of `terms_interval`.
     """
-
-    interval: Interval
-    chance: FloatArray
-
-
-class TermsInterval(NamedTuple):
-    """Two layers by one similarity.
-
-    value : (n_features + 4,) the terms, "unexplained", the similarity, both ceilings
-    interval : each of that shape
-    """
-
-    value: FloatArray
-    interval: Interval
-
-
-def similarity_intervals(
-    pairs: LayerPairs,
-    similarity: Similarity,
-    squared: Sequence[FloatArray],
-    seed: int = 0,
-    progress: Counted | None = None,
-) -> SimilarityIntervals:
-    """What other stimuli would change of the terms of two layers, and what chance gives.
-
-    Parameters and errors as of `terms_interval`.
-    """
-    interval = terms_interval(pairs, similarity, squared, seed, progress).interval
     own = replace(pairs, tables=with_sums(pairs.tables, _of_all(pairs, similarity, squared)))
     given = [similarity.of(layer) for layer in squared]
     centred = np.stack([one.values.mean(axis=0) - one.mean for one in given])
-    return SimilarityIntervals(
-        interval, chance_terms(permuted_terms(own, seed=seed, values=centred))
-    )
+    return chance_terms(permuted_terms(own, seed=seed, values=centred))
 
 
 def terms_interval(
@@ -80,8 +47,8 @@ def terms_interval(
     squared: Sequence[FloatArray],
     seed: int = 0,
     progress: Counted | None = None,
-) -> TermsInterval:
-    """The terms of two layers, and what other stimuli would change of them.
+) -> Estimate:
+    """Terms of two layers, "unexplained", their similarity and both ceilings: (n_features + 4,).
 
     Parameters
     ----------
@@ -94,9 +61,9 @@ def terms_interval(
     InputError
         Too few sentences, or too few stimuli without a block.
     """
-    check_sentences(pairs.n_groups)
+    check_enough(pairs.n_groups)
     n_cells = len(pairs.tables.counts)
-    blocks = pairs.blocks(REFITS, np.random.default_rng(seed))
+    blocks = pairs.units.blocks(REFITS, np.random.default_rng(seed))
     found = _of_all(pairs, similarity, squared)
     tables = with_sums(pairs.tables, found)
     priority = CrossFit.of(tables).priority
@@ -108,33 +75,11 @@ def terms_interval(
         terms = divided.terms[:, 0, 0, 1]
         return np.array([*terms, alike - whole[0, 1], alike, *ceilings_of(whole)])
 
-    def left_out(weights: NDArray[np.bool_]) -> FloatArray:
-        return values(*of_some(similarity, squared, pairs.cells, n_cells, weights))
+    def left_out(rows: NDArray[np.bool_]) -> FloatArray:
+        return values(*of_some(similarity, squared, pairs.cells, n_cells, rows[0]))[None]
 
-    without = in_turn(left_out, blocks, progress)
-    value = values(pairs.tables.counts, found)
-    return TermsInterval(value, jackknife_interval(value, without, sizes=blocks.sizes))
-
-
-def check_sentences(n: int) -> None:
-    """Raise InputError where there are too few sentences for intervals over them."""
-    if n < FEWEST_SENTENCES:
-        raise InputError(
-            f"found {n} sentences; intervals over them need at least {FEWEST_SENTENCES}."
-        )
-
-
-def in_turn(
-    values: Callable[[NDArray[np.bool_]], FloatArray], blocks: Blocks, progress: Counted | None
-) -> FloatArray:
-    """Some values (n_blocks, ...) without each block, from which stimuli are left (n_stimuli,)."""
-    kept = blocks.weights > 0
-    rows: list[FloatArray] = []
-    for start in range(0, len(kept), cores()):
-        rows += side_by_side(values, kept[start : start + cores()])
-        if progress is not None:
-            progress(len(rows), len(kept))
-    return np.stack(rows)
+    without = in_parts(left_out, blocks.weights > 0, progress=progress)
+    return jackknife(values(pairs.tables.counts, found), without, blocks.sizes)
 
 
 def _of_all(

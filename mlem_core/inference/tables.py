@@ -8,14 +8,16 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, layer_name
+from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.jackknife import jackknife_interval, p_value, t_interval, t_test
+from mlem_core.inference.jackknife import Estimate, by_error, jackknife
 from mlem_core.inference.partial import bounded
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import agreement, weighted_tau
+
+ENDS = ("value", "lower", "upper")
 
 
 def score_table(
@@ -30,7 +32,8 @@ def score_table(
     """
     at = intervals.places(layers)
     names = [("rho", ""), ("ceiling", ""), *(("importance", name) for name in intervals.columns)]
-    p = p_value(intervals.scores[at], intervals.scores_without[:, at], True, intervals.sizes)
+    scores, without = intervals.scores[at], intervals.scores_without[:, at]
+    p = jackknife(scores, without, intervals.sizes, above=True).p
     p[:, :2] = np.nan
     table = pd.DataFrame(
         {
@@ -38,7 +41,7 @@ def score_table(
             "layer": np.repeat([intervals.layers[i][1] for i in at], len(names)),
             "quantity": [quantity for quantity, _ in names] * len(at),
             "feature": [feature for _, feature in names] * len(at),
-            "value": intervals.scores[at].ravel(),
+            "value": scores.ravel(),
             "lower": intervals.scores_lower[at].ravel(),
             "upper": intervals.scores_upper[at].ravel(),
             "p": p.ravel(),
@@ -61,8 +64,7 @@ def similarity_table(
     names = np.array([layer_name(intervals.layers[i]) for i in at], dtype=object)
     first, second = np.triu_indices(len(at), 1)
     a, b = at[first], at[second]
-    rsa, without = intervals.rsa[a, b], intervals.rsa_without[:, a, b]
-    bounds = jackknife_interval(rsa, without, -1.0, 1.0, intervals.sizes)
+    rsa = _rsa(intervals, a, b)
     table = pd.DataFrame(
         {
             "layer_a": names[first],
@@ -70,13 +72,19 @@ def similarity_table(
             "weighted_tau": intervals.tau[a, b],
             "weighted_tau_lower": intervals.tau_lower[a, b],
             "weighted_tau_upper": intervals.tau_upper[a, b],
-            "rsa": rsa,
-            "rsa_lower": bounds.lower,
-            "rsa_upper": bounds.upper,
-            "rsa_p": p_value(rsa, without, sizes=intervals.sizes),
+            "rsa": rsa.value,
+            "rsa_lower": rsa.lower,
+            "rsa_upper": rsa.upper,
+            "rsa_p": rsa.p,
         }
     )
     return family_of_tests(table, "RSA correlations", correction, "rsa_p")
+
+
+def _rsa(intervals: LayerIntervals, a: int | IntArray, b: int | IntArray) -> Estimate:
+    """RSA correlations of layers that stand at a with those at b."""
+    value, without = intervals.rsa[a, b], intervals.rsa_without[:, a, b]
+    return jackknife(value, without, intervals.sizes, (-1.0, 1.0))
 
 
 def agreement_interval(
@@ -92,8 +100,8 @@ def agreement_interval(
             for scores, rsa in zip(intervals.scores_without, intervals.rsa_without, strict=True)
         ]
     )
-    bounds = jackknife_interval(np.array([value]), without[:, None], -1.0, 1.0, intervals.sizes)
-    return value, float(bounds.lower[0]), float(bounds.upper[0])
+    found = jackknife(np.array([value]), without[:, None], intervals.sizes, (-1.0, 1.0))
+    return value, float(found.lower[0]), float(found.upper[0])
 
 
 def terms_and_whole(
@@ -110,35 +118,26 @@ def terms_and_whole(
     InputError
         More than 12 features, whose terms have no intervals; an unknown layer.
     """
+    both = intervals.places((a, b))
+    i, j = both
+    terms, rsa = _terms(intervals, a, b), _rsa(intervals, i, j)
+    errors = intervals.ceilings_error[both]
+    ceilings = by_error(intervals.ceilings[both], errors, intervals.sizes, (0.0, 1.0))
+    names, quantities = (*intervals.features, UNEXPLAINED), ("rsa", "ceiling_a", "ceiling_b")
+    whole = {end: [getattr(rsa, end), *getattr(ceilings, end)] for end in ENDS}
+    return (
+        pd.DataFrame({"term": names, **terms.columns(*ENDS)}),
+        pd.DataFrame({"quantity": quantities, **whole}),
+    )
+
+
+def _terms(intervals: LayerIntervals, a: Layer, b: Layer) -> Estimate:
     if not len(intervals.terms):
         raise InputError(
             f"terms have intervals with up to {EXACT_FEATURES} features; choose fewer."
         )
-    both = intervals.places((a, b))
-    i, j = both
-    sizes, n_blocks = intervals.sizes, min(intervals.sizes)
-    terms = t_interval(intervals.terms[:, i, j], intervals.terms_error[:, i, j], n_blocks)
-    rsa = jackknife_interval(intervals.rsa[i, j], intervals.rsa_without[:, i, j], -1.0, 1.0, sizes)
-    ceilings, errors = intervals.ceilings[both], intervals.ceilings_error[both]
-    around = t_interval(ceilings, errors, n_blocks, 0.0, 1.0)
-    return (
-        pd.DataFrame(
-            {
-                "term": (*intervals.features, UNEXPLAINED),
-                "value": intervals.terms[:, i, j],
-                "lower": terms.lower,
-                "upper": terms.upper,
-            }
-        ),
-        pd.DataFrame(
-            {
-                "quantity": ["rsa", "ceiling_a", "ceiling_b"],
-                "value": [intervals.rsa[i, j], *ceilings],
-                "lower": [float(rsa.lower), *around.lower],
-                "upper": [float(rsa.upper), *around.upper],
-            }
-        ),
-    )
+    i, j = intervals.places((a, b))
+    return by_error(intervals.terms[:, i, j], intervals.terms_error[:, i, j], intervals.sizes)
 
 
 def partial_intervals(
@@ -158,7 +157,7 @@ def partial_intervals(
         return parts
     i, j = intervals.places((a, b))
     value, error = parts["value"].to_numpy(), intervals.partial_error[:, i, j]
-    return bounded(parts, t_interval(value, error, min(intervals.sizes)))
+    return bounded(parts, by_error(value, error, intervals.sizes))
 
 
 def term_tests(
@@ -175,11 +174,8 @@ def term_tests(
     InputError
         As `terms_and_whole`.
     """
-    terms, _ = terms_and_whole(intervals, a, b)
-    i, j = intervals.places((a, b))
-    error = intervals.terms_error[:, i, j]
-    p = t_test(terms["value"].to_numpy(), error, min(intervals.sizes))
-    return family_of_tests(pd.DataFrame({"term": terms["term"], "p": p}), "terms", correction)
+    p, names = _terms(intervals, a, b).p, (*intervals.features, UNEXPLAINED)
+    return family_of_tests(pd.DataFrame({"term": names, "p": p}), "terms", correction)
 
 
 def importance_differences(
@@ -194,15 +190,8 @@ def importance_differences(
     i, j = intervals.places((a, b))
     value = intervals.scores[i, 2:] - intervals.scores[j, 2:]
     without = intervals.scores_without[:, i, 2:] - intervals.scores_without[:, j, 2:]
-    bounds = jackknife_interval(value, without, sizes=intervals.sizes)
-    table = pd.DataFrame(
-        {
-            "feature": list(intervals.columns),
-            "value": value,
-            "lower": bounds.lower,
-            "upper": bounds.upper,
-            "p": p_value(value, without, sizes=intervals.sizes),
-        }
-    )
+    found = jackknife(value, without, intervals.sizes)
+    columns = found.columns(*ENDS, "p")
+    table = pd.DataFrame({"feature": list(intervals.columns), **columns})
     what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"
     return family_of_tests(table, what, correction)

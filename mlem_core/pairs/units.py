@@ -11,13 +11,16 @@ An item is a word, or what the column `item` of the stimuli says.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.typing import IntArray
+from mlem_core.data.folds import kept_together
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.pairs.resampling import Weights, leave_out
+from mlem_core.pairs.resampling import Weights, leave_out, multinomial
 
 # Fewer items than this are not drawn: they say too little of how others would be.
 FEWEST_ITEMS = 10
@@ -111,31 +114,86 @@ class Blocks:
     sizes: tuple[int, ...]
 
 
-def blocks_left_out(
-    groups: IntArray, items: IntArray | None, n_blocks: int, rng: np.random.Generator
-) -> Blocks:
-    """The blocks of each kind of unit.
+class StimulusUnits(NamedTuple):
+    """The units that stimuli are drawn in: (n_stimuli,) each.
 
-    Blocks are random and have as many units each (nearly); where there are fewer units than
-    blocks, each is one unit.
-
-    Parameters
-    ----------
-    groups, items : (n_stimuli,) sentence and item of each stimulus; with fewer than `FEWEST_ITEMS`
-        items, or None, sentences alone are left out
-    n_blocks : of each kind, at most
+    folds : the fold that tests a stimulus, see `mlem_core.data.folds`
+    groups : its sentence, 0 to n_groups - 1
+    items : its word, or other item; None where none recurs
     """
-    sentence = np.unique(groups, return_inverse=True)[1]
-    by_sentence = leave_out(int(sentence.max()) + 1, n_blocks, rng)[:, sentence]
-    if items is None or len(np.unique(items)) < FEWEST_ITEMS:
-        return Blocks(by_sentence, (len(by_sentence),))
-    item = np.unique(items, return_inverse=True)[1]
-    by_item = leave_out(int(item.max()) + 1, n_blocks, rng)[:, item]
-    names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
-    if len(names) == sentence.max() + 1:
-        # Each sentence has one item: what both have in common is the sentence, block by block.
-        by_both = by_sentence
-    else:
-        by_both = leave_out(len(names), n_blocks, rng)[:, both.ravel()]
-    parts = (by_sentence, by_item, by_both)
-    return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))
+
+    folds: IntArray
+    groups: IntArray
+    items: IntArray | None = None
+
+    @classmethod
+    def of(cls, stimuli: StimulusSet, folds: IntArray) -> StimulusUnits:
+        """Those of stimuli in their folds."""
+        groups = np.unique(stimuli.groups, return_inverse=True)[1].astype(np.int64)
+        return cls(folds, groups, stimuli.items)
+
+    @property
+    def together(self) -> IntArray:
+        """(n_stimuli,) what stays together in a fold, see `mlem_core.data.folds.kept_together`."""
+        return kept_together(self.folds, self.groups, self.items)
+
+    def bootstrap(self, n_replicates: int, rng: np.random.Generator) -> Weights:
+        """(n_replicates, n_groups) times each sentence counts: in a fold as many as it has.
+
+        Where folds are over items or both, and a sentence is in several, as many as there are in
+        all.
+        """
+        n = int(self.groups.max()) + 1
+        folds = [np.arange(n)]
+        if self.together is self.groups:
+            folds = [np.unique(self.groups[self.folds == fold]) for fold in np.unique(self.folds)]
+        weights = np.empty((n_replicates, n), dtype=np.uint16)
+        for members in folds:
+            weights[:, members] = multinomial(len(members), n_replicates, rng)
+        return weights
+
+    def permuted(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Whose labels each stimulus has in n permutations: (n, n_stimuli).
+
+        What stays together in a fold (sentences, say) changes labels with what is of the same fold
+        and of as many stimuli, in order.
+        """
+        units = self.together
+        order = np.argsort(units, kind="stable")
+        _, starts, sizes = np.unique(units[order], return_index=True, return_counts=True)
+        exchangeable: dict[tuple[int, int], list[IntArray]] = {}
+        for start, size in zip(starts, sizes, strict=True):
+            members = order[start : start + size]
+            key = int(self.folds[members[0]]), int(size)
+            exchangeable.setdefault(key, []).append(members)
+        permuted = np.tile(np.arange(len(units)), (n, 1))
+        for alike in exchangeable.values():
+            members = np.stack(alike)
+            for labels in permuted:
+                labels[members] = members[rng.permutation(len(members))]
+        return permuted
+
+    def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
+        """The blocks of each kind of unit that are left out in turn.
+
+        Blocks are random and have as many units each (nearly); where there are fewer units than
+        blocks, each is one unit. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
+
+        Parameters
+        ----------
+        n_blocks : of each kind, at most
+        """
+        sentence = np.unique(self.groups, return_inverse=True)[1]
+        by_sentence = leave_out(int(sentence.max()) + 1, n_blocks, rng)[:, sentence]
+        if self.items is None or len(np.unique(self.items)) < FEWEST_ITEMS:
+            return Blocks(by_sentence, (len(by_sentence),))
+        item = np.unique(self.items, return_inverse=True)[1]
+        by_item = leave_out(int(item.max()) + 1, n_blocks, rng)[:, item]
+        names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
+        if len(names) == sentence.max() + 1:
+            # Each sentence has one item: what both have in common is the sentence, block by block.
+            by_both = by_sentence
+        else:
+            by_both = leave_out(len(names), n_blocks, rng)[:, both.ravel()]
+        parts = (by_sentence, by_item, by_both)
+        return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))

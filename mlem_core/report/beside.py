@@ -10,7 +10,6 @@ import pandas as pd
 
 from mlem_core.analysis.similarities import RSA, find
 from mlem_core.inference.aligned import alignment
-from mlem_core.inference.aligned import best_known as best_aligned
 from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.permutation import find_chance
 from mlem_core.inference.tables import importance_differences, term_tests
@@ -68,7 +67,7 @@ def _similarities(shown: Shown) -> Tables:
             tables[f"why_{name}.csv"] = two.terms
         elif found is not None:
             turned = alignment(shown.analysis, shown.pair, found)
-            turned = best_aligned(turned, shown.analysis, store)
+            turned = best_known(turned, shown.analysis, shown.selection, store)
             tables[f"pair_{name}.csv"] = turned.whole
     return tables
 

@@ -21,11 +21,11 @@ from mlem_core.base.registry import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import all_layers, tables
-from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.units import Units
 from mlem_core.robustness import audit as auditing

@@ -27,7 +27,7 @@ from mlem_core.base.text import minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.jackknife import jackknife_interval, p_value
+from mlem_core.inference.jackknife import jackknife
 from mlem_core.robustness.multiverse import Multiverse
 
 # How many layers and features a claim names, and whether it is about a similarity and a threshold.
@@ -231,9 +231,7 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
         lambda a, b: pd.Series(rsa[:, place[a], place[b]]),
     ).to_numpy()
     value, without = margin[:1], margin[1:, None]
-    bounds = jackknife_interval(value, without, sizes=intervals.sizes)
-    p = p_value(value, without, sizes=intervals.sizes)
-    numbers = [float(number[0]) for number in (value, bounds.lower, bounds.upper, p)]
+    numbers = [float(number[0]) for number in jackknife(value, without, intervals.sizes)[:4]]
     return OverStimuli(numbers[0], numbers[1], numbers[2], numbers[3], intervals.units.others)
 
 

@@ -25,7 +25,7 @@ from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
 from mlem_core.inference import all_layers
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.jackknife import jackknife_interval, p_value, standard_error
+from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.units import Blocks
 from mlem_core.storage.store import Store
@@ -240,7 +240,8 @@ def importance_differences(
             ]
             for one in intervals
         )
-        table = table.assign(**_interval(value, first - second, intervals.first.sizes))
+        found = jackknife(value, first - second, intervals.first.sizes)
+        table = table.assign(**found.columns("lower", "upper", "p"))
     return family_of_tests(table, "differences of importance", correction)
 
 
@@ -272,8 +273,8 @@ def similarity_differences(
             one.rsa_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
         )
         value = table["rsa_difference"].to_numpy(np.float64)
-        of_rsa = _interval(value, first - second, intervals.first.sizes)
-        table = table.assign(**{f"rsa_{key}": one for key, one in of_rsa.items()})
+        rsa = jackknife(value, first - second, intervals.first.sizes)
+        table = table.assign(rsa_lower=rsa.lower, rsa_upper=rsa.upper, rsa_p=rsa.p)
         lower, upper = _tau_interval(intervals, layers)
         value = table["weighted_tau_difference"].to_numpy(np.float64)
         table = table.assign(
@@ -281,17 +282,6 @@ def similarity_differences(
             weighted_tau_upper=np.maximum(upper[a, b], value),
         )
     return family_of_tests(table, "differences of RSA", correction, "rsa_p")
-
-
-def _interval(
-    value: FloatArray, without: FloatArray, sizes: Sequence[int]
-) -> dict[str, FloatArray]:
-    bounds = jackknife_interval(value, without, sizes=sizes)
-    return {
-        "lower": bounds.lower,
-        "upper": bounds.upper,
-        "p": p_value(value, without, sizes=sizes),
-    }
 
 
 def _tau_interval(intervals: Paired, layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:

@@ -191,8 +191,7 @@ def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -
     for term in (*features, UNEXPLAINED):
         for most in (True, False):
             behind.behind(analysis, store, pair, features, term, most=most)
-            asked = behind.depends_on(analysis, pair, features, term, most=most)
-            entries.append(behind.STAGE.where(store, asked))
+            entries.append(behind.kept_at(analysis, store, pair, features, term, most=most))
     return entries
 
 

@@ -127,7 +127,8 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
 
 def _alignment(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.aligned import alignment, kept_interval
+    from mlem_core.inference.aligned import alignment
+    from mlem_core.inference.explanation import kept_intervals
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
 
@@ -135,7 +136,7 @@ def _alignment(analysis: Analysis, options: Options, store: Store, report: Repor
         report(Progress("leaving out", None, done, total, "blocks"))
 
     found = alignment(analysis, (a, b), compared(analysis, str(options["similarity"]), store))
-    kept_interval(found, analysis, store, counted)
+    kept_intervals(found, analysis, store, progress=counted)
     return {}
 
 

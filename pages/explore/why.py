@@ -81,11 +81,12 @@ def show(view: View, a: str, b: str) -> None:
 
 def _aligned(view: View, other: Compared, a: str, b: str) -> None:
     """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    from mlem_core.inference.aligned import alignment, best_known
+    from mlem_core.inference.aligned import alignment
+    from mlem_core.inference.explanation import best_known
 
     sides = parse_layer(a), parse_layer(b)
     found = replace(alignment(view.analysis, sides, other), names=naming.now())
-    found = best_known(found, view.analysis, stored.store())
+    found = best_known(found, view.analysis, view.selection, stored.store())
     with st.container(border=True):
         st.markdown(f"##### {plain(found.finding)}.")
         for text in (found.how_sure, *found.notes):
@@ -224,10 +225,11 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
 
 def _kept(view: View, a: str, b: str, term: str, which: str) -> bool:
     """Whether the pairs behind a term have been looked up before, or came with the example."""
-    from mlem_core.inference.behind import is_kept
+    from mlem_core.inference.behind import kept_at
 
     sides, features = [parse_layer(a), parse_layer(b)], view.selection.features
-    return is_kept(view.analysis, stored.store(), sides, features, term, most=which == MOST)
+    asked = view.analysis, stored.store(), sides, features, term
+    return kept_at(*asked, most=which == MOST) is not None
 
 
 def _there(view: View, models: list[str]) -> bool:

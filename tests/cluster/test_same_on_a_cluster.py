@@ -12,7 +12,7 @@ from mlem_core.analysis import layer_tables
 from mlem_core.analysis.run import run
 from mlem_core.base.executor import computing_on
 from mlem_core.cli.commands import main
-from mlem_core.inference import all_layers, bootstrap, refits
+from mlem_core.inference import bootstrap
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.robustness.audit import audit
@@ -125,8 +125,7 @@ def test_two_workers_draw_the_replicates_that_none_do(
 
     with computing_on(cluster):
         analysis = run(spec, there, progress=False)
-        drawing = (bootstrap._terms, bootstrap._of_models, refits._refitted, all_layers._of_draws)
-        for function in drawing:
+        for function in (bootstrap.decompositions, bootstrap.score_replicates, bootstrap.refitted):
             # They go to workers by name, so that it is the worker's own that is called.
             monkeypatch.setattr(function, "__code__", only_by_workers.__code__)
         theirs = with_intervals(explain(analysis, a, b), analysis, there, 60)

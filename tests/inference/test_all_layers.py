@@ -9,13 +9,13 @@ from scipy.stats import spearmanr, t
 
 from mlem_core.inference import all_layers
 from mlem_core.inference.all_layers import find, layer_intervals
-from mlem_core.inference.bootstrap import REPLICATES
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import load, save
-from mlem_core.inference.jackknife import p_value, standard_error
+from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.tables import (
     agreement_interval,
     importance_differences,
@@ -43,7 +43,7 @@ def intervals(planted):
 def test_what_is_left_out_gives_the_rsa_of_the_others(planted, intervals):
     pairs = LayerPairs.of(planted.analysis, planted.analysis.layers, planted.store)
     rng = np.random.default_rng(0)
-    pairs.bootstrap_weights(REPLICATES, rng)
+    pairs.units.bootstrap(REPLICATES, rng)
     kept = leave_out(pairs.n_groups, 50, rng)
     for d in (0, 17):
         rows = np.flatnonzero(kept[d][pairs.groups])
@@ -82,7 +82,7 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     own = standard_error(intervals.rsa_without)[0, 1]
     assert own == pytest.approx(found[n], rel=0.5)
     tests, family = term_tests(intervals, A, B, "bonferroni")
-    expected = p_value(resampled.value, resampled.left_out)[:n]
+    expected = jackknife(resampled.value, resampled.left_out).p[:n]
     assert family == f"{n} terms; Bonferroni" and (tests["p_corrected"] >= tests["p"]).all()
     np.testing.assert_array_equal(tests["p"] < 0.01, expected < 0.01)
     terms, totals = terms_and_whole(intervals, A, B)
@@ -110,7 +110,7 @@ def test_errors_of_what_is_beside_the_terms_are_those_of_two_layers_alone(plante
 
 def test_scores_are_those_of_the_inference(planted, intervals):
     pairs = LayerPairs.of(planted.analysis, planted.analysis.layers, planted.store)
-    bounds = resampled_scores(pairs, "ridge", REPLICATES).interval()
+    bounds = resampled_scores(pairs, "ridge", REPLICATES).estimate()
     np.testing.assert_allclose(intervals.scores_lower, bounds.lower, atol=1e-6)
     np.testing.assert_allclose(intervals.scores_upper, bounds.upper, atol=1e-6)
 

@@ -11,7 +11,7 @@ from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.aligned import alignment
-from mlem_core.inference.behind import behind, contributing_pairs, contributions, is_kept
+from mlem_core.inference.behind import behind, contributing_pairs, contributions, kept_at
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
@@ -63,9 +63,9 @@ def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
 def test_pairs_behind_a_term_are_kept(planted, tmp_path):
     whole, store = planted.analysis, Store(tmp_path / "own", overlays=())
     asked = (whole, store, [A, B], ["colour", "size"], "colour")
-    assert not is_kept(*asked)
+    assert kept_at(*asked) is None
     found = behind(*asked)
-    assert is_kept(*asked) and not is_kept(*asked, most=False)
+    assert kept_at(*asked) is not None and kept_at(*asked, most=False) is None
     pairs = LayerPairs.of(whole, [A, B], store, ["colour", "size"])
     pd.testing.assert_frame_equal(
         found, contributing_pairs(pairs, whole.stimuli, "colour", len(found)), check_dtype=False

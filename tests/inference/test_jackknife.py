@@ -12,15 +12,10 @@ from scipy.stats import spearmanr, t
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.corrections import corrected
-from mlem_core.inference.jackknife import (
-    fewest,
-    jackknife_interval,
-    p_value,
-    standard_error,
-    t_quantile,
-)
-from mlem_core.inference.replicates import Replicates, resampled_scores, resampled_terms
-from mlem_core.pairs.units import Units, blocks_left_out
+from mlem_core.inference.jackknife import fewest, jackknife, standard_error, t_quantile
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import Replicates
+from mlem_core.pairs.units import StimulusUnits, Units
 
 # Words of 14 sentences, of 11 forms, of which some are twice in a sentence.
 N = 42
@@ -43,9 +38,9 @@ def test_the_standard_error_of_a_mean_is_the_known_one():
     without = (x.sum() - x) / 29
     error = x.std(ddof=1) / 30**0.5
     assert standard_error(without) == pytest.approx(error)
-    p = p_value(np.float64(x.mean() + 0.3), without + 0.3)
+    p = jackknife(np.float64(x.mean() + 0.3), without + 0.3).p
     assert p == pytest.approx(2 * t.sf(abs(x.mean() + 0.3) / error, 29))
-    above = p_value(np.float64(0.3), without + 0.3, above=True)
+    above = jackknife(np.float64(0.3), without + 0.3, above=True).p
     assert above == pytest.approx(t.sf(0.3 / error, 29))
 
 
@@ -53,7 +48,7 @@ def test_an_interval_has_the_shape_of_the_bootstrap_and_the_scale_of_the_jackkni
     rng = np.random.default_rng(0)
     replicates = rng.exponential(size=20_000) * 10
     without = rng.standard_normal(5000)
-    found = Replicates(np.float64(2.0), replicates, without).interval()
+    found = Replicates(np.float64(2.0), replicates, without).estimate()
     error = standard_error(without)
     low, high = (np.quantile(replicates, [0.025, 0.975]) - replicates.mean()) / replicates.std()
     assert found.lower == pytest.approx(2 + error * low, rel=1e-2)
@@ -63,16 +58,16 @@ def test_an_interval_has_the_shape_of_the_bootstrap_and_the_scale_of_the_jackkni
 
 def test_an_interval_stays_within_what_is_possible():
     without = 0.99 + 0.01 * np.random.default_rng(0).standard_normal((50, 1))
-    found = jackknife_interval(np.array([0.99]), without, -1.0, 1.0)
+    found = jackknife(np.array([0.99]), without, within=(-1.0, 1.0))
     assert found.upper[0] == 1.0 and found.lower[0] < 0.95
 
 
 def test_what_no_stimulus_changes_is_certain():
-    found = Replicates(np.zeros(2), np.zeros((50, 2)), np.zeros((9, 2))).interval()
+    found = Replicates(np.zeros(2), np.zeros((50, 2)), np.zeros((9, 2))).estimate()
     np.testing.assert_array_equal(found.lower, found.upper)
     same = np.repeat([[0.0, 0.5]], 9, axis=0)
-    np.testing.assert_array_equal(p_value(same[0], same), [1.0, 0.0])
-    np.testing.assert_array_equal(p_value(-same[0], -same, above=True), [1.0, 1.0])
+    np.testing.assert_array_equal(jackknife(same[0], same).p, [1.0, 0.0])
+    np.testing.assert_array_equal(jackknife(-same[0], -same, above=True).p, [1.0, 1.0])
 
 
 def test_corrections():
@@ -134,7 +129,7 @@ def test_the_error_of_rsa_is_that_of_a_loop_over_explicit_stimuli(case):
     assert found.error[at] ** 2 == pytest.approx(expected, rel=1e-6)
     alone = resampled_terms(replace(pairs, items=None), 20)
     assert alone.error[at] ** 2 == pytest.approx(parts["sentence"], rel=1e-6)
-    bounds, narrow = found.interval(), alone.interval()
+    bounds, narrow = found.estimate(), alone.estimate()
     wider = found.error[at] * t_quantile(11) / (alone.error[at] * t_quantile(14))
     assert wider > 1
     ratio = (bounds.upper[at] - bounds.lower[at]) / (narrow.upper[at] - narrow.lower[at])
@@ -167,7 +162,7 @@ def crossed(sd, n_sets=1000):
     rng = np.random.default_rng(1)
     groups = np.repeat(np.arange(40), 4)
     items = rng.permutation(np.arange(160) % 40)
-    blocks = blocks_left_out(groups, items, 50, rng)
+    blocks = StimulusUnits(groups, groups, items).blocks(50, rng)
     effects = [s * rng.standard_normal((n_sets, n)) for s, n in zip(sd, (40, 40, 160), strict=True)]
     y = effects[0][:, groups] + effects[1][:, items] + effects[2]
     left_out = blocks.weights @ y.T / blocks.weights.sum(axis=1, keepdims=True)
@@ -181,13 +176,14 @@ def test_the_variance_of_crossed_random_effects_is_recovered(sd):
     assert means.var() == pytest.approx(known, rel=0.15)
     assert sizes == (40, 40, 50)
     assert (standard_error(left_out, sizes) ** 2).mean() == pytest.approx(known, rel=0.08)
-    bounds = jackknife_interval(means, left_out, sizes=sizes)
+    bounds = jackknife(means, left_out, sizes)
+    assert (bounds.n, bounds.units) == (40, sizes)
     holds = np.mean((bounds.lower <= 0) & (bounds.upper >= 0))
     assert 0.93 < holds < 0.975
-    rejects = np.mean(p_value(means, left_out, sizes=sizes) < 0.05)
+    rejects = np.mean(bounds.p < 0.05)
     assert rejects == pytest.approx(1 - holds)
     if sd[1] == 2.0:  # where words vary, sentences alone hold the truth too rarely
-        bounds = jackknife_interval(means, left_out[:40])
+        bounds = jackknife(means, left_out[:40])
         assert np.mean((bounds.lower <= 0) & (bounds.upper >= 0)) < 0.8
 
 
@@ -200,7 +196,7 @@ def test_a_variance_is_at_least_that_of_either_unit():
 
 
 def test_every_block_leaves_out_whole_units_each_once():
-    blocks = blocks_left_out(GROUPS + 7, ITEMS * 3, 5, np.random.default_rng(0))
+    blocks = StimulusUnits(GROUPS, GROUPS + 7, ITEMS * 3).blocks(5, np.random.default_rng(0))
     assert blocks.sizes == (5, 5, 5)
     for start, unit in ((0, GROUPS), (5, ITEMS), (10, GROUPS * 100 + ITEMS)):
         rows = blocks.weights[start : start + 5]

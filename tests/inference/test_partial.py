@@ -80,7 +80,7 @@ def test_transfer_in_a_draw_equals_that_of_explicit_copies(case):
     x, squared = explicit.feature_distances(features), [explicit.squared(own) for own in layers]
     weights = RidgeMLEM().cross_validate(pairs.tables).weights
     found = resampled_transfers(pairs, "ridge", 20, seed=4)
-    drawn = pairs.bootstrap_weights(20, np.random.default_rng(4))
+    drawn = pairs.units.bootstrap(20, np.random.default_rng(4))
     i, j = explicit.pairs(N)
     for draw in (0, 11):
         own = drawn[draw][GROUPS]
@@ -97,8 +97,8 @@ def test_its_error_is_that_of_metrics_fitted_without_each_sentence(case):
     x, (i, j) = explicit.feature_distances(features), explicit.pairs(N)
     found = resampled_transfers(pairs, "ridge", 20, seed=4)
     rng = np.random.default_rng(4)
-    pairs.bootstrap_weights(20, rng)
-    kept = pairs.blocks(REFITS, rng).weights
+    pairs.units.bootstrap(20, rng)
+    kept = pairs.units.blocks(REFITS, rng).weights
     assert len(found.left_out) == len(kept) == 16
     for block in (0, 9):
         rows = np.flatnonzero(kept[block])

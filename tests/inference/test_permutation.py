@@ -13,7 +13,6 @@ from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.behind import contributions
 from mlem_core.inference.permutation import (
     chance_terms,
-    permuted_labels,
     permuted_tables,
     permuted_terms,
     score_above_chance,
@@ -70,7 +69,7 @@ def words():
 
 def test_sentences_change_labels_whole_and_inside_their_fold(case):
     *_, pairs = case
-    found = permuted_labels(pairs.groups, pairs.folds, 50, np.random.default_rng(0))
+    found = pairs.units.permuted(50, np.random.default_rng(0))
     sizes = np.bincount(pairs.groups)
     for labels in found:
         assert sorted(labels) == list(range(N))
@@ -84,7 +83,7 @@ def test_sentences_change_labels_whole_and_inside_their_fold(case):
 
 def test_words_change_labels_whole_in_each_part_of_the_folds(words):
     *_, pairs = words
-    for labels in permuted_labels(pairs.fold_units, pairs.folds, 2, np.random.default_rng(0)):
+    for labels in pairs.units.permuted(2, np.random.default_rng(0)):
         assert (pairs.folds[labels] == pairs.folds).all()
         assert sorted(labels) == list(range(len(labels)))
         for item, fold in np.unique(np.column_stack((pairs.items, pairs.folds)), axis=0):
@@ -96,7 +95,7 @@ def test_words_change_labels_whole_in_each_part_of_the_folds(words):
 @pytest.mark.parametrize("made", ["case", "words"])
 def test_tables_are_those_of_features_that_were_permuted(request, made, train_ranks):
     features, layers, pairs = request.getfixturevalue(made)
-    labels = permuted_labels(pairs.fold_units, pairs.folds, 2, np.random.default_rng(1))
+    labels = pairs.units.permuted(2, np.random.default_rng(1))
 
     def tables_of(own):
         index = PairIndex.build(feature_columns(own), pairs.folds)
@@ -116,7 +115,7 @@ def test_tables_are_those_of_features_that_were_permuted(request, made, train_ra
 def test_terms_under_permuted_labels_are_those_of_features_that_were_permuted(case):
     features, layers, pairs = case
     found = permuted_terms(pairs, 3, seed=4)
-    labels = permuted_labels(pairs.groups, pairs.folds, 3, np.random.default_rng(4))
+    labels = pairs.units.permuted(3, np.random.default_rng(4))
     priority = CrossFit.of(pairs.tables).priority
     for terms, permutation in zip(found, labels, strict=True):
         again = features.iloc[permutation].reset_index(drop=True)

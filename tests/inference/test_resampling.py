@@ -11,11 +11,16 @@ from inputs import layer_pairs, tables_of_rows
 
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.bootstrap import score_replicates, term_replicates
+from mlem_core.inference.bootstrap import (
+    mean_ceilings,
+    refitted,
+    replicate_tables,
+    score_replicates,
+    term_replicates,
+)
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.refits import refitted_scores, replicate_tables, replicated_ceilings
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.importance import permutation_importance
+from mlem_core.measures.importance import mean_scores, permutation_importance
 from mlem_core.pairs.crossfit import CrossFit, outside_means
 from mlem_core.pairs.resampling import multinomial
 
@@ -71,7 +76,7 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
     pairs, two, fits = case.pairs, case.two, FIT(case.pairs.tables)
     weights = (np.random.default_rng(0).random((2, pairs.n_groups)) < 0.6).astype(float)
     terms = term_replicates(two.whole, two.tables, weights)
-    scores = score_replicates(pairs, fits.weights, weights)
+    scores = score_replicates(pairs, fits.weights, True, weights)
     means = outside_means(pairs.tables)  # of the other folds, over all stimuli
     for d, own in enumerate(weights):
         drawn = np.flatnonzero(own[pairs.groups])
@@ -80,9 +85,9 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
         # Features are dropped in the order that they have over all stimuli.
         priority = CrossFit.of(two.tables).priority
         expected = decompose(tables.of_layers([0, 1]), rsa, priority=priority)
-        np.testing.assert_allclose(terms.values[d], expected.values[:, 0, 1], atol=1e-9)
+        np.testing.assert_allclose(terms[d, :-5], expected.values[:, 0, 1], atol=1e-9)
         whole = np.diagonal(expected.terms.sum(axis=0))
-        np.testing.assert_allclose(terms.ceilings[d], np.sqrt(np.maximum(whole, 0)), atol=1e-9)
+        np.testing.assert_allclose(terms[d, -4:-2], np.sqrt(np.maximum(whole, 0)), atol=1e-9)
         share = np.zeros((3, 3))
         for fold in range(3):
             at = tables.held_out(fold)
@@ -93,15 +98,15 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
             scale = np.sqrt(tables.within_squares[:, fold] * tables.counts[at].sum())
             share[:, fold] = (mean * tables.within_sums[:, at]).sum(axis=1) / scale
         ceilings = np.sqrt(np.maximum(share, 0)).mean(axis=1)
-        np.testing.assert_allclose(scores.ceiling[d], ceilings, atol=1e-9)
+        np.testing.assert_allclose(scores[d, :, 1], ceilings, atol=1e-9)
         importance = permutation_importance(tables, fits.weights).mean(axis=1)
-        np.testing.assert_allclose(scores.importance[d], importance, atol=1e-9)
+        np.testing.assert_allclose(scores[d, :, 2:], importance, atol=1e-9)
 
 
 def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
     pairs, fits = case.pairs, FIT(case.pairs.tables)
-    (draw,) = pairs.bootstrap_weights(1, np.random.default_rng(3))
-    found = score_replicates(pairs, fits.weights, draw[None], importance=False)
+    (draw,) = pairs.units.bootstrap(1, np.random.default_rng(3))
+    found = score_replicates(pairs, fits.weights, False, draw[None])
     x, (i, j) = explicit.feature_distances(case.features), explicit.pairs(90)
     own = draw[pairs.groups]
     times = np.where(pairs.groups[i] == pairs.groups[j], own[i], own[i] * own[j]).astype(int)
@@ -111,7 +116,7 @@ def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
             rows = np.repeat(np.arange(len(i)), times * explicit.held_out(pairs.folds, fold))
             predicted = x[rows] ** 2 @ fits.weights[layer, fold]
             rho.append(explicit.rho(predicted, explicit.squared(case.layers[layer])[rows]))
-        assert found.rho[0, layer] == pytest.approx(np.mean(rho), abs=1e-9)
+        assert found[0, layer, 0] == pytest.approx(np.mean(rho), abs=1e-9)
     for fold in range(3):
         drawn = draw[pairs.groups_in(fold)]
         assert drawn.sum() == len(drawn)
@@ -122,9 +127,9 @@ def test_interactions_are_permuted_term_by_term(case):
         case.features, case.layers, case.pairs.groups, case.pairs.folds, interactions=True
     )
     fits = FIT(pairs.tables)
-    found = score_replicates(pairs, fits.weights, np.ones((2, pairs.n_groups)))
+    found = score_replicates(pairs, fits.weights, True, np.ones((2, pairs.n_groups)))
     expected = permutation_importance(pairs.tables, fits.weights).mean(axis=1)
-    np.testing.assert_allclose(found.importance[1], expected, atol=1e-12)
+    np.testing.assert_allclose(found[1, :, 2:], expected, atol=1e-12)
 
 
 def test_the_spread_of_the_draws_is_that_of_new_stimuli():
@@ -135,7 +140,7 @@ def test_the_spread_of_the_draws_is_that_of_new_stimuli():
         common = rng.standard_normal((n, 3))
         layers = [common + 0.7 * rng.standard_normal((n, 3)) for _ in range(2)]
         pairs = layer_pairs(features, layers, np.arange(n), np.arange(n) % 4)
-        return term_replicates(pairs.whole, pairs.tables, weights).rsa
+        return term_replicates(pairs.whole, pairs.tables, weights)[:, -5]
 
     new = [rsa_of(np.ones((1, n)))[0] for _ in range(60)]
     again = rsa_of(multinomial(n, 300, rng))
@@ -146,14 +151,14 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     pairs = case.pairs
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = refitted_scores(pairs, weights, FIT)
-    np.testing.assert_allclose(replicated_ceilings(pairs, weights), found.ceiling, atol=1e-12)
+    found = refitted(pairs, mean_scores, weights)
+    np.testing.assert_allclose(refitted(pairs, mean_ceilings, weights), found[..., 1], atol=1e-12)
     for d, tables in enumerate((pairs.tables, case.without(weights[1][pairs.groups]))):
         fits = FIT(tables)
-        np.testing.assert_allclose(found.rho[d], fits.rho.mean(axis=1), atol=1e-5)
-        np.testing.assert_allclose(found.ceiling[d], fits.ceiling.mean(axis=1), atol=1e-5)
+        np.testing.assert_allclose(found[d, :, 0], fits.rho.mean(axis=1), atol=1e-5)
+        np.testing.assert_allclose(found[d, :, 1], fits.ceiling.mean(axis=1), atol=1e-5)
         importance = permutation_importance(tables, fits.weights).mean(axis=1)
-        np.testing.assert_allclose(found.importance[d], importance, atol=1e-5)
+        np.testing.assert_allclose(found[d, :, 2:], importance, atol=1e-5)
 
 
 def test_with_folds_over_both_they_are_too(over_both):
@@ -162,22 +167,22 @@ def test_with_folds_over_both_they_are_too(over_both):
     weights[1, pairs.groups < 4] = 0.0
     weights[2, pairs.items < 2] = 0.0
     alone = pairs.by_stimulus
-    found = refitted_scores(alone, weights, FIT)
-    np.testing.assert_allclose(found.rho[0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
+    found = refitted(alone, mean_scores, weights)
+    np.testing.assert_allclose(found[0, :, 0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
     for d, tables in enumerate(replicate_tables(alone, weights)):
         own = over_both.without(weights[d])
         np.testing.assert_array_equal(tables.cell_block, own.cell_block)
         np.testing.assert_allclose(tables.counts, own.counts)
         np.testing.assert_allclose(tables.within_squares, own.within_squares)
         fits = FIT(own)
-        np.testing.assert_allclose(found.rho[d], fits.rho.mean(axis=1), atol=1e-5)
-        np.testing.assert_allclose(found.ceiling[d], fits.ceiling.mean(axis=1), atol=1e-5)
+        np.testing.assert_allclose(found[d, :, 0], fits.rho.mean(axis=1), atol=1e-5)
+        np.testing.assert_allclose(found[d, :, 1], fits.ceiling.mean(axis=1), atol=1e-5)
 
 
 def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(over_both):
     pairs = over_both.pairs
     weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
-    assert np.isfinite(refitted_scores(pairs.by_stimulus, weights, FIT).importance).all()
+    assert np.isfinite(refitted(pairs.by_stimulus, mean_scores, weights)).all()
     (tables,) = replicate_tables(pairs.by_stimulus, weights)
     fits = FIT(tables)
     assert np.isfinite(fits.weights).all()

@@ -10,13 +10,14 @@ from scipy.stats import t
 
 from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
-from mlem_core.inference.aligned import Together, aligned_interval, alignment, with_interval
+from mlem_core.inference.aligned import aligned_interval, alignment
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
-from mlem_core.inference.similarity_terms import similarity_intervals
+from mlem_core.inference.similarity_terms import terms_by_chance, terms_interval
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.alignments import components
 from mlem_core.pairs.similarities import SIMILARITIES, of_some
+from mlem_core.pairs.units import StimulusUnits
 from mlem_core.storage.store import Store
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
@@ -63,8 +64,8 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     pairs = layer_pairs(features, layers, np.arange(N), explicit.random_folds(N, 3))
     squared = [explicit.squared(layer) for layer in layers]
     similarity = SIMILARITIES[name]
-    found = similarity_intervals(pairs, similarity, squared, 0)
-    blocks = pairs.blocks(REFITS, np.random.default_rng(0))
+    found = terms_interval(pairs, similarity, squared, 0)
+    blocks = pairs.units.blocks(REFITS, np.random.default_rng(0))
 
     def similarity_of(kept):
         some = [explicit.squared(layer[kept]) for layer in layers]
@@ -76,15 +77,16 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     reach = t_quantile(n) * np.sqrt((n - 1) * without.var())
     at = len(pairs.tables.features) + 1
     value = similarity_of(np.ones(N, dtype=bool))
-    assert found.interval.lower[at] == pytest.approx(value - reach, abs=1e-9)
-    assert found.interval.upper[at] == pytest.approx(value + reach, abs=1e-9)
+    assert found.lower[at] == pytest.approx(value - reach, abs=1e-9)
+    assert found.upper[at] == pytest.approx(value + reach, abs=1e-9)
     # Terms: around those of all stimuli, as wide as those without each block say.
     cells = len(pairs.tables.counts)
     _, sums = of_some(similarity, squared, pairs.cells, cells, np.ones(N, dtype=bool))
     terms = decompose(with_sums(pairs.tables, sums), sums.similarity).values[:, 0, 1]
-    middle = (found.interval.lower + found.interval.upper)[:at] / 2
+    middle = (found.lower + found.upper)[:at] / 2
     np.testing.assert_allclose(middle, terms, atol=1e-9)
-    assert len(found.chance) == at - 1 and (found.chance > 0).all()
+    chance = terms_by_chance(pairs, similarity, squared)
+    assert len(chance) == at - 1 and (chance > 0).all()
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -123,14 +125,14 @@ def by_hand(name, layers, folds, units):
 def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
     layers, sentences = two(0), np.arange(N_ALIGNED) // 2
     folds, similarity = sentences % 4, SIMILARITIES[name]
-    value, (lower, upper) = aligned_interval(similarity, layers, Together(folds, sentences))
+    value, lower, upper, *_ = aligned_interval(similarity, layers, StimulusUnits(folds, sentences))
     variance, n = by_hand(name, layers, folds, sentences)
     assert value[0] == similarity.aligned(*layers, folds)
     reach = t.ppf(0.975, n - 1) * np.sqrt(variance)
     np.testing.assert_allclose([lower[0], upper[0]], [value[0] - reach, min(1, value[0] + reach)])
     # Where words recur they are left out too.
     words = np.random.default_rng(0).permutation(np.arange(N_ALIGNED) % 12)
-    _, (lower, _) = aligned_interval(similarity, layers, Together(folds, sentences, words))
+    lower = aligned_interval(similarity, layers, StimulusUnits(folds, sentences, words)).lower
     both = np.unique(np.stack((sentences, words)), axis=1, return_inverse=True)[1].ravel()
     (s, n_s), (w, n_w), (b, _) = (
         by_hand(name, layers, folds, units) for units in (sentences, words, both)
@@ -140,7 +142,7 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
 
 
 def test_few_sentences_are_refused():
-    few = Together(np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
+    few = StimulusUnits(np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
     with refused("9 sentences", "at least 10"):
         aligned_interval(SIMILARITIES["cca"], two(0), few)
 
@@ -151,7 +153,7 @@ def test_two_layers_of_an_analysis_are_aligned(planted, name):
     compared = similarities.compared(whole, name, store)
     found = alignment(whole, (A, B), compared)
     assert found.whole["value"].tolist() == [compared.values[0, 1]] and not found.how_sure
-    sure = with_interval(found, whole, store)
+    sure = with_intervals(found, whole, store)
     row = sure.whole.iloc[0]
     assert row["lower"] < row["value"] == compared.values[0, 1] < row["upper"]
     assert f"{row['value']:.2f}" in sure.headline and "unseen sentences" in sure.headline

@@ -10,8 +10,8 @@ from inputs import arguments_of, in_files, noise, probing, refused, words
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
-from mlem_core.inference.aligned import alignment, best_known, kept_interval
-from mlem_core.inference.explanation import kept_intervals
+from mlem_core.inference.aligned import alignment
+from mlem_core.inference.explanation import best_known, kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import similar_in
@@ -102,9 +102,9 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
 def test_the_interval_of_an_alignment_is_in_the_capsule(made):
     (analysis, store), shown = made, shown_with(made, "rsa")
     found = alignment(analysis, shown.pair, similarities.compared(analysis, "cca", store))
-    sure = kept_interval(found, analysis, store)
+    sure = kept_intervals(found, analysis, store)
     pd.testing.assert_frame_equal(how_sure(shown)["pair_cca.csv"], sure.whole)
-    assert best_known(found, analysis, store).how_sure == sure.how_sure != ""
+    assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""
 
 
 def test_the_command_line_writes_a_similarity_without_terms_and_says_so(

@@ -10,7 +10,7 @@ from inputs import refused
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.inference import all_layers
-from mlem_core.inference.behind import behind, is_kept
+from mlem_core.inference.behind import behind, kept_at
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.tables import terms_and_whole
@@ -62,7 +62,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     np.testing.assert_allclose(intervals.tau, example.results().similarity_profiles, atol=1e-3)
     assert len(multiverse.find(example, pair, store).universes) == 64
     for term in (*features, UNEXPLAINED):
-        assert is_kept(example, store, pair, features, term)
+        assert kept_at(example, store, pair, features, term) is not None
     (first,) = behind(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")
     assert 0 < first["contribution"] < 1e-4
     assert first["first_text"] == example.stimuli.words[first["first"]]

@@ -1,0 +1,162 @@
+"""One engine of resampling: statistics in draws of the stimuli, and the estimates from them.
+
+A row says how the stimuli are drawn: how often each sentence counts (bootstrap), which stimuli stay
+(jackknife), or whose labels each has (permutation); `mlem_core.pairs.units.StimulusUnits` gives
+them. A statistic takes rows and gives an array of them, (n_rows, ...); who computes it for which
+rows is decided here.
+
+Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
+where words recur, of words (`mlem_core.pairs.units`), gives the standard error: the bootstrap's
+own is too large here, because a bootstrap replicate counts the noise of a pair three times where
+the jackknife counts it twice. The bootstrap of the sentences gives the shape: its quantiles,
+brought to the jackknife's standard error, around the value. `make validate` measures how often such
+intervals hold the truth, see docs/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.executor import executor, results
+from mlem_core.base.parallel import cores, each
+from mlem_core.base.typing import Counted, FloatArray
+from mlem_core.inference.jackknife import (
+    Estimate,
+    fewest,
+    jackknife,
+    shaped,
+    standard_error,
+    t_quantile,
+)
+
+# Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
+# for those of τ; as many as the calibration has (docs/validation).
+REPLICATES = 200
+# Rows of one piece of work for a worker: whoever does it, the same ones are drawn together.
+SHARE = 32
+FEWEST_SENTENCES = 10
+
+
+def resample(
+    statistic: Callable[..., FloatArray],
+    shared: tuple[Any, ...],
+    rows: NDArray[Any],
+    progress: Counted | None = None,
+) -> FloatArray:
+    """A statistic (n_rows, ...) of all rows: in one call here, or some on each worker of a cluster.
+
+    Parameters
+    ----------
+    statistic : `(*shared, rows, progress)` gives (n_rows, ...); a function of a module of the
+        package, which does not report its progress from a worker
+    shared : goes to each worker once; tables and pairs without what draws do not need
+        (`mlem_core.inference.layer_pairs.bare`)
+    rows : (n_rows, n_units)
+    progress : called with the number of rows done and their total
+    """
+    where, n = executor(), len(rows)
+    if where.is_here:
+        return statistic(*shared, rows, progress)
+
+    parts = np.array_split(rows, -(-n // SHARE))
+    ends = np.cumsum([len(part) for part in parts])
+
+    def done(number: int) -> None:
+        if progress is not None:
+            progress(int(ends[number - 1]), n)
+
+    return np.concatenate(results(where, statistic, parts, shared, done))
+
+
+def in_parts(
+    statistic: Callable[[NDArray[Any]], FloatArray],
+    rows: NDArray[Any],
+    size: int = 1,
+    progress: Counted | None = None,
+    threads: int | None = None,
+) -> FloatArray:
+    """A statistic (n_rows, ...) of a few rows at a time, shared out among this machine's cores.
+
+    Parameters
+    ----------
+    statistic : of some rows (n, n_units) gives (n, ...)
+    size : so many rows at a time
+    rows, progress : as in `resample`
+    threads : 1 for a statistic that shares its own work out; None is as many as there are cores
+    """
+    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+    together = len(parts) if progress is None else cores()
+    found: list[FloatArray] = []
+    for start in range(0, len(parts), together):
+        found += each(statistic, parts[start : start + together], threads or cores())
+        if progress is not None:
+            progress(min(len(found) * size, len(rows)), len(rows))
+    return np.concatenate(found)
+
+
+def check_enough(n_sentences: int, n_replicates: int | None = None) -> None:
+    """Raise InputError for too few sentences, or bootstrap replicates, for intervals."""
+    if n_replicates is not None and n_replicates < 20:
+        raise InputError(
+            f"found {n_replicates} bootstrap replicates; an interval needs at least 20, a good one "
+            "1000."
+        )
+    if n_sentences < FEWEST_SENTENCES:
+        raise InputError(
+            f"found {n_sentences} sentences; intervals over them need at least {FEWEST_SENTENCES}."
+        )
+
+
+class Replicates(NamedTuple):
+    """One statistic of all stimuli, in bootstrap replicates, and without blocks of them.
+
+    value : (...)
+    bootstrap : (n_replicates, ...)
+    left_out : (n_blocks, ...)
+    sizes : how many of the blocks are of each kind of unit, see
+        `mlem_core.inference.jackknife.standard_error`
+    """
+
+    value: FloatArray
+    bootstrap: FloatArray
+    left_out: FloatArray
+    sizes: tuple[int, ...] | None = None
+
+    def made_into(self, change: Callable[[FloatArray], FloatArray]) -> Replicates:
+        """What follows from the statistic, in the same replicates and without the same blocks."""
+        value, bootstrap, left_out = map(change, self[:3])
+        return Replicates(value, bootstrap, left_out, self.sizes)
+
+    def around(self, value: FloatArray) -> Replicates:
+        """The same around the value (...) from more pairs of the same stimuli."""
+        shift = value - self.value
+        return Replicates(value, self.bootstrap + shift, self.left_out + shift, self.sizes)
+
+    @property
+    def error(self) -> FloatArray:
+        """(...) the standard error, of the jackknife."""
+        return standard_error(self.left_out, self.sizes)
+
+    def estimate(self, *, above: bool = False) -> Estimate:
+        """Its interval, the bootstrap's quantiles at the scale of the jackknife, and its test.
+
+        `above` as in `mlem_core.inference.jackknife.by_error`.
+        """
+        # A little further out for few blocks.
+        reach = self.error * t_quantile(fewest(self.left_out, self.sizes))
+        lower, upper = shaped(self.value, self.bootstrap, reach)
+        found = jackknife(self.value, self.left_out, self.sizes, above=above)
+        return found._replace(lower=lower, upper=upper)
+
+    def rescaled(self) -> FloatArray:
+        """(n_replicates, ...) around the value, with the jackknife's standard error."""
+        spread = self.bootstrap.std(axis=0, ddof=1)
+        varies = spread > 1e-12
+        ratio = np.divide(self.error, spread, out=np.zeros_like(spread), where=varies)
+        around: FloatArray = self.value + (self.bootstrap - self.bootstrap.mean(axis=0)) * ratio
+        return around
