@@ -9,7 +9,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition
-from mlem_core.measures.similarity import tau_by_chance
+from mlem_core.measures.similarity import average_ranks, tau_by_chance
 
 # What counts as discordant; conventions, which a caption has to name.
 FEWEST = 10  # pairs: of fewer a rank says little
@@ -58,8 +58,7 @@ def discordant_pairs(
     if len(a) < FEWEST:
         return pd.DataFrame(columns=COLUMNS)
     of_rsa, of_tau = rsa[a, b], tau[a, b]
-    both = pd.DataFrame({"rsa": of_rsa, "tau": of_tau})
-    above_rsa, above_tau = ((both.rank() - 0.5) / len(both)).to_numpy().T
+    above_rsa, above_tau = ((average_ranks(of) - 0.5) / len(of) for of in (of_rsa, of_tau))
     share = np.divide(unexplained[a, b], of_rsa, out=np.zeros(len(a)), where=of_rsa > 0)
     named = np.array(
         [

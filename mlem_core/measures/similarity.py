@@ -95,7 +95,14 @@ def agreement(first: FloatArray, second: FloatArray) -> float:
     a, b = first[upper], second[upper]
     if len(a) < 2 or not (np.ptp(a) > 0 and np.ptp(b) > 0):
         return float("nan")
-    return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])
+    return float(np.corrcoef(average_ranks(a), average_ranks(b))[0, 1])
+
+
+def average_ranks(values: FloatArray) -> FloatArray:
+    """Average ranks (n,) of numbers (n,), from 1."""
+    _, tie, times = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: FloatArray = (np.cumsum(times) - (times - 1) / 2)[tie]
+    return ranks
 
 
 def most_alike(
