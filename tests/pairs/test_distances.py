@@ -7,7 +7,6 @@ import torch
 from inputs import refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from mlem_core.pairs import distances
 from mlem_core.pairs import rows as tiles
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
@@ -79,7 +78,7 @@ def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monke
         "own", tile=lambda *_: None, pairwise=lambda a, b: np.abs(a - b).max(axis=1)
     )
     monkeypatch.setitem(DISTANCES, "own", pairwise)
-    monkeypatch.setattr(distances, "PAIR_ELEMENTS", 1_000)
+    monkeypatch.setattr("mlem_core.pairs.distances.PAIR_ELEMENTS", 1_000)
     rows = rows_of(np.float64)
     i, j = design.ends(np.arange(design.n_pairs))
     found = squared_along(rows, "own", design, threads=2)
