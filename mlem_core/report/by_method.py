@@ -1,4 +1,4 @@
-"""Figures of other methods on the same layers: their scores, whether two agree, the baselines."""
+"""Figures of other methods on the same layers, of baselines, and of published numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from functools import partial
 
 from mlem_core import figures
 from mlem_core.analysis import baselines, methods
+from mlem_core.analysis.in_words import FOLDS, computed_on
+from mlem_core.analysis.published import beside_published
 from mlem_core.base.typing import layer_name
-from mlem_core.report import captions, captions_of_methods
 from mlem_core.report.shown import Drawn, Shown, figure, held_out
 from mlem_core.robustness import noise
+
+# What is seen where MLEM and FR-RSA are compared.
+_AGREEMENT = (
+    "Left: Frobenius distance of their matrices of weights, each of norm 1. Right: weighted "
+    f"Kendall τ of their importance profiles. Mean over folds, bands are {FOLDS}."
+)
 
 
 @figure(
@@ -34,7 +41,12 @@ def scores(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.method_scores(table, shown.results.scores, methods.NAMES, shown.across),
         "Prediction accuracy by method",
-        captions_of_methods.method_scores(shown.computed_on),
+        "Spearman ρ of predicted and neural distances on held-out stimuli by method: mean over "
+        f"folds, bands are {FOLDS}. MLEM, Spearman maximises ρ_a with weights of at least 0 (with "
+        "interactions: a positive definite matrix), FR-RSA with any; random forest: Spearman ρ of "
+        "the distances of its predicted representations; single units: a metric model fitted to "
+        "each unit alone, mean over them. Dotted: the ceiling. "
+        f"{shown.computed_on}",
         table,
         table.groupby(["model", "layer", "method"], sort=False)["rho"]
         .mean()
@@ -63,7 +75,7 @@ def agreement(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.method_agreement(table, 1 if shown.drawing.narrow else 2),
         "MLEM and FR-RSA, layer by layer",
-        captions_of_methods.method_agreement(shown.computed_on),
+        f"MLEM (estimator spearman) and FR-RSA on each layer. {_AGREEMENT} {shown.computed_on}",
         table,
         means.reset_index(),
     )
@@ -94,7 +106,8 @@ def noise_agreement(shown: Shown) -> Drawn | None:
         return Drawn(
             figures.noise_agreement(table, 1 if shown.drawing.narrow else 2),
             f"MLEM and FR-RSA with noise in {title}",
-            captions_of_methods.noise_agreement(title, shown.computed_on),
+            f"MLEM (estimator spearman) and FR-RSA on {title} with Gaussian noise added to each "
+            f"unit, in standard deviations of the unit. {_AGREEMENT} {shown.computed_on}",
             table,
             means.reset_index(),
         )
@@ -119,16 +132,35 @@ def units(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.unit_scores(table, shown.results.scores, shown.across),
         "Metric models of single units, and of the whole layer",
-        captions_of_methods.unit_scores(shown.computed_on),
+        "Held-out ρ of a metric model fitted to each unit of a layer alone (mean over folds): the "
+        "shape is the distribution over units, the line in it their median, the dot the best one. "
+        "Dashed: the metric model of the whole layer. Where that is far above, the features are "
+        f"in patterns over units, not in single ones. {shown.computed_on}",
         table,
         methods.units(table, shown.results),
     )
 
 
+# Of each baseline: what its axis is called, its title, and what is seen.
 _BASELINES = {
-    "decoding": ("accuracy above chance (Δ)", "Decoding of each feature"),
-    "random-forest": ("permutation importance (PI)", "Random forests that predict the units"),
-    "univariate": ("prediction accuracy (held-out ρ)", "Metric models of single units"),
+    "decoding": (
+        "accuracy above chance (Δ)",
+        "Decoding of each feature",
+        "Accuracy of a linear classifier for each feature on held-out stimuli, less that of always "
+        "saying the most frequent value. Unlike an importance it does not say how much of the "
+        "distances a feature shapes.",
+    ),
+    "random-forest": (
+        "permutation importance (PI)",
+        "Random forests that predict the units",
+        "Importance of each feature in a random forest that predicts the representations; dashed: "
+        "its held-out score.",
+    ),
+    "univariate": (
+        "prediction accuracy (held-out ρ)",
+        "Metric models of single units",
+        "Held-out ρ of a metric model fitted to each unit alone, the mean over the units.",
+    ),
 }
 
 
@@ -151,12 +183,12 @@ def baseline(shown: Shown, name: str) -> Drawn | None:
         if name == "decoding":
             drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
         scores = drawn.drop_duplicates(["model", "layer", "fold"])
-    value, title = _BASELINES[name]
-    on = captions.computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
+    value, title, seen = _BASELINES[name]
+    on = computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
     return Drawn(
         figures.profiles(drawn, scores, names, across=shown.across, value=value),
         title,
-        captions.baseline(name, on),
+        f"{seen} Mean over folds, bands are one standard deviation. {on}",
         table,
     )
 
@@ -168,3 +200,27 @@ for _name in _BASELINES:
         "The same layers by another method.",
         takes_long=True,
     )(partial(baseline, name=_name))
+
+
+@figure(
+    "published",
+    "Beside the first paper",
+    "What the first paper found in these models, and what is found here.",
+)
+def published(shown: Shown) -> Drawn | None:
+    """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
+    table = beside_published(shown.results)
+    if table is None:
+        return None
+    called = {"agreement": "agreement (Spearman ρ)", "weighted_tau": "weighted τ"}
+    return Drawn(
+        figures.published_values(table),
+        "Beside the first paper",
+        "Open: figures 2 and 4 of Salle et al. (2024), which names no checkpoints and has "
+        "sentences of its own: how far the two similarities of all layers agree (Spearman ρ of the "
+        "upper triangles), and the weighted Kendall τ of the profiles of the two layers that it "
+        "finds most and least alike. Filled: the same here; missing where a layer is not shown. "
+        f"{shown.basis}",
+        table,
+        table.assign(quantity=table["quantity"].map(called)),
+    )

@@ -14,7 +14,6 @@ from mlem_core.inference import all_layers
 from mlem_core.inference.recipes import Recipes, recipes
 from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
-from mlem_core.report import group_captions as captions
 from mlem_core.report.shown import Drawn, Shown, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
@@ -55,7 +54,9 @@ def profiles(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.group_profiles(found.profiles, shown.terms, across=shown.across),
         "Mean profiles of the groups",
-        captions.group_profiles(found.over, f"{varies(found)} {shown.basis}"),
+        "Mean importance of each feature over relative depth, for each group of models; bands are "
+        f"95 % intervals over {found.over}, where a group has n of two or more. Groups of one "
+        f"speak of no other model. {varies(found)} {shown.basis}",
         found.profiles,
     )
 
@@ -73,7 +74,9 @@ def similarity(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.group_similarity(found.similarity, narrow=shown.drawing.narrow),
         "Similarity within and between groups",
-        captions.group_similarity(found.over, f"{varies(found)} {shown.computed_on}"),
+        "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
+        "on the diagonal of members of one group, else of two groups. 95 % intervals over "
+        f"{found.over}; they need three members of a group. {varies(found)} {shown.computed_on}",
         found.similarity,
     )
 
@@ -92,7 +95,10 @@ def universality(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.universality(found.universality),
         "Universality of the terms",
-        captions.universality(found.over, f"{varies(found)} {shown.computed_on}"),
+        "Universality: the mean of a term of the RSA correlation over pairs of models of different "
+        "groups, divided by that over pairs of different members of one group (layers of the same "
+        f"relative depth). 95 % intervals over {found.over}; terms that members of a group do not "
+        f"share for sure are left out. {varies(found)} {shown.computed_on}",
         found.universality,
     )
 
@@ -163,6 +169,9 @@ def over_training(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.trajectories(table, shown.terms, across=shown.across),
         "Importance of each feature over training",
-        captions.trajectories(found.over, f"{' '.join(found.lines())} {shown.basis}", where),
+        "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "
+        f"trajectory; {where}. The axis is logarithmic; step 0, left of the dotted line, is off "
+        "its scale. Means over the seeds of a step; bands, where there are two or more: 95 % "
+        f"intervals over {found.over}, step by step. {' '.join(found.lines())} {shown.basis}",
         table,
     )

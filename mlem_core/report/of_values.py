@@ -8,12 +8,16 @@ import pandas as pd
 from mlem_core import figures
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.measures import value_distances
-from mlem_core.report import captions
+from mlem_core.report.captions import STRESS
 from mlem_core.report.shown import Draw, Drawn, Shown, figure
 
 MOST_MATRICES = 6
 # In one column of a journal: matrices one below the other, and values of two beside each other.
 MOST_BELOW, FEW_VALUES = 4, 8
+_UNITS = (
+    "in units of the fitted target (squared neural distances, or their ranks, scaled to [0, 1] in "
+    "each layer)"
+)
 
 
 def _of_feature(shown: Shown) -> tuple[pd.DataFrame, str] | None:
@@ -27,6 +31,24 @@ def _of_feature(shown: Shown) -> tuple[pd.DataFrame, str] | None:
     if chosen not in results.resolved:
         chosen = results.most_important(results.resolved)
     return results.value_distances, chosen
+
+
+def matrices_caption(feature: str, basis: str) -> str:
+    """Caption of the distances of every two values as a matrix, or a matrix a layer."""
+    return (
+        f"Squared distance of every two values of {feature} in the metric model (mean over folds), "
+        f"{_UNITS}. Rings: the distance of two stimuli of one value, beyond what all pairs share. "
+        f"Crosses: values that no pair of stimuli has, where the penalty alone decides. {basis}"
+    )
+
+
+def table_caption(feature: str) -> str:
+    """Caption of the table behind these figures."""
+    return (
+        f"The values of {feature}: distance (squared, {_UNITS}) and its standard deviation over "
+        "folds, separation (its part between the means of the two values) and the pairs of stimuli "
+        "that it is seen in."
+    )
 
 
 def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
@@ -48,7 +70,7 @@ def one_matrix(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.value_matrices(*values, [layer]),
         f"Distances of the values of {name} in {shown.names.layer(layer_name(layer))}",
-        captions.value_matrices(name, shown.basis),
+        matrices_caption(name, shown.basis),
         own[(own["model"] == layer[0]) & (own["layer"] == layer[1])],
     )
 
@@ -75,7 +97,7 @@ def matrices(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.value_matrices(*values, layers, across),
         f"Distances of the values of {name}",
-        captions.value_matrices(name, some + shown.basis),
+        matrices_caption(name, some + shown.basis),
         own,
     )
 
@@ -100,7 +122,8 @@ def lines(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.value_lines(*values),
         f"Distances of the values of {name} over the layers",
-        captions.value_lines(name, shown.basis),
+        f"Squared distance of every two values of {name} over the layers (mean over folds), "
+        f"{_UNITS}. Named are the pairs furthest apart on average. {shown.basis}",
         own[own["value_a"] != own["value_b"]],
     )
 
@@ -117,7 +140,10 @@ def value_map(shown: Shown, layer: Layer) -> Drawn | None:
     return Drawn(
         figures.value_map(points, title, stress),
         f"Values of {name} in {title}",
-        captions.value_map(name, shown.basis),
+        f"Metric MDS of the values of {name}: near where the means of their representations are "
+        "near (square root of the separation w_ab). The wider a ring, the more the stimuli of the "
+        "value differ among themselves. The axes have no meaning of their own. "
+        f"{STRESS} {shown.basis}",
         points,
     )
 
@@ -159,6 +185,8 @@ def compared(shown: Shown) -> Drawn | None:
     return Drawn(
         figures.value_scatter(found.table, shown.pair, found.rho),
         f"Distances of the values of {name} in {a} and {b}",
-        captions.value_scatter(name, shown.basis),
+        f"Squared distance of every two values of {name} in the two layers (mean over folds), "
+        f"{_UNITS}: compare the order of the pairs, which Spearman's ρ does. In blue and named: "
+        f"the pairs furthest apart, and those whose rank differs most. {shown.basis}",
         found.table,
     )
