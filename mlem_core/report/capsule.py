@@ -48,12 +48,12 @@ from mlem_core.report.contents import (
     DrawnAs,
     ShownOf,
     SourceFile,
-    as_csv_file,
     as_json,
     tables_as_csv,
     why_alike,
 )
 from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
+from mlem_core.report.formats import pictures
 from mlem_core.report.methods import methods_paragraph, versions_text
 from mlem_core.report.portable import (
     content_of,
@@ -67,6 +67,7 @@ from mlem_core.report.portable import (
     sources_of,
 )
 from mlem_core.report.references import bibtex
+from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
@@ -134,7 +135,7 @@ def write(
     paths = dict(analysis.spec.representations)
     files = {
         **contents(shown, leaving, progress),
-        **{f"tables/{name}": as_csv_file(table) for name, table in tables.items()},
+        **{f"tables/{name}": csv_bytes(table) for name, table in tables.items()},
         **{
             source.file: content_of(source, paths[name])
             for name, source in sources.items()
@@ -223,13 +224,13 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
     }
     if shown.several:
         why = why_alike(shown.analysis, shown.selection, shown.pair)
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
+        files |= {f"tables/{name}": csv_bytes(table) for name, table in why.items()}
     if shown.analysis.spec.of_population:
         of_groups = recipes(shown.analysis, results, shown.selection).tables()
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
+        files |= {f"tables/{name}": csv_bytes(table) for name, table in of_groups.items()}
     if shown.analysis.spec.trajectories:
         trained = trajectories(shown.analysis, results, shown.selection).tables()
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in trained.items()}
+        files |= {f"tables/{name}": csv_bytes(table) for name, table in trained.items()}
     return files
 
 
@@ -322,9 +323,9 @@ def _figure_files(
         for done, (name, one) in enumerate(drawn.items()):
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
-            for form in ("svg", "pdf") if images else ("html",):
-                data = figures.as_file(one.figure, form, title=one.title, caption=one.caption)
-                files[f"figures/{name}.{form}"] = _steady(data, form)
+            for form in pictures(images):
+                data = form.write(one, name, None)
+                files[f"figures/{name}.{form.name}"] = _steady(data, form.name)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
     return files if images else {**files, "figures/plotly.min.js": _plotly()}

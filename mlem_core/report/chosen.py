@@ -23,8 +23,9 @@ from mlem_core.base.schema import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
-from mlem_core.report.contents import as_csv_file
 from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown, draw
+from mlem_core.report.formats import FORMATS
+from mlem_core.report.tables import csv_bytes
 
 LONGEST_TITLE = 300  # letters
 LONGEST_CAPTION = 4000
@@ -147,7 +148,7 @@ def as_zip(
     Parameters
     ----------
     names : of `file_names`
-    form : "pdf", "svg", or "html" where no browser can write pictures
+    form : of the pictures, one of `mlem_core.report.formats.pictures`
     texts : methods.md, methods.tex and references.bib
 
     Raises
@@ -157,9 +158,8 @@ def as_zip(
     """
     files: dict[str, bytes] = {}
     for name, one in zip(names, drawn, strict=True):
-        picture = figures.as_file(one.figure, form, paper, title=one.title, caption=one.caption)
-        files[f"figures/{name}.{form}"] = picture
-        files[f"tables/{name}.csv"] = as_csv_file(one.data)
+        files[f"figures/{name}.{form}"] = FORMATS.named(form).write(one, name, paper)
+        files[f"tables/{name}.csv"] = csv_bytes(one.data)
     parts = [texts["methods.tex"], *as_latex(names, drawn, paper.width_mm, form)]
     files["report.tex"] = latex.document(parts, "references").encode()
     captions = [

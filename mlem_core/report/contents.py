@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO
 from typing import Any
 
 import pandas as pd
@@ -16,13 +15,13 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer
 from mlem_core.data.columns import Kind
-from mlem_core.data.csvfile import write_table
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
 from mlem_core.report.shown import Drawing
+from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.store import Store
 
 FORMAT = 2
@@ -135,14 +134,7 @@ def tables_as_csv(results: Results) -> dict[str, bytes]:
     """The content of each file under `tables/`."""
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
     named = {**results.tables(), "feature_correlations.csv": correlations}
-    return {name: as_csv_file(table) for name, table in named.items()}
-
-
-def as_csv_file(table: pd.DataFrame) -> bytes:
-    """A table as CSV; cells that a spreadsheet would run are escaped."""
-    file = BytesIO()
-    write_table(table, file)
-    return file.getvalue()
+    return {name: csv_bytes(table) for name, table in named.items()}
 
 
 def as_json(value: About | dict[str, Any]) -> bytes:

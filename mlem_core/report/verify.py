@@ -28,11 +28,12 @@ from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare
-from mlem_core.report.contents import About, as_csv_file, as_json
+from mlem_core.report.contents import About, as_json
 from mlem_core.report.figures import FIGURES
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Shown
+from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 
@@ -265,7 +266,7 @@ def _made(
         shown = _with_trajectories(whole, capsule.called(shown, folders))
     made = capsule.contents(shown, written, progress)
     made |= {
-        f"tables/{name}": as_csv_file(in_table(table, folders)) for name, table in tables.items()
+        f"tables/{name}": csv_bytes(in_table(table, folders)) for name, table in tables.items()
     }
     again = replace(
         capsule.described(shown, written, sources, about.drawn),

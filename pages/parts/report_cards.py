@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from pages.parts import adding, naming, stored, visitor
-from pages.parts.exporting import as_csv
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
     from mlem_core.report.chosen import Chosen
     from mlem_core.report.figures import Drawn
+
+
+_HELPS = {
+    "csv": "The numbers that it is drawn from, with the identifiers.",
+    "tex": "The figure and its table for a paper.",
+}
 
 
 def add(figure: str) -> None:
@@ -150,33 +155,27 @@ class Card:
     def _files(self, made: Drawn) -> None:
         from mlem_core import figures
         from mlem_core.report.chosen import as_latex
-
-        pictures = ("pdf", "svg", "png") if figures.can_write_images() else ("html",)
-
-        def picture(form: str) -> bytes:
-            return figures.as_file(
-                made.figure, form, self.paper, title=made.title, caption=made.caption
-            )
+        from mlem_core.report.formats import FORMATS
 
         def tex() -> bytes:
             return "\n".join(as_latex([self.name], [made], self.paper.width_mm, "pdf")).encode()
 
-        files: dict[str, Callable[[], bytes]] = {form: partial(picture, form) for form in pictures}
-        files |= {"csv": partial(as_csv, made.data), "tex": tex}
-        says = {
-            "csv": "The numbers that it is drawn from, with the identifiers.",
-            "tex": "The figure and its table for a paper.",
-        }
+        images = figures.can_write_images()
         with st.container(horizontal=True):
-            for form, content in files.items():
+            for name, form in FORMATS.items():
+                # A page stands in the place of pictures that nothing here can write.
+                if (form.printed and not images) or (name == "html" and images):
+                    continue
+                write = partial(form.write, made, self.name, self.paper)
                 st.download_button(
-                    {"tex": "LaTeX"}.get(form, form.upper()),
-                    data=visitor.bound(content),
-                    file_name=f"{self.name}.{form}",
-                    key=f"report {form} {self.name}",
+                    form.label,
+                    # Here LaTeX has the figure beside its table.
+                    data=visitor.bound(tex if name == "tex" else write),
+                    file_name=f"{self.name}.{name}",
+                    key=f"report {name} {self.name}",
                     icon=":material/download:",
                     on_click="ignore",
-                    help=says.get(form, "This figure at the size above; it takes some seconds."),
+                    help=_HELPS.get(name, "This figure at the size above; it takes some seconds."),
                 )
 
 

@@ -107,12 +107,14 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     """LaTeX of all figures and tables, and everything in one zip."""
     from mlem_core import figures
     from mlem_core.report.chosen import as_latex, as_zip
+    from mlem_core.report.formats import FORMATS, pictures
 
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    forms = ["pdf", "svg"] if figures.can_write_images() else ["html"]
+    forms = [one.name for one in pictures(figures.can_write_images())]
     form = row.segmented_control(
         "Pictures", forms, default=forms[0], required=True, key="report form",
-        format_func=str.upper, help="What the pictures in the zip are; LaTeX reads PDF.",
+        format_func=lambda one: FORMATS[one].label,
+        help="What the pictures in the zip are; LaTeX reads PDF.",
     )  # fmt: skip
 
     def whole() -> tuple[list[str], list[Drawn]]:
