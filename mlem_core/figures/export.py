@@ -406,8 +406,13 @@ def _page(figure: go.Figure, title: str, caption: str) -> bytes:
     copy = go.Figure(figure)
     copy.update_layout(paper_bgcolor="white", plot_bgcolor="white", font_color=INK)
     options: dict[str, Any] = {"displaylogo": False, "responsive": True}
+    # A name of its own would be another one each time.
     drawn = copy.to_html(
-        full_html=False, include_plotlyjs=True, include_mathjax=False, config=options
+        config=options,
+        full_html=False,
+        include_plotlyjs=True,
+        include_mathjax=False,
+        div_id="figure",
     )
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

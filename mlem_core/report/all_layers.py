@@ -381,7 +381,6 @@ for _way, _line in (
     "Audit of every layer",
     "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a conclusion "
     "changes.",
-    takes_long=True,
 )
 def audit(shown: Shown) -> Drawn | None:
     """How much of each possible artefact there is; None where there is no audit."""

@@ -24,7 +24,6 @@ _AGREEMENT = (
     "Prediction accuracy by method",
     "How well each method predicts the distances of unseen stimuli; no function of these features "
     "gets above the ceiling.",
-    takes_long=True,
 )
 def scores(shown: Shown) -> Drawn | None:
     """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
@@ -60,7 +59,6 @@ def scores(shown: Shown) -> Drawn | None:
     "method_agreement",
     "MLEM and FR-RSA, layer by layer",
     "Whether both fit the same weights, and whether they order the features alike.",
-    takes_long=True,
 )
 def agreement(shown: Shown) -> Drawn | None:
     """Figure S7 of Jalouzot et al. (2024); None where one of the two has not been computed."""
@@ -85,7 +83,6 @@ def agreement(shown: Shown) -> Drawn | None:
     "noise_agreement",
     "MLEM and FR-RSA under noise",
     "Whether both still fit the same weights, and order the features alike, when a layer is noisy.",
-    takes_long=True,
 )
 def noise_agreement(shown: Shown) -> Drawn | None:
     """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
@@ -119,7 +116,6 @@ def noise_agreement(shown: Shown) -> Drawn | None:
     "Single units and the whole layer",
     "How well single units are predicted, and how well the whole layer: the farther apart, the "
     "more the features are in patterns over units.",
-    takes_long=True,
 )
 def units(shown: Shown) -> Drawn | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
@@ -198,7 +194,6 @@ for _name in _BASELINES:
         f"baseline_{_name.replace('-', '_')}",
         "The layers by another method",
         "The same layers by another method.",
-        takes_long=True,
     )(partial(baseline, name=_name))
 
 

@@ -1,4 +1,4 @@
-"""Tables of a capsule that follow from its pair tables, as it is written and as it is verified."""
+"""What a capsule says of itself: what was asked, what is shown, and the digests of its files."""
 
 from __future__ import annotations
 
@@ -7,28 +7,14 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import pandas as pd
-
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer
 from mlem_core.data.columns import Kind
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.explanation import explain, with_transfer
-from mlem_core.inference.partial import of_layers
-from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.partial import TRANSFERS
-from mlem_core.report.shown import Drawing
-from mlem_core.report.tables import csv_bytes
-from mlem_core.storage.store import Store
 
-FORMAT = 2
+FORMAT = 3
 # Confidence intervals of more are not computed again.
 MOST_REPLICATES = 10_000
-# Those of `why_alike`.
-WHY = ("why.csv", "why_layers.csv", "why_partial.csv", "similarity_partial.csv")
 
 
 @dataclass(frozen=True)
@@ -60,33 +46,15 @@ class DrawnAs:
 
     Attributes
     ----------
-    images : whether they are SVG and PDF, else HTML
-    maps : whether there are maps of the stimuli
     narrow, flags, options : as of `mlem_core.report.shown.Drawing`
     features, models : display names by identifier
-    by : versions of what drew them
     """
 
-    images: bool
-    maps: bool
     narrow: bool
     flags: bool
     options: dict[str, str]
     features: dict[str, str]
     models: dict[str, str]
-    by: dict[str, str]
-
-    def drawing(self, pair: tuple[Layer, Layer] | None, store: Store) -> Drawing:
-        """The same, with what is in a store where there are maps of the stimuli."""
-        return Drawing(
-            pair,
-            store if self.maps else None,
-            self.images,
-            self.narrow,
-            self.flags,
-            Names(self.features, self.models),
-            self.options,
-        )
 
 
 @dataclass(frozen=True)
@@ -130,39 +98,7 @@ class About:
         return replace(self, seal=hashlib.sha256(values.encode()).hexdigest())
 
 
-def tables_as_csv(results: Results) -> dict[str, bytes]:
-    """The content of each file under `tables/`."""
-    correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    named = {**results.tables(), "feature_correlations.csv": correlations}
-    return {name: csv_bytes(table) for name, table in named.items()}
-
-
 def as_json(value: About | dict[str, Any]) -> bytes:
     """An object as JSON, an entry a line."""
     found = asdict(value) if isinstance(value, About) else value
     return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def why_alike(
-    analysis: Analysis, selection: Selection, pair: tuple[Layer, Layer]
-) -> dict[str, pd.DataFrame]:
-    """The RSA of two layers as a sum over the features, and that of every two layers.
-
-    Returns
-    -------
-    why.csv (term, value), why_layers.csv (of `Decomposition.table`), why_partial.csv (of
-    `Explanation.partial`) and similarity_partial.csv (of `PartialSimilarity.table`); the last two
-    without transfer where the estimator is slow, and none with a single layer
-    """
-    if len(selection.layers) < 2:
-        return {}
-    own, rsa = analysis.subset(selection)
-    layers = list(selection.layers)
-    why = explain(analysis, *pair, features=selection.features)
-    every = of_layers(own, rsa, selection.estimator).table(layers)
-    if estimator_named(selection.estimator).slow:
-        every = every.drop(columns=list(TRANSFERS))
-    else:
-        why = with_transfer(why, analysis, selection)
-    tables = why.terms, decompose(own, rsa).table(layers), why.partial, every
-    return dict(zip(WHY, tables, strict=True))

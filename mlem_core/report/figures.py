@@ -47,7 +47,7 @@ for _similarity, _entry in SIMILARITIES.items():
         if _similarity != RSA:
             _of_rsa, _new = FIGURES[_name], f"{_name}_{_similarity}"
             _draw = _by(_similarity, _of_rsa.draw)
-            FIGURES.register(FigureRecord(_new, _of_rsa.title, _of_rsa.line, _draw, True))
+            FIGURES.register(FigureRecord(_new, _of_rsa.title, _of_rsa.line, _draw))
 
 
 # By name, so that no import elsewhere decides their order in a capsule.

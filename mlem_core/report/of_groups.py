@@ -85,7 +85,6 @@ def similarity(shown: Shown) -> Drawn | None:
     "universality",
     "Universality of the terms",
     "How much of what members of a group share groups share too: 1 is as much.",
-    takes_long=True,  # there with some intervals, and not with others
 )
 def universality(shown: Shown) -> Drawn | None:
     """How universal the terms are; None where members of no group surely share any."""

@@ -305,8 +305,6 @@ class FigureRecord:
     title : what kind of figure it is, in a few words
     line : what a screen says below it, or gives that
     draw : draws it with its caption and its table; None where there is nothing to draw
-    takes_long : whether it shows what is computed only when it is asked for, so that `verify` may
-        lack it
     offered : whether the page Report offers it; the others are added where they are seen
     """
 
@@ -314,7 +312,6 @@ class FigureRecord:
     title: str
     line: str | Callable[[Shown], str]
     draw: Draw
-    takes_long: bool = False
     offered: bool = False
 
     def below(self, shown: Shown) -> str:
@@ -330,13 +327,12 @@ def figure(
     title: str,
     line: str | Callable[[Shown], str],
     *,
-    takes_long: bool = False,
     offered: bool = False,
 ) -> Callable[[D], D]:
     """A decorator that registers what draws a figure; see `FigureRecord`."""
 
     def known(draw: D) -> D:
-        FIGURES.register(FigureRecord(name, title, line, draw, takes_long, offered))
+        FIGURES.register(FigureRecord(name, title, line, draw, offered))
         return draw
 
     return known

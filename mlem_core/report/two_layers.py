@@ -197,7 +197,6 @@ def _color_of(shown: Shown) -> str:
     "map_panels",
     "The stimuli in the layers of a model",
     "How the layers of a model lay out the stimuli, from the first to the last.",
-    takes_long=True,
 )
 def map_panels(shown: Shown) -> Drawn | None:
     """The maps of the layers of the model that is chosen; None where they cannot be had.
@@ -353,7 +352,6 @@ for _side, _place in enumerate("ab"):
     "multiverse",
     "A claim in every analysis variant",
     "Whether the claim holds in every analysis variant; it does above 0.",
-    takes_long=True,
 )
 def claim(shown: Shown) -> Drawn | None:
     """A claim in every universe; None where these have not been computed."""

@@ -1,4 +1,8 @@
-"""Make a capsule again, from its stimuli and models, and say what in it differs."""
+"""Run a capsule again, from its stimuli and models, and say which of its numbers differ.
+
+Tables, parameters and pair tables are compared, and the texts that follow from them. Figures, their
+captions and LaTeX are not: they are drawn from the tables.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.run import run
@@ -18,10 +20,10 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.held import scratch
+from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.given import read_kept
-from mlem_core.figures import can_write_images
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
@@ -30,14 +32,16 @@ from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare
 from mlem_core.report.contents import About, as_json
 from mlem_core.report.figures import FIGURES
+from mlem_core.report.formats import FORMATS
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
-from mlem_core.report.shown import Shown
+from mlem_core.report.shown import Drawing, Shown
 from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 
-_DRAWN = (".svg", ".pdf", ".html", ".js")
+# What figures have beside them.
+_WITH_FIGURES = ("figures/captions.md", "figures/plotly.min.js", "pair_tables/maps.npz")
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,8 @@ class Verification:
         another way made anew
     versions : sentences about versions that differ; no difference by themselves
     derived : tables of the capsule that are not computed again
-    alike : how many other files say the same
-    not_compared : of the others those that cannot be made again here, as they show what takes long
-        or were drawn by other versions
+    n_same : how many other files say the same
+    not_compared : what else is in the capsule, in words
     """
 
     tables: list[Compared]
@@ -62,7 +65,7 @@ class Verification:
     findings: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
-    alike: int = 0
+    n_same: int = 0
     not_compared: list[str] = field(default_factory=list)
 
     @property
@@ -73,17 +76,14 @@ class Verification:
     def lines(self) -> list[str]:
         """The report, a line each."""
         said = [str(table) for table in self.tables]
-        if self.alike:
-            said.append(f"{many(self.alike, 'other file')}, made anew: the same")
+        if self.n_same:
+            said.append(f"{many(self.n_same, 'other file')}, made anew: the same")
         said += [f"{name}: its content is not what was written" for name in self.changed]
         said += [*self.findings, *self.versions]
         if self.derived:
             said.append(f"not computed again, as they take long: {listed(self.derived)}")
         if self.not_compared:
-            said.append(
-                "not compared, as they cannot be made here as they were: "
-                f"{listed(self.not_compared)}"
-            )
+            said.append(f"not compared: {listed(self.not_compared)}")
         said.append("nothing differs" if self.same else "the capsule differs from the new run")
         return [" ".join(line.split()) for line in said]
 
@@ -95,7 +95,7 @@ def verify(
     models: Mapping[str, str] | None = None,
     download: bool = False,
 ) -> Verification:
-    """Run a capsule again in an empty store and compare every file with the one made anew.
+    """Run a capsule again in an empty store and compare its tables and parameters.
 
     Nothing of the capsule but its stimuli, its representation files and its parameters goes into
     the new run; what this machine has in its store does not either. What only the capsule can say
@@ -143,9 +143,12 @@ def verify(
         and analysis.manifest["models"][name].get("weights") != identity
     ]
     tables = _tables(whole, made)
-    found, same, left = _others(whole, made, all(table.largest == 0 for table in tables))
-    own = sum(notice not in notices for notice in whole.manifest.notices)
-    left += [f"{many(own, 'notice')} that the new run does not have"] * bool(own)
+    found, same = _others(whole, made)
+    left = []
+    if drawn := sum(map(_of_figures, whole.files)):
+        left.append(f"{many(drawn, 'file')} of figures, which are drawn from these tables")
+    if own := sum(notice not in notices for notice in whole.manifest.notices):
+        left.append(f"{many(own, 'notice')} that the new run does not have")
     # Where not everything could be run, all that follows from it is other too.
     return Verification(
         tables=tables,
@@ -153,7 +156,7 @@ def verify(
         findings=findings or found,
         versions=_versions(whole, analysis),
         derived=list(about.derived),
-        alike=0 if findings else same,
+        n_same=0 if findings else same,
         not_compared=left,
     )
 
@@ -249,9 +252,15 @@ def _made(
     about = whole.about
     analysis = _with_names(whole, analysis)
     selection, pair = _still_there(about, analysis, folders)
-    images = about.drawn.images and can_write_images()
-    drawing = about.drawn.drawing(pair, store)
-    drawing = replace(drawing, images=images, replicates=about.replicates or drawing.replicates)
+    drawing = Drawing(
+        pair,
+        store,
+        narrow=about.drawn.narrow,
+        flags=about.drawn.flags,
+        names=Names(about.drawn.features, about.drawn.models),
+        options=about.drawn.options,
+        replicates=about.replicates,
+    )
     shown = Shown(analysis, selection, analysis.results_of(selection), drawing)
     sources = {
         name: replace(source, included=source.file in whole.files)
@@ -259,17 +268,20 @@ def _made(
         if name in dict(analysis.spec.representations)
     }
     leaving = portable(analysis, folders, sources)
-    tables = _intervals(shown, store, progress) if about.replicates else {}
+    if about.replicates:
+        of = analysis, store, selection
+        layer_intervals(*of, n_replicates=about.replicates, report=progress)
+    tables = beside.in_intervals(shown) if about.replicates else {}
     own = leaving.manifest["versions"]
     written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))
-    made = capsule.contents(shown, written, progress)
+    made = capsule.contents(shown, written)
     made |= {
         f"tables/{name}": csv_bytes(in_table(table, folders)) for name, table in tables.items()
     }
     again = replace(
-        capsule.described(shown, written, sources, about.drawn),
+        capsule.described(shown, written, sources),
         folders=tuple(folders.values()),
         files=about.files,
         derived=about.derived,
@@ -278,13 +290,6 @@ def _made(
     )
     made["capsule.json"] = as_json(again)
     return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
-
-
-def _intervals(shown: Shown, store: Store, progress: Report | None) -> dict[str, pd.DataFrame]:
-    """The tables of confidence intervals, which are in the store then."""
-    of, drawing = (shown.analysis, store, shown.selection), replace(shown.drawing, store=store)
-    layer_intervals(*of, n_replicates=drawing.replicates, report=progress)
-    return beside.in_intervals(replace(shown, drawing=drawing))
 
 
 def _with_trajectories(whole: Capsule, shown: Shown) -> Shown:
@@ -349,53 +354,29 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     return compared
 
 
-def _others(
-    whole: Capsule, made: Mapping[str, bytes], exact: bool
-) -> tuple[list[str], int, list[str]]:
-    """What differs in the other files, how many are the same, which cannot be compared.
-
-    Parameters
-    ----------
-    exact : whether every number of the tables is the same to its last digit
-    """
-    about, files = whole.about, whole.files
-    # Intervals and marks that had been made, and maps that were kept, are in the figures.
-    more = bool(about.derived) or any(_takes_long(name, Path(name).stem) for name in files)
-    more = more or (about.replicates > 0 and not about.drawn.maps)
-    drawn_alike = exact and not more and about.drawn.by == capsule.drawn_by()
-    forms = about.drawn.images == ("figures/plotly.min.js" not in made)
-    findings, same, left = [], 0, []
-    sources = {source.file for source in about.representations.values()}
+def _others(whole: Capsule, made: Mapping[str, bytes]) -> tuple[list[str], int]:
+    """What differs in files that are neither tables nor of figures, and how many are the same."""
     # Whatever its form, it is compared by what it says.
-    files = {**files, "capsule.json": as_json(replace(about, spec=whole.spec.to_dict()))}
+    about = as_json(replace(whole.about, spec=whole.spec.to_dict()))
+    files, findings, same = {**whole.files, "capsule.json": about}, [], 0
+    sources = {source.file for source in whole.about.representations.values()}
     for name in sorted({*files, *made} - sources):
-        if name.startswith("tables/"):
+        if name.startswith("tables/") or _of_figures(name):
             continue
-        if name not in files or name not in made:
-            stem = Path(name).stem
-            if (name.endswith(_DRAWN) and not forms) or _takes_long(name, stem):
-                left += [name] * (name in files)
-            elif name in files:
-                findings.append(f"{name}: a new run does not make it.")
-            else:
-                findings.append(f"{name}: a new run makes it, and the capsule does not have it.")
-        elif files[name] == made[name]:
-            same += 1
-        elif name.endswith(_DRAWN):
-            if drawn_alike:
-                findings.append(f"{name}: it is not what is drawn anew.")
-            else:
-                left.append(name)
+        if name not in made:
+            findings.append(f"{name}: a new run does not make it.")
+        elif name not in files:
+            findings.append(f"{name}: a new run makes it, and the capsule does not have it.")
         elif where := alike.difference(name, files[name], made[name]):
-            if more and name.startswith(("figures/", "latex/")):
-                left.append(name)
-            else:
-                findings.append(f"{name}: {where} is not what a new run gives.")
+            findings.append(f"{name}: {where} is not what a new run gives.")
         else:
             same += 1
-    return findings, same, left
+    return findings, same
 
 
-def _takes_long(name: str, stem: str) -> bool:
-    of_figure = name.startswith(("figures/", "latex/")) and stem in FIGURES
-    return name == "pair_tables/maps.npz" or (of_figure and FIGURES[stem].takes_long)
+def _of_figures(name: str) -> bool:
+    """Whether a file of a capsule is a figure, in any format, or what stands beside one."""
+    folder, _, file = name.partition("/")
+    stem, _, form = file.rpartition(".")
+    forms = {"figures": tuple(FORMATS), "latex": ("tex",)}.get(folder, ())
+    return name in _WITH_FIGURES or (stem in FIGURES and form in forms)
