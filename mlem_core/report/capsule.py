@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
@@ -51,9 +50,9 @@ from mlem_core.report.contents import (
     MOST_REPLICATES,
     About,
     DrawnAs,
-    ShownOf,
     SourceFile,
     as_json,
+    write_zip,
 )
 from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
 from mlem_core.report.formats import pictures
@@ -74,7 +73,6 @@ from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
-_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
 _README = """\
 A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
@@ -146,7 +144,9 @@ def write(
         replicates=drawing.replicates if again and intervals else 0,
     )
     files["capsule.json"] = as_json(about.sealed())
-    return _zip(files, Path(target))
+    with replacing(Path(target)) as temporary:
+        write_zip(files, temporary)
+    return Path(target)
 
 
 def described(shown: Shown, leaving: Analysis, sources: Mapping[str, SourceFile]) -> About:
@@ -156,7 +156,7 @@ def described(shown: Shown, leaving: Analysis, sources: Mapping[str, SourceFile]
         format=FORMAT,
         spec=leaving.spec.to_dict(),
         kinds={feature.name: feature.kind for feature in leaving.whole.features},
-        shown=_shown(shown.selection, shown.analysis),
+        shown=shown.selection,
         representations=dict(sources),
         models={
             name: facts["weights"]
@@ -288,17 +288,6 @@ def _distances(analysis: Analysis) -> dict[str, bytes]:
     return {RDMS: file.getvalue()}
 
 
-def _shown(selection: Selection, analysis: Analysis) -> ShownOf:
-    """The entry `shown`."""
-    whole = analysis.select()
-    return ShownOf(
-        None if selection.features == whole.features else selection.features,
-        None if selection.layers == whole.layers else selection.layers,
-        selection.estimator,
-        selection.interactions,
-    )
-
-
 def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
     """The captions of all figures, and the figures and their tables as LaTeX."""
     captions = [
@@ -351,13 +340,3 @@ def _without_plotly(page: bytes) -> bytes:
     """The page with the one copy of Plotly beside it instead of 4 MB in it."""
     script = b"<script>" + _plotly() + b"</script>"
     return page.replace(script, b'<script src="plotly.min.js"></script>')
-
-
-def _zip(files: dict[str, bytes], target: Path) -> Path:
-    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for path in sorted(files):
-            entry = zipfile.ZipInfo(path, _DATE)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, files[path])
-    return target

@@ -8,7 +8,6 @@ references.bib           what the methods paragraph cites
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -23,13 +22,13 @@ from mlem_core.base.schema import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
+from mlem_core.report.contents import write_zip
 from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown, draw
 from mlem_core.report.formats import FORMATS
 from mlem_core.report.tables import csv_bytes
 
 LONGEST_TITLE = 300  # letters
 LONGEST_CAPTION = 4000
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -169,9 +168,5 @@ def as_zip(
     files["report.md"] = "\n".join((*captions, texts["methods.md"])).encode()
     files["references.bib"] = texts["references.bib"].encode()
     target = BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for path in sorted(files):
-            entry = zipfile.ZipInfo(path, _DATE)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, files[path])
+    write_zip(files, target)
     return target.getvalue()

@@ -30,10 +30,9 @@ from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare
-from mlem_core.report.contents import About, as_json
+from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
 from mlem_core.report.figures import FIGURES
 from mlem_core.report.formats import FORMATS
-from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Drawing, Shown
 from mlem_core.report.tables import csv_bytes
@@ -326,13 +325,12 @@ def _still_there(
     """What is shown, and the two layers that are compared, without what is not there now."""
     here = {name: place for place, name in folders.items()}
     shown, pair = about.shown, about.pair
-    if shown.layers is not None:
-        layers = tuple(of_layer(layer, here) for layer in shown.layers)
-        shown = replace(shown, layers=tuple(one for one in layers if one in analysis.layers))
+    layers = tuple(of_layer(layer, here) for layer in shown.layers)
+    shown = replace(shown, layers=tuple(one for one in layers if one in analysis.layers))
     if pair is not None:
         pair = of_layer(pair[0], here), of_layer(pair[1], here)
         pair = pair if set(pair) <= set(analysis.layers) else None
-    return shown.selection(analysis), pair
+    return shown.checked(analysis.tables.features, analysis.layers), pair
 
 
 def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:

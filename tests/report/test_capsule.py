@@ -18,7 +18,8 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
-from mlem_core.report import alike, capsule, opened
+from mlem_core.report import alike, capsule
+from mlem_core.report import contents as described
 from mlem_core.report.compared import compare
 from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify as verify_anywhere
@@ -279,13 +280,13 @@ def test_a_bad_zip_is_one_sentence(path, bert, tmp_path, capsys):
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypatch):
     for name, data in (("stimuli.csv", bytes(5_000_000)), ("manifest.json", b"[" * 2_000_000)):
         bomb = changed(path, tmp_path / "x.zip", **{name: data})
-        monkeypatch.setitem(opened.LARGEST_READ, name, 1_000_000)
+        monkeypatch.setitem(described.LARGEST_READ, name, 1_000_000)
         with refused(name, "1 MB"):
             verify_anywhere(bomb)
     monkeypatch.undo()
     for limits in ({"LARGEST": 3_000_000}, {"SMALLEST": 3_000_000, "TIMES_PACKED": 1}):
         for name, limit in limits.items():
-            monkeypatch.setattr(opened, name, limit)
+            monkeypatch.setattr(described, name, limit)
         with refused(" MB"):
             verify_anywhere(bomb)
         monkeypatch.undo()
