@@ -32,7 +32,6 @@ from mlem_core.analysis.files import RDMS, save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.held import scratch
-from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.given import save_rdms
@@ -44,7 +43,7 @@ from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
-from mlem_core.report import beside, latex
+from mlem_core.report import beside
 from mlem_core.report.contents import (
     FORMAT,
     MOST_REPLICATES,
@@ -55,8 +54,8 @@ from mlem_core.report.contents import (
     write_zip,
 )
 from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
-from mlem_core.report.formats import pictures
-from mlem_core.report.methods import methods_paragraph, versions_text
+from mlem_core.report.formats import as_latex, pictures
+from mlem_core.report.methods import texts, versions_text
 from mlem_core.report.portable import (
     content_of,
     in_names,
@@ -68,7 +67,6 @@ from mlem_core.report.portable import (
     renamed,
     sources_of,
 )
-from mlem_core.report.references import bibtex
 from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.files import replacing
 
@@ -198,12 +196,13 @@ def contents(shown: Shown, leaving: Analysis) -> dict[str, bytes]:
     shown : what is shown
     leaving : the analysis as it leaves the machine, see `mlem_core.report.portable.portable`
     """
+    written = texts(leaving, shown.results, shown.selection, shown.drawing.names)
+    written |= {"README.txt": _README, "versions.txt": versions_text(leaving.manifest)}
     return {
-        "README.txt": _README.encode(),
+        **{name: text.encode() for name, text in written.items()},
         "manifest.json": as_json(leaving.manifest),
         "stimuli.csv": as_csv(leaving.whole),
         **_distances(leaving),
-        **_texts(leaving, shown.results, shown.selection, shown.drawing.names),
         **{f"tables/{name}": csv_bytes(table) for name, table in _tables(shown).items()},
         **_pair_tables(leaving),
     }
@@ -245,29 +244,6 @@ def _why_alike(shown: Shown) -> dict[str, pd.DataFrame]:
     }
 
 
-def _texts(
-    analysis: Analysis, results: Results, selection: Selection, names: Names
-) -> dict[str, bytes]:
-    """The methods paragraph in both forms, the references and the versions."""
-    methods = {
-        name: methods_paragraph(
-            analysis,
-            results,
-            estimator=selection.estimator,
-            interactions=selection.interactions,
-            form=form,
-            names=names,
-        )
-        for form, name in (("markdown", "methods.md"), ("tex", "methods.tex"))
-    }
-    texts = {
-        **methods,
-        "references.bib": bibtex(analysis.manifest),
-        "versions.txt": versions_text(analysis.manifest),
-    }
-    return {name: text.encode() for name, text in texts.items()}
-
-
 def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
     """The finished analysis, without the stimuli."""
     with scratch("capsule") as folder:
@@ -295,16 +271,9 @@ def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
         for name, one in drawn.items()
     ]
     width = figures.Paper().width_mm
-    texts = {"figures/captions.md": "\n".join(captions)}
-    for name, one in drawn.items():
-        file = f"figures/{name}.pdf"
-        texts[f"latex/{name}.tex"] = "\n".join(
-            (
-                latex.figure(file, width, one.caption, f"fig:{name}", one.title),
-                latex.table(one.printed, "", f"tab:{name}", title=one.title),
-            )
-        )
-    return {name: text.encode() for name, text in texts.items()}
+    files = {"figures/captions.md": "\n".join(captions)}
+    files |= {f"latex/{name}.tex": as_latex(one, name, width) for name, one in drawn.items()}
+    return {name: text.encode() for name, text in files.items()}
 
 
 def _drawn(shown: Shown, progress: Report | None) -> dict[str, bytes]:

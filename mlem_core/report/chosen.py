@@ -24,7 +24,7 @@ from mlem_core.base.typing import Layer
 from mlem_core.report import latex
 from mlem_core.report.contents import write_zip
 from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown, draw
-from mlem_core.report.formats import FORMATS
+from mlem_core.report.formats import FORMATS, as_latex
 from mlem_core.report.tables import csv_bytes
 
 LONGEST_TITLE = 300  # letters
@@ -114,27 +114,6 @@ class Chosen:
         return replace(made, title=self.title or made.title, caption=self.caption or made.caption)
 
 
-def file_names(chosen: Sequence[Chosen]) -> list[str]:
-    """The name of each figure's files without ending, in order: "01-profiles"."""
-    return [f"{at:02d}-{one.figure.replace('_', '-')}" for at, one in enumerate(chosen, 1)]
-
-
-def as_latex(names: Sequence[str], drawn: Sequence[Drawn], width_mm: float, form: str) -> list[str]:
-    """Each figure and its table as LaTeX.
-
-    Parameters
-    ----------
-    names : of `file_names`
-    form : ending of the pictures; LaTeX reads PDF
-    """
-    parts = []
-    for name, one in zip(names, drawn, strict=True):
-        path = f"figures/{name}.{form}"
-        parts.append(latex.figure(path, width_mm, one.caption, f"fig:{name}", one.title))
-        parts.append(latex.table(one.printed, "", f"tab:{name}", title=one.title))
-    return parts
-
-
 def as_zip(
     names: Sequence[str],
     drawn: Sequence[Drawn],
@@ -146,7 +125,7 @@ def as_zip(
 
     Parameters
     ----------
-    names : of `file_names`
+    names : of the files of each figure, without ending: "01-profiles"
     form : of the pictures, one of `mlem_core.report.formats.pictures`
     texts : methods.md, methods.tex and references.bib
 
@@ -156,10 +135,11 @@ def as_zip(
         As `figures.as_file`.
     """
     files: dict[str, bytes] = {}
+    parts = [texts["methods.tex"]]
     for name, one in zip(names, drawn, strict=True):
         files[f"figures/{name}.{form}"] = FORMATS.named(form).write(one, name, paper)
         files[f"tables/{name}.csv"] = csv_bytes(one.data)
-    parts = [texts["methods.tex"], *as_latex(names, drawn, paper.width_mm, form)]
+        parts.append(as_latex(one, name, paper.width_mm, form))
     files["report.tex"] = latex.document(parts, "references").encode()
     captions = [
         f"**{name}. {as_markdown(one.title)}.** {as_markdown(one.caption)}\n"

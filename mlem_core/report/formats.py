@@ -58,6 +58,20 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
+def as_latex(drawn: Drawn, name: str, width_mm: float, form: str = "pdf") -> str:
+    """A figure and its table as LaTeX.
+
+    Parameters
+    ----------
+    name : of its files
+    width_mm : of the picture, which lies in the folder `figures`
+    form : ending of the picture; LaTeX reads PDF
+    """
+    path, title = f"figures/{name}.{form}", drawn.title
+    picture = latex.figure(path, width_mm, drawn.caption, f"fig:{name}", title)
+    return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
+
+
 def _picture(drawn: Drawn, name: str, paper: figures.Paper | None, form: str) -> bytes:
     title = drawn.title or name
     return figures.as_file(drawn.figure, form, paper, title=title, caption=drawn.caption)

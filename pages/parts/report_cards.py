@@ -154,11 +154,10 @@ class Card:
 
     def _files(self, made: Drawn) -> None:
         from mlem_core import figures
-        from mlem_core.report.chosen import as_latex
-        from mlem_core.report.formats import FORMATS
+        from mlem_core.report.formats import FORMATS, as_latex
 
         def tex() -> bytes:
-            return "\n".join(as_latex([self.name], [made], self.paper.width_mm, "pdf")).encode()
+            return as_latex(made, self.name, self.paper.width_mm).encode()
 
         images = figures.can_write_images()
         with st.container(horizontal=True):
