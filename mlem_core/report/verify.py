@@ -28,10 +28,10 @@ from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
-from mlem_core.report import alike, beside, capsule
-from mlem_core.report.compared import Compared, compare
+from mlem_core.report import beside, capsule
 from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
 from mlem_core.report.figures import FIGURES
+from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
 from mlem_core.report.formats import FORMATS
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Drawing, Shown
@@ -59,7 +59,7 @@ class Verification:
     not_compared : what else is in the capsule, in words
     """
 
-    tables: list[Compared]
+    tables: list[TableDiff]
     changed: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
@@ -333,7 +333,7 @@ def _still_there(
     return shown.checked(analysis.tables.features, analysis.layers), pair
 
 
-def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
+def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[TableDiff]:
     """Every table that is made anew, and every other that is not said to take long, compared."""
     long = {f"tables/{name}" for name in whole.about.derived}
     names = [name for name in made if name.startswith("tables/")]
@@ -343,7 +343,7 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
         if name in long and name not in made:
             continue
         old, new = whole.files.get(name), made.get(name)
-        if old and new and alike.far_larger(old, new):
+        if old and new and far_larger(old, new):
             raise no_capsule(whole.path, f"its {short(name)} is far larger than a new run makes it")
         try:
             compared.append(compare(name.removeprefix("tables/"), old, new))
@@ -365,7 +365,7 @@ def _others(whole: Capsule, made: Mapping[str, bytes]) -> tuple[list[str], int]:
             findings.append(f"{name}: a new run does not make it.")
         elif name not in files:
             findings.append(f"{name}: a new run makes it, and the capsule does not have it.")
-        elif where := alike.difference(name, files[name], made[name]):
+        elif where := difference(name, files[name], made[name]):
             findings.append(f"{name}: {where} is not what a new run gives.")
         else:
             same += 1

@@ -16,8 +16,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.models import hub
 from mlem_core.report import capsule
-from mlem_core.report.compared import compare
 from mlem_core.report.contents import opened
+from mlem_core.report.file_diff import compare
 from mlem_core.report.verify import verify
 
 

@@ -18,10 +18,10 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
-from mlem_core.report import alike, capsule
+from mlem_core.report import capsule, file_diff
 from mlem_core.report import contents as described
-from mlem_core.report.compared import compare
 from mlem_core.report.figures import Drawing
+from mlem_core.report.file_diff import compare
 from mlem_core.report.verify import verify as verify_anywhere
 from mlem_core.storage.store import Store
 
@@ -292,8 +292,10 @@ def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(path, tmp_path, monkeypa
         monkeypatch.undo()
     # Nor is a file read that is far larger than its like.
     table = b"model,layer,fold,rho\n" + b"m,0,0,1.5\n" * 200_000
-    assert alike.far_larger(table, table[:90]) and not alike.far_larger(table[:9000], table[:90])
-    assert alike.difference("manifest.json", b"[" * 2_000_000, b"{}") == "its size"
+    assert file_diff.far_larger(table, table[:90]) and not file_diff.far_larger(
+        table[:9000], table[:90]
+    )
+    assert file_diff.difference("manifest.json", b"[" * 2_000_000, b"{}") == "its size"
 
 
 @pytest.mark.slow
