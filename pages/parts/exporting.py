@@ -153,7 +153,7 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
 @st.fragment
 def _below(drawing: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
-    from mlem_core.report.glossary import glosses
+    from mlem_core.report.captions import glosses
 
     row = st.container(horizontal=True, vertical_alignment="center")
     line = drawing.line or drawing.caption
@@ -201,21 +201,14 @@ def _export(drawing: Panel) -> None:
     chosen = adding.chosen(figure, drawing.options) if figure else None
     row = st.container(horizontal=True)
     with row:
+        made: Drawn | None = drawing.rendered()
         if figure == "two_layers" and chosen is not None:
             made = adding.drawn(chosen, narrow=size is not None and size.narrow)
-            if made is None:
-                return
-            drawing = Panel(
-                made.figure,
-                made.data,
-                drawing.name,
-                made.caption,
-                table=lambda: made.printed,
-                title=made.title,
-            )
-        elif size is not None and size.narrow and drawing.narrow is not None:
-            drawing = replace(drawing, figure=drawing.narrow())
-        _download(drawing, form, size, at)
+        elif made and size is not None and size.narrow and drawing.narrow is not None:
+            made = replace(made, figure=drawing.narrow())
+        if made is None:
+            return
+        _download(made, drawing.name, form, size, at)
         if chosen is not None:
             _add(chosen, at)
 
@@ -235,16 +228,16 @@ def _add(chosen: Chosen, at: str) -> None:
     )
 
 
-def _download(drawing: Panel, form: ExportFormat, paper: Paper | None, at: str) -> None:
+def _download(made: Drawn, name: str, form: ExportFormat, paper: Paper | None, at: str) -> None:
     from mlem_core import figures
 
     if paper is not None and not figures.can_write_images():
-        _from_the_browser(drawing, form, paper)
+        _from_the_browser(made.figure, name, form, paper)
         return
     st.download_button(
         f"Download {form.label}",
-        data=visitor.bound(lambda: form.write(drawing.rendered(), drawing.name, paper)),
-        file_name=f"{drawing.name}.{form.name}",
+        data=visitor.bound(lambda: form.write(made, name, paper)),
+        file_name=f"{name}.{form.name}",
         mime=form.mime,
         key=f"download {at}",
         type="primary",
@@ -254,7 +247,7 @@ def _download(drawing: Panel, form: ExportFormat, paper: Paper | None, at: str) 
     )
 
 
-def _from_the_browser(drawing: Panel, form: ExportFormat, paper: Paper) -> None:
+def _from_the_browser(figure: Figure, name: str, form: ExportFormat, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
     from mlem_core import figures
     from mlem_core.report.formats import FORMATS
@@ -267,19 +260,19 @@ def _from_the_browser(drawing: Panel, form: ExportFormat, paper: Paper) -> None:
             icon=":material/info:",
         )
         return
-    drawn = figures.on_paper(drawing.figure, paper)
+    drawn = figures.on_paper(figure, paper)
     scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
     st.plotly_chart(
         drawn,
         theme=None,
-        key=f"preview {drawing.name}",
+        key=f"preview {name}",
         config={
             "displaylogo": False,
             "displayModeBar": True,
             "modeBarButtons": [["toImage"]],
             "toImageButtonOptions": {
                 "format": form.name,
-                "filename": drawing.name,
+                "filename": name,
                 "width": paper.width,
                 "height": drawn.layout.height,
                 "scale": scale,

@@ -10,7 +10,7 @@ from mlem_core.analysis.in_words import FOLDS, computed_on, fitted
 from mlem_core.pairs.units import Units
 from mlem_core.report import captions
 from mlem_core.report.all_layers import profiles_caption, similarity_caption
-from mlem_core.report.glossary import NAMES, glosses
+from mlem_core.report.captions import TERMS, glosses
 from mlem_core.report.two_layers import compare_caption, map_caption
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
@@ -75,7 +75,7 @@ def test_what_is_not_said_of_what_is_not_there(said, not_there):
 
 def test_every_gloss_has_its_entry_in_the_glossary():
     entries = re.findall(r"\*\*(.+?)\.?\*\*", GLOSSARY.read_text("utf-8"))
-    assert set(NAMES) <= {entry.rstrip(".") for entry in entries}
+    assert set(TERMS) <= {entry.rstrip(".") for entry in entries}
 
 
 def test_terms_are_found_as_words():
