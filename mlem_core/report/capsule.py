@@ -43,7 +43,7 @@ from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
-from mlem_core.report import beside
+from mlem_core.report import uncertainty_tables
 from mlem_core.report.contents import (
     FORMAT,
     MOST_REPLICATES,
@@ -116,7 +116,7 @@ def write(
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
     shown = Shown(analysis, selection, results, drawing)
-    derived, intervals = beside.how_sure(shown), beside.in_intervals(shown)
+    derived, intervals = uncertainty_tables.how_sure(shown), uncertainty_tables.in_intervals(shown)
     again = drawing.replicates <= MOST_REPLICATES
     names, sources = own_names(analysis), sources_of(analysis)
     tables = {name: in_table(table, names) for name, table in {**derived, **intervals}.items()}

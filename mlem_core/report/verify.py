@@ -28,7 +28,7 @@ from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
-from mlem_core.report import beside, capsule
+from mlem_core.report import capsule, uncertainty_tables
 from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
 from mlem_core.report.figures import FIGURES
 from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
@@ -270,7 +270,7 @@ def _made(
     if about.replicates:
         of = analysis, store, selection
         layer_intervals(*of, n_replicates=about.replicates, report=progress)
-    tables = beside.in_intervals(shown) if about.replicates else {}
+    tables = uncertainty_tables.in_intervals(shown) if about.replicates else {}
     own = leaving.manifest["versions"]
     written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
     if folders:

@@ -15,8 +15,8 @@ from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import similar_in
-from mlem_core.report.beside import how_sure
 from mlem_core.report.figures import Drawing, Shown, draw
+from mlem_core.report.uncertainty_tables import how_sure
 
 OTHERS = ("cka", "neighbours")
 ALIGNED = ("procrustes", "cca")
