@@ -24,7 +24,7 @@ from mlem_core.inference.explanation import layer_of
 from mlem_core.pairs.similarities import SIMILARITIES
 
 # Each registers its figures.
-from mlem_core.report import all_layers, by_method, of_groups, of_values, similar_in, two_layers
+from mlem_core.report import all_layers, by_method, of_groups, of_values, partial_rsa, two_layers
 from mlem_core.report.shown import (
     FIGURES,
     Draw,
@@ -39,7 +39,7 @@ from mlem_core.storage.store import Store
 
 __all__ = [
     "FIGURES", "AnalysisPlots", "Drawing", "Drawn", "ResultsPlots", "Shown", "all_figures",
-    "all_layers", "basis", "by_method", "draw", "held_out", "of_groups", "of_values", "similar_in",
+    "all_layers", "basis", "by_method", "draw", "held_out", "of_groups", "of_values", "partial_rsa",
     "two_layers",
 ]  # fmt: skip
 

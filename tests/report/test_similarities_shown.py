@@ -14,7 +14,7 @@ from mlem_core.inference.aligned import alignment, best_known, kept_interval
 from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
-from mlem_core.report import similar_in
+from mlem_core.report import partial_rsa
 from mlem_core.report.figures import Drawing, Shown, draw
 from mlem_core.report.uncertainty_tables import how_sure
 
@@ -136,13 +136,13 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
         return draw("similar_in", Shown(analysis, analysis.select(), analysis.results(), drawing))
 
     found = of_layers(*analysis.subset(analysis.select()), "ridge")
-    assert similar_in.choices("ridge") == ("features", "rest", "transfer", "ratio")
-    for name in similar_in.choices("ridge"):
+    assert partial_rsa.choices("ridge") == ("features", "rest", "transfer", "ratio")
+    for name in partial_rsa.choices("ridge"):
         made = drawn(name)
         heat = next(trace for trace in made.figure.data if trace.type == "heatmap")
         square = found.square(name, analysis.layers)
         np.testing.assert_allclose(np.array(heat.z, dtype=float), square.to_numpy(), atol=1e-6)
-        assert made.title == similar_in.NAMES[name]
+        assert made.title == partial_rsa.NAMES[name]
     pd.testing.assert_frame_equal(made.data, found.table(analysis.layers))
     # The features tell nothing of layer 0, which is noise, and the one and only way to use them
     # is that of the other two.
@@ -151,4 +151,4 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
     with refused("features, rest, transfer"):
         drawn("all")
     # A slow estimator is not fitted for transfer.
-    assert similar_in.choices("spearman") == ("features", "rest")
+    assert partial_rsa.choices("spearman") == ("features", "rest")

@@ -43,11 +43,6 @@ def choices(estimator: str) -> tuple[str, ...]:
     return names[:2] if estimator_named(estimator).slow else names
 
 
-def caption(name: str, basis: str) -> str:
-    """What is seen, and how it was computed."""
-    return f"{_CAPTIONS[name]} {basis}"
-
-
 @figure(
     "similar_in",
     "Alike in the features, in the rest, or by transfer",
@@ -75,7 +70,7 @@ def matrix(shown: Shown) -> Drawn | None:
             found.square(name, layers), UNITS[name], shown.marked_pair, small=small
         ),
         NAMES[name],
-        caption(name, shown.basis),
+        f"{_CAPTIONS[name]} {shown.basis}",
         found.table(layers),
         found.square(name, layers).round(3).rename_axis("layer").reset_index(),
     )
