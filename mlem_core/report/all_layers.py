@@ -20,7 +20,7 @@ from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, ceiling, correlated_features, joined, tau_by_chance
-from mlem_core.report.shown import Drawn, Shown, figure, held_out
+from mlem_core.report.shown import Drawn, FigureContext, figure, held_out
 from mlem_core.robustness.flags import marked, of_layers
 from mlem_core.robustness.variants import CONTROL, SAYS
 
@@ -34,7 +34,7 @@ from mlem_core.robustness.variants import CONTROL, SAYS
     ),
     offered=True,
 )
-def profiles(shown: Shown) -> Drawn:
+def profiles(shown: FigureContext) -> Drawn:
     """Figure 3 of Salle et al. (2024)."""
     results, tested = shown.results, shown.score_tests
     reasons = {measure: shown.reasons(measure) for measure in ("profiles", "scores")}
@@ -109,7 +109,7 @@ def profiles_caption(
     "to choose its two layers.",
     offered=True,
 )
-def similarity(shown: Shown) -> Drawn | None:
+def similarity(shown: FigureContext) -> Drawn | None:
     """Figure 2 of Salle et al. (2024), or with another similarity in the place of RSA."""
     results, other = shown.results, shown.compared
     if not shown.several:
@@ -197,7 +197,7 @@ def similarity_caption(
     "Layers that are alike lie close together. Click two of them to compare them.",
     offered=True,
 )
-def layer_maps(shown: Shown) -> Drawn | None:
+def layer_maps(shown: FigureContext) -> Drawn | None:
     """The layers as points."""
     results = shown.results
     if not shown.several:
@@ -223,7 +223,7 @@ def layer_maps(shown: Shown) -> Drawn | None:
     "sets them apart.",
     offered=True,
 )
-def why_layers(shown: Shown) -> Drawn | None:
+def why_layers(shown: FigureContext) -> Drawn | None:
     """The terms of the similarity of every two layers; None of one that has none."""
     if not shown.several or (shown.compared and not shown.compared.similarity.divides):
         return None
@@ -245,14 +245,14 @@ def why_layers(shown: Shown) -> Drawn | None:
     )
 
 
-def decomposition(shown: Shown) -> Decomposition:
+def decomposition(shown: FigureContext) -> Decomposition:
     """The similarity of every two layers as a sum: of RSA, or of what is chosen instead."""
     if (found := shown.compared) is None:
         return shown.once("sum", lambda: decompose(*shown.analysis.subset(shown.selection)))
     return shown.once(("sum", found.similarity.name), found.decomposed)
 
 
-def models_alike(shown: Shown) -> pd.DataFrame:
+def models_alike(shown: FigureContext) -> pd.DataFrame:
     """What makes every two models alike: term, and a column of means a pair of models."""
     layers = list(shown.selection.layers)
     of = RSA if shown.compared is None else shown.compared.similarity.name
@@ -269,7 +269,7 @@ def models_alike(shown: Shown) -> pd.DataFrame:
     "Where two features vary together, their importances cannot be told apart well.",
     offered=True,
 )
-def feature_correlations(shown: Shown) -> Drawn:
+def feature_correlations(shown: FigureContext) -> Drawn:
     """Figure S5 of Salle et al. (2024)."""
     results = shown.results
     return Drawn(
@@ -288,7 +288,7 @@ def feature_correlations(shown: Shown) -> Drawn:
     "How many stimuli have each value.",
     offered=True,
 )
-def feature_counts(shown: Shown) -> Drawn:
+def feature_counts(shown: FigureContext) -> Drawn:
     """The values of the features."""
     stimuli, names = shown.analysis.stimuli, list(shown.selection.features)
     kinds = [(f.name, f.kind) for f in stimuli.features if f.name in names]
@@ -321,7 +321,7 @@ _IMPORTANCES = {
 }
 
 
-def _importances(shown: Shown, group: tuple[str, ...]) -> pd.DataFrame:
+def _importances(shown: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
     """`correlated.importances`; of a group: model, layer, fold, feature, importance."""
     own, _ = shown.analysis.subset(shown.selection)
     fits, _ = fitted(own, shown.selection.estimator)
@@ -337,7 +337,7 @@ def _importances(shown: Shown, group: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
 
 
-def other_importance(shown: Shown, way: str) -> Drawn | None:
+def other_importance(shown: FigureContext, way: str) -> Drawn | None:
     """Importance where features correlate; None with an estimator that is slow to fit again.
 
     That of a group is there where one is chosen.
@@ -382,7 +382,7 @@ for _way, _line in (
     "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a conclusion "
     "changes.",
 )
-def audit(shown: Shown) -> Drawn | None:
+def audit(shown: FigureContext) -> Drawn | None:
     """How much of each possible artefact there is; None where there is no audit."""
     audit, flagged = shown.audit, shown.flagged
     if audit is None or flagged is None:

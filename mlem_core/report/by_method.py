@@ -9,7 +9,7 @@ from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.analysis.published import beside_published
 from mlem_core.base.typing import layer_name
-from mlem_core.report.shown import Drawn, Shown, figure, held_out
+from mlem_core.report.shown import Drawn, FigureContext, figure, held_out
 from mlem_core.robustness import noise
 
 # What is seen where MLEM and FR-RSA are compared.
@@ -25,7 +25,7 @@ _AGREEMENT = (
     "How well each method predicts the distances of unseen stimuli; no function of these features "
     "gets above the ceiling.",
 )
-def scores(shown: Shown) -> Drawn | None:
+def scores(shown: FigureContext) -> Drawn | None:
     """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
     store = shown.drawing.store
     if store is None:
@@ -60,7 +60,7 @@ def scores(shown: Shown) -> Drawn | None:
     "MLEM and FR-RSA, layer by layer",
     "Whether both fit the same weights, and whether they order the features alike.",
 )
-def agreement(shown: Shown) -> Drawn | None:
+def agreement(shown: FigureContext) -> Drawn | None:
     """Figure S7 of Jalouzot et al. (2024); None where one of the two has not been computed."""
     store = shown.drawing.store
     if store is None:
@@ -84,7 +84,7 @@ def agreement(shown: Shown) -> Drawn | None:
     "MLEM and FR-RSA under noise",
     "Whether both still fit the same weights, and order the features alike, when a layer is noisy.",
 )
-def noise_agreement(shown: Shown) -> Drawn | None:
+def noise_agreement(shown: FigureContext) -> Drawn | None:
     """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
 
     Of the layer that is chosen, else of the first that is shown of which it has been computed.
@@ -117,7 +117,7 @@ def noise_agreement(shown: Shown) -> Drawn | None:
     "How well single units are predicted, and how well the whole layer: the farther apart, the "
     "more the features are in patterns over units.",
 )
-def units(shown: Shown) -> Drawn | None:
+def units(shown: FigureContext) -> Drawn | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
     store = shown.drawing.store
     table = None
@@ -160,7 +160,7 @@ _BASELINES = {
 }
 
 
-def baseline(shown: Shown, name: str) -> Drawn | None:
+def baseline(shown: FigureContext, name: str) -> Drawn | None:
     """The same layers by another method; None where it has not been computed."""
     store, analysis = shown.drawing.store, shown.analysis
     table = None
@@ -202,7 +202,7 @@ for _name in _BASELINES:
     "Beside the first paper",
     "What the first paper found in these models, and what is found here.",
 )
-def published(shown: Shown) -> Drawn | None:
+def published(shown: FigureContext) -> Drawn | None:
     """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
     table = beside_published(shown.results)
     if table is None:

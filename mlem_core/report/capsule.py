@@ -53,7 +53,7 @@ from mlem_core.report.contents import (
     as_json,
     write_zip,
 )
-from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
+from mlem_core.report.figures import Drawing, Drawn, FigureContext, all_figures
 from mlem_core.report.formats import as_latex, pictures
 from mlem_core.report.methods import texts, versions_text
 from mlem_core.report.portable import (
@@ -115,7 +115,7 @@ def write(
     """
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
-    shown = Shown(analysis, selection, results, drawing)
+    shown = FigureContext(analysis, selection, results, drawing)
     derived, intervals = uncertainty_tables.how_sure(shown), uncertainty_tables.in_intervals(shown)
     again = drawing.replicates <= MOST_REPLICATES
     names, sources = own_names(analysis), sources_of(analysis)
@@ -147,7 +147,7 @@ def write(
     return Path(target)
 
 
-def described(shown: Shown, leaving: Analysis, sources: Mapping[str, SourceFile]) -> About:
+def described(shown: FigureContext, leaving: Analysis, sources: Mapping[str, SourceFile]) -> About:
     """What `capsule.json` says of an analysis, of no file yet and without what takes long."""
     drawing = shown.drawing
     return About(
@@ -175,7 +175,7 @@ def described(shown: Shown, leaving: Analysis, sources: Mapping[str, SourceFile]
     )
 
 
-def called(shown: Shown, names: Mapping[str, str]) -> Shown:
+def called(shown: FigureContext, names: Mapping[str, str]) -> FigureContext:
     """What is shown, its models called as `names` say; nothing is found in the store by these."""
     analysis = renamed(shown.analysis, names)
     selection = shown.selection
@@ -185,10 +185,10 @@ def called(shown: Shown, names: Mapping[str, str]) -> Shown:
     drawing = replace(
         shown.drawing, pair=pair, store=None, names=in_names(shown.drawing.names, names)
     )
-    return Shown(analysis, selection, in_results(shown.results, names), drawing)
+    return FigureContext(analysis, selection, in_results(shown.results, names), drawing)
 
 
-def contents(shown: Shown, leaving: Analysis) -> dict[str, bytes]:
+def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
     """The files of a capsule that follow from an analysis, but for figures, by their names.
 
     Parameters
@@ -208,7 +208,7 @@ def contents(shown: Shown, leaving: Analysis) -> dict[str, bytes]:
     }
 
 
-def _tables(shown: Shown) -> dict[str, pd.DataFrame]:
+def _tables(shown: FigureContext) -> dict[str, pd.DataFrame]:
     """The tables that follow from the pair tables."""
     analysis, results, selection = shown.analysis, shown.results, shown.selection
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
@@ -222,7 +222,7 @@ def _tables(shown: Shown) -> dict[str, pd.DataFrame]:
     return tables
 
 
-def _why_alike(shown: Shown) -> dict[str, pd.DataFrame]:
+def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
     """The RSA of two layers as a sum over the features, and that of every two layers.
 
     The tables of similarity in the explained and in the residual part are without transfer where
@@ -276,7 +276,7 @@ def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
     return {name: text.encode() for name, text in files.items()}
 
 
-def _drawn(shown: Shown, progress: Report | None) -> dict[str, bytes]:
+def _drawn(shown: FigureContext, progress: Report | None) -> dict[str, bytes]:
     """Every figure, with its caption and as LaTeX."""
     drawn = all_figures(shown, progress)
     return {**_figure_files(drawn, shown.drawing.images, progress), **_printed(drawn)}

@@ -23,7 +23,7 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
 from mlem_core.report.contents import write_zip
-from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown, draw
+from mlem_core.report.figures import FIGURES, Drawing, Drawn, FigureContext, draw
 from mlem_core.report.formats import FORMATS, as_latex
 from mlem_core.report.tables import csv_bytes
 
@@ -105,7 +105,7 @@ class Chosen:
         """
         selection = self.selection.checked(analysis.tables.features, analysis.layers)
         own = replace(drawing, pair=self.pair, options=self.options)
-        made = draw(self.figure, Shown(analysis, selection, results, own))
+        made = draw(self.figure, FigureContext(analysis, selection, results, own))
         if made is None:
             raise InputError(
                 f"the figure {self.figure.replace('_', ' ')} cannot be drawn: what it shows is no "

@@ -30,15 +30,15 @@ from mlem_core.report.shown import (
     Draw,
     Drawing,
     Drawn,
+    FigureContext,
     FigureRecord,
-    Shown,
     basis,
     held_out,
 )
 from mlem_core.storage.store import Store
 
 __all__ = [
-    "FIGURES", "AnalysisPlots", "Drawing", "Drawn", "ResultsPlots", "Shown", "all_figures",
+    "FIGURES", "AnalysisPlots", "Drawing", "Drawn", "ResultsPlots", "FigureContext", "all_figures",
     "all_layers", "basis", "by_method", "draw", "held_out", "of_groups", "of_values", "partial_rsa",
     "two_layers",
 ]  # fmt: skip
@@ -47,7 +47,7 @@ __all__ = [
 def _by(similarity: str, draw: Draw) -> Draw:
     """What draws a figure with another similarity in the place of RSA, where it was computed."""
 
-    def drawn(shown: Shown) -> Drawn | None:
+    def drawn(shown: FigureContext) -> Drawn | None:
         options = {**shown.drawing.options, "similarity": similarity}
         chosen = replace(shown, drawing=replace(shown.drawing, options=options))
         return None if chosen.compared is None else draw(chosen)
@@ -70,7 +70,7 @@ FIGURES.clear()
 FIGURES.update(_by_name)
 
 
-def draw(name: str, shown: Shown) -> Drawn | None:
+def draw(name: str, shown: FigureContext) -> Drawn | None:
     """A figure of the registry, with the names that `shown` has; None where there is none.
 
     The table for print has these names too; `data` keeps the identifiers.
@@ -88,13 +88,13 @@ def draw(name: str, shown: Shown) -> Drawn | None:
     return replace(made, table=_named(made.printed, shown))
 
 
-def _named(table: pd.DataFrame, shown: Shown) -> pd.DataFrame:
+def _named(table: pd.DataFrame, shown: FigureContext) -> pd.DataFrame:
     """A table whose features, models and layers are called as in the figure."""
     heads = {one: shown.names.layer(one) for one in map(layer_name, shown.selection.layers)}
     return shown.names.table(table, shown.terms).rename(columns=heads)
 
 
-def all_figures(shown: Shown, progress: Report | None = None) -> dict[str, Drawn]:
+def all_figures(shown: FigureContext, progress: Report | None = None) -> dict[str, Drawn]:
     """Every figure of the registry that there is of what is shown.
 
     Parameters
@@ -175,7 +175,7 @@ class AnalysisPlots:
         check_layers(two or (), chosen.layers)
         results = self.analysis.results_of(chosen)
         drawing = Drawing(two, store, options=options)
-        drawn = draw(name, Shown(self.analysis, chosen, results, drawing))
+        drawn = draw(name, FigureContext(self.analysis, chosen, results, drawing))
         if drawn is None:
             raise InputError(
                 f"there is nothing to draw for the figure {name}: it needs other layers, or what "

@@ -14,13 +14,13 @@ from mlem_core.inference import all_layers
 from mlem_core.inference.recipes import Recipes, recipes
 from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
-from mlem_core.report.shown import Drawn, Shown, figure
+from mlem_core.report.shown import Drawn, FigureContext, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
 
 
-def of_models(shown: Shown) -> Recipes | None:
+def of_models(shown: FigureContext) -> Recipes | None:
     """What is known of groups of models; None where nothing is said of models."""
     of, store = (shown.analysis, shown.selection), shown.drawing.store
     if not shown.analysis.spec.of_population or not shown.several:
@@ -46,7 +46,7 @@ def varies(found: Recipes) -> str:
     "Mean profiles of the groups",
     "The mean importance profile of each group, and the spread over its members.",
 )
-def profiles(shown: Shown) -> Drawn | None:
+def profiles(shown: FigureContext) -> Drawn | None:
     """The mean importance profile of each group."""
     found = of_models(shown)
     if found is None:
@@ -66,7 +66,7 @@ def profiles(shown: Shown) -> Drawn | None:
     "Similarity within and between groups",
     "How alike members of one group are (on the diagonal), and models of two groups.",
 )
-def similarity(shown: Shown) -> Drawn | None:
+def similarity(shown: FigureContext) -> Drawn | None:
     """The mean RSA within and between groups, as a matrix."""
     found = of_models(shown)
     if found is None or len(found.population.members) < 2:
@@ -86,7 +86,7 @@ def similarity(shown: Shown) -> Drawn | None:
     "Universality of the terms",
     "How much of what members of a group share groups share too: 1 is as much.",
 )
-def universality(shown: Shown) -> Drawn | None:
+def universality(shown: FigureContext) -> Drawn | None:
     """How universal the terms are; None where members of no group surely share any."""
     found = of_models(shown)
     if found is None or found.universality["universality"].isna().all():
@@ -123,7 +123,7 @@ def depth_of(options: Mapping[str, str]) -> float | None:
     return depth
 
 
-def trained(shown: Shown) -> Trained | None:
+def trained(shown: FigureContext) -> Trained | None:
     """What is known of trajectories over training; None where there are none."""
     if not shown.analysis.spec.trajectories:
         return None
@@ -135,7 +135,7 @@ def trained(shown: Shown) -> Trained | None:
     return found if found.members else None
 
 
-def depths(shown: Shown) -> list[str]:
+def depths(shown: FigureContext) -> list[str]:
     """The relative depths to choose from: those of the trajectory with the fewest layers."""
     found = trained(shown)
     if found is None:
@@ -150,7 +150,7 @@ def depths(shown: Shown) -> list[str]:
     "Importance over training",
     "Importance of each feature, and the score, as training goes on.",
 )
-def over_training(shown: Shown) -> Drawn | None:
+def over_training(shown: FigureContext) -> Drawn | None:
     """Importances over the steps of training.
 
     Raises

@@ -9,7 +9,7 @@ from mlem_core import figures
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.measures import value_distances
 from mlem_core.report.captions import STRESS
-from mlem_core.report.shown import Draw, Drawn, Shown, figure
+from mlem_core.report.shown import Draw, Drawn, FigureContext, figure
 
 MOST_MATRICES = 6
 # In one column of a journal: matrices one below the other, and values of two beside each other.
@@ -20,7 +20,7 @@ _UNITS = (
 )
 
 
-def _of_feature(shown: Shown) -> tuple[pd.DataFrame, str] | None:
+def _of_feature(shown: FigureContext) -> tuple[pd.DataFrame, str] | None:
     """The table, and the feature that is chosen of those with values told apart.
 
     Without a choice the one that matters most; None where no values are told apart.
@@ -60,7 +60,7 @@ def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
     "Distances of the values",
     "How far apart every two values of the feature are.",
 )
-def one_matrix(shown: Shown) -> Drawn | None:
+def one_matrix(shown: FigureContext) -> Drawn | None:
     """The distance of every two values in one layer."""
     values = _of_feature(shown)
     if values is None:
@@ -80,7 +80,7 @@ def one_matrix(shown: Shown) -> Drawn | None:
     "Distances of the values",
     "How far apart every two values of the feature are.",
 )
-def matrices(shown: Shown) -> Drawn | None:
+def matrices(shown: FigureContext) -> Drawn | None:
     """The distance of every two values, a matrix a layer, of some layers."""
     values = _of_feature(shown)
     if values is None or not shown.several:
@@ -113,7 +113,7 @@ def _spaced(layers: list[Layer], most: int) -> list[Layer]:
     "Distances of the values",
     "How far apart the values are, layer by layer.",
 )
-def lines(shown: Shown) -> Drawn | None:
+def lines(shown: FigureContext) -> Drawn | None:
     """The distances of the values over the layers."""
     values = _of_feature(shown)
     if values is None or not shown.several:
@@ -128,7 +128,7 @@ def lines(shown: Shown) -> Drawn | None:
     )
 
 
-def value_map(shown: Shown, layer: Layer) -> Drawn | None:
+def value_map(shown: FigureContext, layer: Layer) -> Drawn | None:
     """The values in one layer as points."""
     values = _of_feature(shown)
     if values is None:
@@ -148,7 +148,7 @@ def value_map(shown: Shown, layer: Layer) -> Drawn | None:
     )
 
 
-def _chosen_layer(shown: Shown) -> Layer:
+def _chosen_layer(shown: FigureContext) -> Layer:
     """The layer that is chosen; else the one in the middle."""
     layers, chosen = list(shown.selection.layers), shown.drawing.options.get("layer", "")
     names = [layer_name(one) for one in layers]
@@ -175,7 +175,7 @@ for _name, _draw in (
     "Distances of the values",
     "How far apart every two values are in the two layers.",
 )
-def compared(shown: Shown) -> Drawn | None:
+def compared(shown: FigureContext) -> Drawn | None:
     """The distances of the values in two layers against each other."""
     values = _of_feature(shown)
     if values is None or not shown.several:

@@ -6,7 +6,7 @@ from mlem_core import figures
 from mlem_core.base.errors import unknown
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.partial import of_layers
-from mlem_core.report.shown import Drawn, Shown, figure
+from mlem_core.report.shown import Drawn, FigureContext, figure
 
 # By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
 UNITS = {
@@ -49,7 +49,7 @@ def choices(estimator: str) -> tuple[str, ...]:
     "What the two matrices above mix, apart. Click a cell to choose its two layers.",
     offered=True,
 )
-def matrix(shown: Shown) -> Drawn | None:
+def matrix(shown: FigureContext) -> Drawn | None:
     """The one that is chosen; by default that in the features.
 
     Raises

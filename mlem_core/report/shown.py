@@ -207,7 +207,7 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Shown(Selected):
+class FigureContext(Selected):
     """What figures are drawn from: what is selected, and what was computed beside its tables."""
 
     @cached_property
@@ -291,7 +291,7 @@ class Shown(Selected):
         return replace(found, names=self.names, coding=self.coding)
 
 
-Draw = Callable[[Shown], Drawn | None]
+Draw = Callable[[FigureContext], Drawn | None]
 D = TypeVar("D", bound=Draw)
 
 
@@ -310,11 +310,11 @@ class FigureRecord:
 
     name: str
     title: str
-    line: str | Callable[[Shown], str]
+    line: str | Callable[[FigureContext], str]
     draw: Draw
     offered: bool = False
 
-    def below(self, shown: Shown) -> str:
+    def below(self, shown: FigureContext) -> str:
         """What a screen says below it."""
         return self.line if isinstance(self.line, str) else self.line(shown)
 
@@ -325,7 +325,7 @@ FIGURES = Registry[FigureRecord]("figure")
 def figure(
     name: str,
     title: str,
-    line: str | Callable[[Shown], str],
+    line: str | Callable[[FigureContext], str],
     *,
     offered: bool = False,
 ) -> Callable[[D], D]:

@@ -20,7 +20,7 @@ from mlem_core.measures import nested
 from mlem_core.pairs.units import Units
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, joined, tau_by_chance
-from mlem_core.report.shown import Drawn, Shown, figure
+from mlem_core.report.shown import Drawn, FigureContext, figure
 from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
 from mlem_core.robustness.flags import of_two
@@ -36,7 +36,7 @@ MOST, MOST_NARROW = 12, 6
     "Which features matter in the two layers; on the diagonal a feature matters as much in both.",
     offered=True,
 )
-def compare(shown: Shown) -> Drawn | None:
+def compare(shown: FigureContext) -> Drawn | None:
     """The importances of both layers."""
     if not shown.several:
         return None
@@ -93,7 +93,7 @@ def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFram
     return importance[[layer in pair for layer in at]]
 
 
-def stimulus_map(shown: Shown, side: int) -> Drawn | None:
+def stimulus_map(shown: FigureContext, side: int) -> Drawn | None:
     """The stimuli in one of the two layers; None where they cannot be had.
 
     With a feature within that of the colour chosen, as groups inside groups.
@@ -142,11 +142,11 @@ def _sample(n_shown: int, n_stimuli: int) -> str:
     return f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
 
 
-def _of_side(shown: Shown, side: int) -> Drawn | None:
+def _of_side(shown: FigureContext, side: int) -> Drawn | None:
     return _coloured_map(shown, shown.pair[side]) if shown.several else None
 
 
-def points_of(shown: Shown, layer: Layer) -> tuple[pd.DataFrame, float]:
+def points_of(shown: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
     """The map of the stimuli in a layer, and how far it is off.
 
     Raises
@@ -162,7 +162,7 @@ def points_of(shown: Shown, layer: Layer) -> tuple[pd.DataFrame, float]:
     )
 
 
-def _coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
+def _coloured_map(shown: FigureContext, layer: Layer) -> Drawn | None:
     """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
     stimuli, color = shown.analysis.stimuli, _color_of(shown)
     try:
@@ -185,7 +185,7 @@ def _coloured_map(shown: Shown, layer: Layer) -> Drawn | None:
     )
 
 
-def _color_of(shown: Shown) -> str:
+def _color_of(shown: FigureContext) -> str:
     """The feature that colours the stimuli: the one chosen, else the easiest to read."""
     chosen = shown.drawing.options.get("color", "")
     if chosen in shown.all_features:
@@ -198,7 +198,7 @@ def _color_of(shown: Shown) -> str:
     "The stimuli in the layers of a model",
     "How the layers of a model lay out the stimuli, from the first to the last.",
 )
-def map_panels(shown: Shown) -> Drawn | None:
+def map_panels(shown: FigureContext) -> Drawn | None:
     """The maps of the layers of the model that is chosen; None where they cannot be had.
 
     Where none is chosen they are left out: each map takes seconds, and what happens to be kept must
@@ -235,7 +235,7 @@ def map_panels(shown: Shown) -> Drawn | None:
     "Two layers: which features matter in each, and how each lays out the stimuli.",
     offered=True,
 )
-def figure_4(shown: Shown) -> Drawn | None:
+def figure_4(shown: FigureContext) -> Drawn | None:
     """The importances of both layers and their maps in one figure."""
     scatter, sides = compare(shown), (_of_side(shown, 0), _of_side(shown, 1))
     if scatter is None or sides[0] is None or sides[1] is None:
@@ -263,7 +263,7 @@ def figure_4(shown: Shown) -> Drawn | None:
     "What each feature adds to the similarity of the two layers, and what no feature explains.",
     offered=True,
 )
-def why(shown: Shown) -> Drawn | None:
+def why(shown: FigureContext) -> Drawn | None:
     """The similarity of both layers as a sum; None of one that has no terms."""
     if not shown.several or (shown.compared and not shown.compared.similarity.divides):
         return None
@@ -298,7 +298,7 @@ def why(shown: Shown) -> Drawn | None:
     "Why two profiles are alike",
     "What each feature adds to the agreement of the two profiles.",
 )
-def why_tau(shown: Shown) -> Drawn | None:
+def why_tau(shown: FigureContext) -> Drawn | None:
     """The weighted Kendall τ of both profiles as a sum."""
     results = shown.results
     if not shown.several or results.n_profile_features < 2:
@@ -317,7 +317,7 @@ def why_tau(shown: Shown) -> Drawn | None:
     )
 
 
-def why_score(shown: Shown, side: int) -> Drawn | None:
+def why_score(shown: FigureContext, side: int) -> Drawn | None:
     """The held-out ρ of one of both layers as a sum."""
     if not shown.several:
         return None
@@ -353,7 +353,7 @@ for _side, _place in enumerate("ab"):
     "A claim in every analysis variant",
     "Whether the claim holds in every analysis variant; it does above 0.",
 )
-def claim(shown: Shown) -> Drawn | None:
+def claim(shown: FigureContext) -> Drawn | None:
     """A claim in every universe; None where these have not been computed."""
     if not shown.several:
         return None
@@ -373,7 +373,7 @@ def claim(shown: Shown) -> Drawn | None:
     )
 
 
-def claimed(shown: Shown) -> tuple[Claim, multiverse.Multiverse | None]:
+def claimed(shown: FigureContext) -> tuple[Claim, multiverse.Multiverse | None]:
     """The claim that is asked, and the universes of its layers where they have been computed.
 
     Without one it is that the most important feature of the first layer is that in every universe.

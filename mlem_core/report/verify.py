@@ -34,7 +34,7 @@ from mlem_core.report.figures import FIGURES
 from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
 from mlem_core.report.formats import FORMATS
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
-from mlem_core.report.shown import Drawing, Shown
+from mlem_core.report.shown import Drawing, FigureContext
 from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
@@ -260,7 +260,7 @@ def _made(
         options=about.drawn.options,
         replicates=about.replicates,
     )
-    shown = Shown(analysis, selection, analysis.results_of(selection), drawing)
+    shown = FigureContext(analysis, selection, analysis.results_of(selection), drawing)
     sources = {
         name: replace(source, included=source.file in whole.files)
         for name, source in about.representations.items()
@@ -291,7 +291,7 @@ def _made(
     return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
 
 
-def _with_trajectories(whole: Capsule, shown: Shown) -> Shown:
+def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
     """What is shown with the capsule's trajectories: no folder's name has a training step."""
     analysis = shown.analysis
     models = [model for model, _ in analysis.layers]

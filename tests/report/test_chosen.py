@@ -15,7 +15,7 @@ from mlem_core import Store, run
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
 from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.figures import FIGURES, Drawing, Shown, draw
+from mlem_core.report.figures import FIGURES, Drawing, FigureContext, draw
 from mlem_core.report.formats import as_latex
 from mlem_core.report.latex import table as latex_table
 from mlem_core.report.methods import methods_paragraph
@@ -119,7 +119,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
     spec = in_files(tmp_path, table, {"model_a1": layers, "model_b2": layers}, **more)
     analysis = run(spec, store)
     drawing = Drawing(store=store, names=names)
-    shown = Shown(analysis, analysis.select(), analysis.results(), drawing)
+    shown = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}
     assert {"profiles", "values", "values_layers", "two_layers", "why"} <= set(made)

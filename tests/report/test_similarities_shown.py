@@ -15,7 +15,7 @@ from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import partial_rsa
-from mlem_core.report.figures import Drawing, Shown, draw
+from mlem_core.report.figures import Drawing, FigureContext, draw
 from mlem_core.report.uncertainty_tables import how_sure
 
 OTHERS = ("cka", "neighbours")
@@ -40,7 +40,7 @@ def shown_with(made, name):
     analysis, store = made
     drawing = Drawing(store=store, options={"similarity": name})
     selection = analysis.select()
-    return Shown(analysis, selection, analysis.results_of(selection), drawing)
+    return FigureContext(analysis, selection, analysis.results_of(selection), drawing)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -133,7 +133,9 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
 
     def drawn(name):
         drawing = Drawing(options={"partial": name})
-        return draw("similar_in", Shown(analysis, analysis.select(), analysis.results(), drawing))
+        return draw(
+            "similar_in", FigureContext(analysis, analysis.select(), analysis.results(), drawing)
+        )
 
     found = of_layers(*analysis.subset(analysis.select()), "ridge")
     assert partial_rsa.choices("ridge") == ("features", "rest", "transfer", "ratio")
