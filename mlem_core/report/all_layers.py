@@ -20,7 +20,7 @@ from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, ceiling, correlated_features, joined, tau_by_chance
-from mlem_core.report.shown import Drawn, FigureContext, figure, held_out
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.robustness.flags import marked, of_layers
 from mlem_core.robustness.variants import CONTROL, SAYS
 
@@ -34,7 +34,7 @@ from mlem_core.robustness.variants import CONTROL, SAYS
     ),
     offered=True,
 )
-def profiles(shown: FigureContext) -> Drawn:
+def profiles(shown: FigureContext) -> RenderedFigure:
     """Figure 3 of Salle et al. (2024)."""
     results, tested = shown.results, shown.score_tests
     reasons = {measure: shown.reasons(measure) for measure in ("profiles", "scores")}
@@ -42,7 +42,7 @@ def profiles(shown: FigureContext) -> Drawn:
     table = tables.profile_table(results)
     if shown.intervals is not None:
         table = tables.profile_intervals(shown.intervals, results)
-    return Drawn(
+    return RenderedFigure(
         figures.profiles(
             results.importance,
             results.scores,
@@ -109,7 +109,7 @@ def profiles_caption(
     "to choose its two layers.",
     offered=True,
 )
-def similarity(shown: FigureContext) -> Drawn | None:
+def similarity(shown: FigureContext) -> RenderedFigure | None:
     """Figure 2 of Salle et al. (2024), or with another similarity in the place of RSA."""
     results, other = shown.results, shown.compared
     if not shown.several:
@@ -125,7 +125,7 @@ def similarity(shown: FigureContext) -> Drawn | None:
         measures, tested = ("tau",), None
     flags = {measure: shown.reasons(measure) for measure in measures}
     small = shown.drawing.narrow or shown.drawing.screen
-    return Drawn(
+    return RenderedFigure(
         figures.similarity_matrices(
             profiles,
             square,
@@ -197,13 +197,13 @@ def similarity_caption(
     "Layers that are alike lie close together. Click two of them to compare them.",
     offered=True,
 )
-def layer_maps(shown: FigureContext) -> Drawn | None:
+def layer_maps(shown: FigureContext) -> RenderedFigure | None:
     """The layers as points."""
     results = shown.results
     if not shown.several:
         return None
     across = 1 if shown.drawing.narrow else 2
-    return Drawn(
+    return RenderedFigure(
         figures.layer_maps(results.layer_map, results.importance, across, results.map_stress),
         "Maps of the layers",
         joined(
@@ -223,14 +223,14 @@ def layer_maps(shown: FigureContext) -> Drawn | None:
     "sets them apart.",
     offered=True,
 )
-def why_layers(shown: FigureContext) -> Drawn | None:
+def why_layers(shown: FigureContext) -> RenderedFigure | None:
     """The terms of the similarity of every two layers; None of one that has none."""
     if not shown.several or (shown.compared and not shown.compared.similarity.divides):
         return None
     layers, split, compared = list(shown.selection.layers), decomposition(shown), shown.compared
     similarity = SIMILARITIES[RSA] if compared is None else compared.similarity
     means = models_alike(shown)
-    return Drawn(
+    return RenderedFigure(
         figures.term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
             across=2 if shown.drawing.narrow else 3,
@@ -269,10 +269,10 @@ def models_alike(shown: FigureContext) -> pd.DataFrame:
     "Where two features vary together, their importances cannot be told apart well.",
     offered=True,
 )
-def feature_correlations(shown: FigureContext) -> Drawn:
+def feature_correlations(shown: FigureContext) -> RenderedFigure:
     """Figure S5 of Salle et al. (2024)."""
     results = shown.results
-    return Drawn(
+    return RenderedFigure(
         figures.feature_correlations(results.feature_correlations),
         "Correlations of the feature distances",
         "Pearson correlation of the distances of two features over all pairs of stimuli; where it "
@@ -288,12 +288,12 @@ def feature_correlations(shown: FigureContext) -> Drawn:
     "How many stimuli have each value.",
     offered=True,
 )
-def feature_counts(shown: FigureContext) -> Drawn:
+def feature_counts(shown: FigureContext) -> RenderedFigure:
     """The values of the features."""
     stimuli, names = shown.analysis.stimuli, list(shown.selection.features)
     kinds = [(f.name, f.kind) for f in stimuli.features if f.name in names]
     across = {"across": 2} if shown.drawing.narrow else {}
-    return Drawn(
+    return RenderedFigure(
         figures.feature_counts(stimuli.table, kinds, shown.all_features, **across),
         "Values of the features",
         f"How many of the {shown.results.n_stimuli:,} stimuli have each value.",
@@ -337,7 +337,7 @@ def _importances(shown: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
 
 
-def other_importance(shown: FigureContext, way: str) -> Drawn | None:
+def other_importance(shown: FigureContext, way: str) -> RenderedFigure | None:
     """Importance where features correlate; None with an estimator that is slow to fit again.
 
     That of a group is there where one is chosen.
@@ -351,7 +351,7 @@ def other_importance(shown: FigureContext, way: str) -> Drawn | None:
     (value, meaning), results = _IMPORTANCES[way], shown.results
     if not group:
         names, drawn = shown.all_features, table.rename(columns={way: "importance"}).assign(fold=0)
-    return Drawn(
+    return RenderedFigure(
         figures.profiles(
             drawn,
             drawn[["model", "layer", "fold"]].drop_duplicates(),
@@ -382,13 +382,13 @@ for _way, _line in (
     "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a conclusion "
     "changes.",
 )
-def audit(shown: FigureContext) -> Drawn | None:
+def audit(shown: FigureContext) -> RenderedFigure | None:
     """How much of each possible artefact there is; None where there is no audit."""
     audit, flagged = shown.audit, shown.flagged
     if audit is None or flagged is None:
         return None
     on = computed_on(len(shown.analysis.stimuli), shown.analysis.tables.n_pairs).removesuffix(".")
-    return Drawn(
+    return RenderedFigure(
         figures.audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
         "Audit of every layer",
         "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "

@@ -9,7 +9,7 @@ from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.analysis.published import beside_published
 from mlem_core.base.typing import layer_name
-from mlem_core.report.shown import Drawn, FigureContext, figure, held_out
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.robustness import noise
 
 # What is seen where MLEM and FR-RSA are compared.
@@ -25,7 +25,7 @@ _AGREEMENT = (
     "How well each method predicts the distances of unseen stimuli; no function of these features "
     "gets above the ceiling.",
 )
-def scores(shown: FigureContext) -> Drawn | None:
+def scores(shown: FigureContext) -> RenderedFigure | None:
     """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
     store = shown.drawing.store
     if store is None:
@@ -37,7 +37,7 @@ def scores(shown: FigureContext) -> Drawn | None:
     if not asked and not set(found) & set(methods.slow(shown.analysis, shown.selection)):
         return None
     table = methods.scores(found, others)
-    return Drawn(
+    return RenderedFigure(
         figures.method_scores(table, shown.results.scores, methods.NAMES, shown.across),
         "Prediction accuracy by method",
         "Spearman ρ of predicted and neural distances on held-out stimuli by method: mean over "
@@ -60,7 +60,7 @@ def scores(shown: FigureContext) -> Drawn | None:
     "MLEM and FR-RSA, layer by layer",
     "Whether both fit the same weights, and whether they order the features alike.",
 )
-def agreement(shown: FigureContext) -> Drawn | None:
+def agreement(shown: FigureContext) -> RenderedFigure | None:
     """Figure S7 of Jalouzot et al. (2024); None where one of the two has not been computed."""
     store = shown.drawing.store
     if store is None:
@@ -70,7 +70,7 @@ def agreement(shown: FigureContext) -> Drawn | None:
         return None
     table = methods.agreement(*(found[name] for name in methods.COMPARED))
     means = table.groupby(["model", "layer"], sort=False)[["frobenius", "tau"]].mean()
-    return Drawn(
+    return RenderedFigure(
         figures.method_agreement(table, 1 if shown.drawing.narrow else 2),
         "MLEM and FR-RSA, layer by layer",
         f"MLEM (estimator spearman) and FR-RSA on each layer. {_AGREEMENT} {shown.computed_on}",
@@ -84,7 +84,7 @@ def agreement(shown: FigureContext) -> Drawn | None:
     "MLEM and FR-RSA under noise",
     "Whether both still fit the same weights, and order the features alike, when a layer is noisy.",
 )
-def noise_agreement(shown: FigureContext) -> Drawn | None:
+def noise_agreement(shown: FigureContext) -> RenderedFigure | None:
     """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
 
     Of the layer that is chosen, else of the first that is shown of which it has been computed.
@@ -100,7 +100,7 @@ def noise_agreement(shown: FigureContext) -> Drawn | None:
             continue
         means = table.groupby("noise")[["frobenius", "tau"]].mean()
         title = shown.names.layer_title(layer)
-        return Drawn(
+        return RenderedFigure(
             figures.noise_agreement(table, 1 if shown.drawing.narrow else 2),
             f"MLEM and FR-RSA with noise in {title}",
             f"MLEM (estimator spearman) and FR-RSA on {title} with Gaussian noise added to each "
@@ -117,7 +117,7 @@ def noise_agreement(shown: FigureContext) -> Drawn | None:
     "How well single units are predicted, and how well the whole layer: the farther apart, the "
     "more the features are in patterns over units.",
 )
-def units(shown: FigureContext) -> Drawn | None:
+def units(shown: FigureContext) -> RenderedFigure | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
     store = shown.drawing.store
     table = None
@@ -125,7 +125,7 @@ def units(shown: FigureContext) -> Drawn | None:
         table = baselines.find(shown.analysis, "univariate", store, shown.selection.layers)
     if table is None:
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.unit_scores(table, shown.results.scores, shown.across),
         "Metric models of single units, and of the whole layer",
         "Held-out ρ of a metric model fitted to each unit of a layer alone (mean over folds): the "
@@ -160,7 +160,7 @@ _BASELINES = {
 }
 
 
-def baseline(shown: FigureContext, name: str) -> Drawn | None:
+def baseline(shown: FigureContext, name: str) -> RenderedFigure | None:
     """The same layers by another method; None where it has not been computed."""
     store, analysis = shown.drawing.store, shown.analysis
     table = None
@@ -181,7 +181,7 @@ def baseline(shown: FigureContext, name: str) -> Drawn | None:
         scores = drawn.drop_duplicates(["model", "layer", "fold"])
     value, title, seen = _BASELINES[name]
     on = computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
-    return Drawn(
+    return RenderedFigure(
         figures.profiles(drawn, scores, names, across=shown.across, value=value),
         title,
         f"{seen} Mean over folds, bands are one standard deviation. {on}",
@@ -202,13 +202,13 @@ for _name in _BASELINES:
     "Beside the first paper",
     "What the first paper found in these models, and what is found here.",
 )
-def published(shown: FigureContext) -> Drawn | None:
+def published(shown: FigureContext) -> RenderedFigure | None:
     """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
     table = beside_published(shown.results)
     if table is None:
         return None
     called = {"agreement": "agreement (Spearman ρ)", "weighted_tau": "weighted τ"}
-    return Drawn(
+    return RenderedFigure(
         figures.published_values(table),
         "Beside the first paper",
         "Open: figures 2 and 4 of Salle et al. (2024), which names no checkpoints and has "

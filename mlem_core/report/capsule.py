@@ -53,7 +53,7 @@ from mlem_core.report.contents import (
     as_json,
     write_zip,
 )
-from mlem_core.report.figures import Drawing, Drawn, FigureContext, all_figures
+from mlem_core.report.figures import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.report.formats import as_latex, pictures
 from mlem_core.report.methods import texts, versions_text
 from mlem_core.report.portable import (
@@ -264,7 +264,7 @@ def _distances(analysis: Analysis) -> dict[str, bytes]:
     return {RDMS: file.getvalue()}
 
 
-def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
+def _printed(drawn: dict[str, RenderedFigure]) -> dict[str, bytes]:
     """The captions of all figures, and the figures and their tables as LaTeX."""
     captions = [
         f"**{name}**: {as_markdown(one.title)}. {as_markdown(one.caption)}\n"
@@ -283,7 +283,7 @@ def _drawn(shown: FigureContext, progress: Report | None) -> dict[str, bytes]:
 
 
 def _figure_files(
-    drawn: dict[str, Drawn], images: bool | None, progress: Report | None
+    drawn: dict[str, RenderedFigure], images: bool | None, progress: Report | None
 ) -> dict[str, bytes]:
     images = figures.can_write_images() if images is None else images
     files = {}

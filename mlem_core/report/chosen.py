@@ -23,7 +23,7 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
 from mlem_core.report.contents import write_zip
-from mlem_core.report.figures import FIGURES, Drawing, Drawn, FigureContext, draw
+from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure, draw
 from mlem_core.report.formats import FORMATS, as_latex
 from mlem_core.report.tables import csv_bytes
 
@@ -90,7 +90,7 @@ class Chosen:
         """With a caption of one's own; empty: the one that follows from it."""
         return replace(self, caption=" ".join(caption.split())[:LONGEST_CAPTION])
 
-    def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> Drawn:
+    def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.
 
         Parameters
@@ -116,7 +116,7 @@ class Chosen:
 
 def as_zip(
     names: Sequence[str],
-    drawn: Sequence[Drawn],
+    drawn: Sequence[RenderedFigure],
     paper: figures.Paper,
     form: str,
     texts: Mapping[str, str],

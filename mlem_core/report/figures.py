@@ -29,25 +29,25 @@ from mlem_core.report.shown import (
     FIGURES,
     Draw,
     Drawing,
-    Drawn,
     FigureContext,
     FigureRecord,
+    RenderedFigure,
     basis,
     held_out,
 )
 from mlem_core.storage.store import Store
 
 __all__ = [
-    "FIGURES", "AnalysisPlots", "Drawing", "Drawn", "ResultsPlots", "FigureContext", "all_figures",
-    "all_layers", "basis", "by_method", "draw", "held_out", "of_groups", "of_values", "partial_rsa",
-    "two_layers",
+    "FIGURES", "AnalysisPlots", "Drawing", "FigureContext", "RenderedFigure", "ResultsPlots",
+    "all_figures", "all_layers", "basis", "by_method", "draw", "held_out", "of_groups",
+    "of_values", "partial_rsa", "two_layers",
 ]  # fmt: skip
 
 
 def _by(similarity: str, draw: Draw) -> Draw:
     """What draws a figure with another similarity in the place of RSA, where it was computed."""
 
-    def drawn(shown: FigureContext) -> Drawn | None:
+    def drawn(shown: FigureContext) -> RenderedFigure | None:
         options = {**shown.drawing.options, "similarity": similarity}
         chosen = replace(shown, drawing=replace(shown.drawing, options=options))
         return None if chosen.compared is None else draw(chosen)
@@ -70,7 +70,7 @@ FIGURES.clear()
 FIGURES.update(_by_name)
 
 
-def draw(name: str, shown: FigureContext) -> Drawn | None:
+def draw(name: str, shown: FigureContext) -> RenderedFigure | None:
     """A figure of the registry, with the names that `shown` has; None where there is none.
 
     The table for print has these names too; `data` keeps the identifiers.
@@ -94,7 +94,7 @@ def _named(table: pd.DataFrame, shown: FigureContext) -> pd.DataFrame:
     return shown.names.table(table, shown.terms).rename(columns=heads)
 
 
-def all_figures(shown: FigureContext, progress: Report | None = None) -> dict[str, Drawn]:
+def all_figures(shown: FigureContext, progress: Report | None = None) -> dict[str, RenderedFigure]:
     """Every figure of the registry that there is of what is shown.
 
     Parameters

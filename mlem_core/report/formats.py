@@ -9,11 +9,11 @@ from functools import partial
 from mlem_core import figures
 from mlem_core.base.registry import Registry
 from mlem_core.report import latex
-from mlem_core.report.shown import Drawn
+from mlem_core.report.shown import RenderedFigure
 from mlem_core.report.tables import csv_bytes
 
 # Gives the file of a figure, called so, at the size and in the font of a paper.
-Write = Callable[[Drawn, str, figures.Paper | None], bytes]
+Write = Callable[[RenderedFigure, str, figures.Paper | None], bytes]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
-def as_latex(drawn: Drawn, name: str, width_mm: float, form: str = "pdf") -> str:
+def as_latex(drawn: RenderedFigure, name: str, width_mm: float, form: str = "pdf") -> str:
     """A figure and its table as LaTeX.
 
     Parameters
@@ -72,12 +72,12 @@ def as_latex(drawn: Drawn, name: str, width_mm: float, form: str = "pdf") -> str
     return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
 
 
-def _picture(drawn: Drawn, name: str, paper: figures.Paper | None, form: str) -> bytes:
+def _picture(drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str) -> bytes:
     title = drawn.title or name
     return figures.as_file(drawn.figure, form, paper, title=title, caption=drawn.caption)
 
 
-def _table(drawn: Drawn, name: str, paper: figures.Paper | None) -> bytes:
+def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> bytes:
     written = latex.table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
     return written.encode()
 

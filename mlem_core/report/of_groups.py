@@ -14,7 +14,7 @@ from mlem_core.inference import all_layers
 from mlem_core.inference.recipes import Recipes, recipes
 from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
-from mlem_core.report.shown import Drawn, FigureContext, figure
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
@@ -46,12 +46,12 @@ def varies(found: Recipes) -> str:
     "Mean profiles of the groups",
     "The mean importance profile of each group, and the spread over its members.",
 )
-def profiles(shown: FigureContext) -> Drawn | None:
+def profiles(shown: FigureContext) -> RenderedFigure | None:
     """The mean importance profile of each group."""
     found = of_models(shown)
     if found is None:
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.group_profiles(found.profiles, shown.terms, across=shown.across),
         "Mean profiles of the groups",
         "Mean importance of each feature over relative depth, for each group of models; bands are "
@@ -66,12 +66,12 @@ def profiles(shown: FigureContext) -> Drawn | None:
     "Similarity within and between groups",
     "How alike members of one group are (on the diagonal), and models of two groups.",
 )
-def similarity(shown: FigureContext) -> Drawn | None:
+def similarity(shown: FigureContext) -> RenderedFigure | None:
     """The mean RSA within and between groups, as a matrix."""
     found = of_models(shown)
     if found is None or len(found.population.members) < 2:
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.group_similarity(found.similarity, narrow=shown.drawing.narrow),
         "Similarity within and between groups",
         "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
@@ -86,12 +86,12 @@ def similarity(shown: FigureContext) -> Drawn | None:
     "Universality of the terms",
     "How much of what members of a group share groups share too: 1 is as much.",
 )
-def universality(shown: FigureContext) -> Drawn | None:
+def universality(shown: FigureContext) -> RenderedFigure | None:
     """How universal the terms are; None where members of no group surely share any."""
     found = of_models(shown)
     if found is None or found.universality["universality"].isna().all():
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.universality(found.universality),
         "Universality of the terms",
         "Universality: the mean of a term of the RSA correlation over pairs of models of different "
@@ -150,7 +150,7 @@ def depths(shown: FigureContext) -> list[str]:
     "Importance over training",
     "Importance of each feature, and the score, as training goes on.",
 )
-def over_training(shown: FigureContext) -> Drawn | None:
+def over_training(shown: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training.
 
     Raises
@@ -165,7 +165,7 @@ def over_training(shown: FigureContext) -> Drawn | None:
     table = nearest_depth(found.table, depth)
     where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
     where = "mean over layers" if depth is None else where
-    return Drawn(
+    return RenderedFigure(
         figures.trajectories(table, shown.terms, across=shown.across),
         "Importance of each feature over training",
         "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "

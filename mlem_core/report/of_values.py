@@ -9,7 +9,7 @@ from mlem_core import figures
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.measures import value_distances
 from mlem_core.report.captions import STRESS
-from mlem_core.report.shown import Draw, Drawn, FigureContext, figure
+from mlem_core.report.shown import Draw, FigureContext, RenderedFigure, figure
 
 MOST_MATRICES = 6
 # In one column of a journal: matrices one below the other, and values of two beside each other.
@@ -60,14 +60,14 @@ def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
     "Distances of the values",
     "How far apart every two values of the feature are.",
 )
-def one_matrix(shown: FigureContext) -> Drawn | None:
+def one_matrix(shown: FigureContext) -> RenderedFigure | None:
     """The distance of every two values in one layer."""
     values = _of_feature(shown)
     if values is None:
         return None
     layer = _chosen_layer(shown)
     own, name = _own(*values), shown.names.feature(values[1])
-    return Drawn(
+    return RenderedFigure(
         figures.value_matrices(*values, [layer]),
         f"Distances of the values of {name} in {shown.names.layer(layer_name(layer))}",
         matrices_caption(name, shown.basis),
@@ -80,7 +80,7 @@ def one_matrix(shown: FigureContext) -> Drawn | None:
     "Distances of the values",
     "How far apart every two values of the feature are.",
 )
-def matrices(shown: FigureContext) -> Drawn | None:
+def matrices(shown: FigureContext) -> RenderedFigure | None:
     """The distance of every two values, a matrix a layer, of some layers."""
     values = _of_feature(shown)
     if values is None or not shown.several:
@@ -94,7 +94,7 @@ def matrices(shown: FigureContext) -> Drawn | None:
     if len(layers) < len(shown.selection.layers):
         some = f"{len(layers)} of the {len(shown.selection.layers)} layers are drawn. "
     name = shown.names.feature(values[1])
-    return Drawn(
+    return RenderedFigure(
         figures.value_matrices(*values, layers, across),
         f"Distances of the values of {name}",
         matrices_caption(name, some + shown.basis),
@@ -113,13 +113,13 @@ def _spaced(layers: list[Layer], most: int) -> list[Layer]:
     "Distances of the values",
     "How far apart the values are, layer by layer.",
 )
-def lines(shown: FigureContext) -> Drawn | None:
+def lines(shown: FigureContext) -> RenderedFigure | None:
     """The distances of the values over the layers."""
     values = _of_feature(shown)
     if values is None or not shown.several:
         return None
     own, name = _own(*values), shown.names.feature(values[1])
-    return Drawn(
+    return RenderedFigure(
         figures.value_lines(*values),
         f"Distances of the values of {name} over the layers",
         f"Squared distance of every two values of {name} over the layers (mean over folds), "
@@ -128,7 +128,7 @@ def lines(shown: FigureContext) -> Drawn | None:
     )
 
 
-def value_map(shown: FigureContext, layer: Layer) -> Drawn | None:
+def value_map(shown: FigureContext, layer: Layer) -> RenderedFigure | None:
     """The values in one layer as points."""
     values = _of_feature(shown)
     if values is None:
@@ -137,7 +137,7 @@ def value_map(shown: FigureContext, layer: Layer) -> Drawn | None:
     title, name = names.layer_title(layer), names.feature(values[1])
     points = value_distances.value_map(*values, layer)
     stress = value_distances.value_map_stress(*values, layer)
-    return Drawn(
+    return RenderedFigure(
         figures.value_map(points, title, stress),
         f"Values of {name} in {title}",
         f"Metric MDS of the values of {name}: near where the means of their representations are "
@@ -175,14 +175,14 @@ for _name, _draw in (
     "Distances of the values",
     "How far apart every two values are in the two layers.",
 )
-def compared(shown: FigureContext) -> Drawn | None:
+def compared(shown: FigureContext) -> RenderedFigure | None:
     """The distances of the values in two layers against each other."""
     values = _of_feature(shown)
     if values is None or not shown.several:
         return None
     found = value_distances.compare_layers(*values, *shown.pair)
     (a, b), name = shown.called, shown.names.feature(values[1])
-    return Drawn(
+    return RenderedFigure(
         figures.value_scatter(found.table, shown.pair, found.rho),
         f"Distances of the values of {name} in {a} and {b}",
         f"Squared distance of every two values of {name} in the two layers (mean over folds), "

@@ -6,7 +6,7 @@ from mlem_core import figures
 from mlem_core.base.errors import unknown
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.partial import of_layers
-from mlem_core.report.shown import Drawn, FigureContext, figure
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 
 # By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
 UNITS = {
@@ -49,7 +49,7 @@ def choices(estimator: str) -> tuple[str, ...]:
     "What the two matrices above mix, apart. Click a cell to choose its two layers.",
     offered=True,
 )
-def matrix(shown: FigureContext) -> Drawn | None:
+def matrix(shown: FigureContext) -> RenderedFigure | None:
     """The one that is chosen; by default that in the features.
 
     Raises
@@ -65,7 +65,7 @@ def matrix(shown: FigureContext) -> Drawn | None:
     of = *shown.analysis.subset(shown.selection), shown.selection.estimator
     found, layers = shown.once("partial", lambda: of_layers(*of)), shown.selection.layers
     small = shown.drawing.screen
-    return Drawn(
+    return RenderedFigure(
         figures.partial_matrix(
             found.square(name, layers), UNITS[name], shown.marked_pair, small=small
         ),

@@ -79,7 +79,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RenderedFigure:
     """A figure with what belongs to it.
 
     Attributes
@@ -291,7 +291,7 @@ class FigureContext(Selected):
         return replace(found, names=self.names, coding=self.coding)
 
 
-Draw = Callable[[FigureContext], Drawn | None]
+Draw = Callable[[FigureContext], RenderedFigure | None]
 D = TypeVar("D", bound=Draw)
 
 

@@ -20,7 +20,7 @@ from mlem_core.measures import nested
 from mlem_core.pairs.units import Units
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, joined, tau_by_chance
-from mlem_core.report.shown import Drawn, FigureContext, figure
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
 from mlem_core.robustness.flags import of_two
@@ -36,7 +36,7 @@ MOST, MOST_NARROW = 12, 6
     "Which features matter in the two layers; on the diagonal a feature matters as much in both.",
     offered=True,
 )
-def compare(shown: FigureContext) -> Drawn | None:
+def compare(shown: FigureContext) -> RenderedFigure | None:
     """The importances of both layers."""
     if not shown.several:
         return None
@@ -46,7 +46,7 @@ def compare(shown: FigureContext) -> Drawn | None:
         intervals = score_table(shown.intervals, list(dict.fromkeys(shown.pair))).table
     reasons = {measure: shown.reasons(measure) for measure in ("profiles", "rsa", "tau")}
     flags = of_two(reasons, *shown.pair)
-    return Drawn(
+    return RenderedFigure(
         figures.importance_scatter(
             results.importance,
             shown.pair,
@@ -93,7 +93,7 @@ def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFram
     return importance[[layer in pair for layer in at]]
 
 
-def stimulus_map(shown: FigureContext, side: int) -> Drawn | None:
+def stimulus_map(shown: FigureContext, side: int) -> RenderedFigure | None:
     """The stimuli in one of the two layers; None where they cannot be had.
 
     With a feature within that of the colour chosen, as groups inside groups.
@@ -107,7 +107,7 @@ def stimulus_map(shown: FigureContext, side: int) -> Drawn | None:
     if shown.drawing.marked:
         points = points.assign(marked=points["stimulus"].isin(shown.drawing.marked))
     groups, title = nested.nested_groups(points, by), shown.names.layer_title(shown.pair[side])
-    return Drawn(
+    return RenderedFigure(
         figures.nested_map(points, groups, by, nested.outlines(points, by), title, stress),
         f"Stimuli in {title}, groups inside groups",
         f"The stimuli divided by {listed(list(map(shown.names.feature, by)))}, in this order: "
@@ -142,7 +142,7 @@ def _sample(n_shown: int, n_stimuli: int) -> str:
     return f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
 
 
-def _of_side(shown: FigureContext, side: int) -> Drawn | None:
+def _of_side(shown: FigureContext, side: int) -> RenderedFigure | None:
     return _coloured_map(shown, shown.pair[side]) if shown.several else None
 
 
@@ -162,7 +162,7 @@ def points_of(shown: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
     )
 
 
-def _coloured_map(shown: FigureContext, layer: Layer) -> Drawn | None:
+def _coloured_map(shown: FigureContext, layer: Layer) -> RenderedFigure | None:
     """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
     stimuli, color = shown.analysis.stimuli, _color_of(shown)
     try:
@@ -177,7 +177,7 @@ def _coloured_map(shown: FigureContext, layer: Layer) -> Drawn | None:
     points = points.assign(**{"label": labels, color: own.table[color].to_numpy()})
     title = shown.names.layer_title(layer)
     kind = next(one.kind for one in stimuli.features if one.name == color)
-    return Drawn(
+    return RenderedFigure(
         figures.stimulus_map(points, color, kind, title, list(shown.drawing.marked), stress),
         f"Stimuli in {title}",
         map_caption(len(points), len(stimuli), shown.names.feature(color)),
@@ -198,7 +198,7 @@ def _color_of(shown: FigureContext) -> str:
     "The stimuli in the layers of a model",
     "How the layers of a model lay out the stimuli, from the first to the last.",
 )
-def map_panels(shown: FigureContext) -> Drawn | None:
+def map_panels(shown: FigureContext) -> RenderedFigure | None:
     """The maps of the layers of the model that is chosen; None where they cannot be had.
 
     Where none is chosen they are left out: each map takes seconds, and what happens to be kept must
@@ -220,7 +220,7 @@ def map_panels(shown: FigureContext) -> Drawn | None:
     ]
     n, color = len(tables[0]), shown.names.feature(_color_of(shown))
     some = f" {len(drawn)} of the {len(own)} layers are drawn." if len(drawn) < len(own) else ""
-    return Drawn(
+    return RenderedFigure(
         figures.map_panels([one.figure for one in there], 2 if shown.drawing.narrow else 4),
         f"Stimuli in the layers of {shown.names.model(model)}",
         f"The stimuli in the layers of one model, coloured by {color}.{some} "
@@ -235,7 +235,7 @@ def map_panels(shown: FigureContext) -> Drawn | None:
     "Two layers: which features matter in each, and how each lays out the stimuli.",
     offered=True,
 )
-def figure_4(shown: FigureContext) -> Drawn | None:
+def figure_4(shown: FigureContext) -> RenderedFigure | None:
     """The importances of both layers and their maps in one figure."""
     scatter, sides = compare(shown), (_of_side(shown, 0), _of_side(shown, 1))
     if scatter is None or sides[0] is None or sides[1] is None:
@@ -243,7 +243,7 @@ def figure_4(shown: FigureContext) -> Drawn | None:
     a, b = shown.called
     color = shown.names.feature(_color_of(shown))
     drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
-    return Drawn(
+    return RenderedFigure(
         figures.two_layers(scatter.figure, drawn, narrow=shown.drawing.narrow),
         f"{a} and {b}: importances and maps of the stimuli",
         joined(
@@ -263,7 +263,7 @@ def figure_4(shown: FigureContext) -> Drawn | None:
     "What each feature adds to the similarity of the two layers, and what no feature explains.",
     offered=True,
 )
-def why(shown: FigureContext) -> Drawn | None:
+def why(shown: FigureContext) -> RenderedFigure | None:
     """The similarity of both layers as a sum; None of one that has no terms."""
     if not shown.several or (shown.compared and not shown.compared.similarity.divides):
         return None
@@ -279,7 +279,7 @@ def why(shown: FigureContext) -> Drawn | None:
         table = table.merge(tests, on="term")
         how += f"; p in the table: term other than 0, corrected over a family of {family}"
     over = Units.of(shown.analysis.stimuli).over
-    return Drawn(
+    return RenderedFigure(
         figures.waterfall(explained.terms, shown.all_features, *unit),
         f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
@@ -298,14 +298,14 @@ def why(shown: FigureContext) -> Drawn | None:
     "Why two profiles are alike",
     "What each feature adds to the agreement of the two profiles.",
 )
-def why_tau(shown: FigureContext) -> Drawn | None:
+def why_tau(shown: FigureContext) -> RenderedFigure | None:
     """The weighted Kendall τ of both profiles as a sum."""
     results = shown.results
     if not shown.several or results.n_profile_features < 2:
         return None
     table = tables.terms_of_tau(results, *shown.pair)
     a, b = shown.called
-    return Drawn(
+    return RenderedFigure(
         figures.waterfall(table, shown.all_features, "weighted Kendall τ"),
         f"What makes the profiles of {a} and {b} alike",
         "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
@@ -317,14 +317,14 @@ def why_tau(shown: FigureContext) -> Drawn | None:
     )
 
 
-def why_score(shown: FigureContext, side: int) -> Drawn | None:
+def why_score(shown: FigureContext, side: int) -> RenderedFigure | None:
     """The held-out ρ of one of both layers as a sum."""
     if not shown.several:
         return None
     results, layer = shown.results, shown.pair[side]
     table = tables.terms_of_score(shown.analysis, shown.selection, results, layer)
     ceiling = float(results.scores.groupby(["model", "layer"])["ceiling"].mean()[layer])
-    return Drawn(
+    return RenderedFigure(
         figures.waterfall(table, shown.all_features, "held-out ρ"),
         f"What the score of {shown.called[side]} is made of",
         "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; the "
@@ -353,7 +353,7 @@ for _side, _place in enumerate("ab"):
     "A claim in every analysis variant",
     "Whether the claim holds in every analysis variant; it does above 0.",
 )
-def claim(shown: FigureContext) -> Drawn | None:
+def claim(shown: FigureContext) -> RenderedFigure | None:
     """A claim in every universe; None where these have not been computed."""
     if not shown.several:
         return None
@@ -361,7 +361,7 @@ def claim(shown: FigureContext) -> Drawn | None:
     if found is None:
         return None
     table = curve(asked, found)
-    return Drawn(
+    return RenderedFigure(
         figures.specification_curve(table, found.dimensions, asked.named(shown.names)),
         verdict(asked, found, shown.names).partition(";")[0],
         "The margin of the claim in every combination of choices, in ascending order; it holds "

@@ -12,7 +12,7 @@ from pages.parts import choices, naming, stored
 
 if TYPE_CHECKING:
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import Drawn
+    from mlem_core.report.figures import RenderedFigure
     from pages.parts.view import View
 
 # What a figure is called in the core's registry, where that is not its name on the page.
@@ -99,7 +99,7 @@ def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]
     return found, lost
 
 
-def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> Drawn | None:
+def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
     """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
     from mlem_core.report.figures import Drawing
     from pages.parts.view import View

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlem_core.figures import Paper
     from mlem_core.report.chosen import Chosen
     from mlem_core.report.formats import ExportFormat
-    from mlem_core.report.shown import Drawn
+    from mlem_core.report.shown import RenderedFigure
     from pages.parts.view import View
 
 # The figures that can be saved where two layers are looked at.
@@ -101,12 +101,12 @@ class Panel:
             options,
         )
 
-    def rendered(self) -> Drawn:
+    def rendered(self) -> RenderedFigure:
         """The figure as formats of export take it."""
-        from mlem_core.report.shown import Drawn
+        from mlem_core.report.shown import RenderedFigure
 
         table = None if self.table is None else self.table()
-        return Drawn(self.figure, self.title, self.caption, self.data, table)
+        return RenderedFigure(self.figure, self.title, self.caption, self.data, table)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -201,7 +201,7 @@ def _export(drawing: Panel) -> None:
     chosen = adding.chosen(figure, drawing.options) if figure else None
     row = st.container(horizontal=True)
     with row:
-        made: Drawn | None = drawing.rendered()
+        made: RenderedFigure | None = drawing.rendered()
         if figure == "two_layers" and chosen is not None:
             made = adding.drawn(chosen, narrow=size is not None and size.narrow)
         elif made and size is not None and size.narrow and drawing.narrow is not None:
@@ -228,7 +228,9 @@ def _add(chosen: Chosen, at: str) -> None:
     )
 
 
-def _download(made: Drawn, name: str, form: ExportFormat, paper: Paper | None, at: str) -> None:
+def _download(
+    made: RenderedFigure, name: str, form: ExportFormat, paper: Paper | None, at: str
+) -> None:
     from mlem_core import figures
 
     if paper is not None and not figures.can_write_images():

@@ -14,7 +14,7 @@ from pages.parts import adding, naming, stored, visitor
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import Drawn
+    from mlem_core.report.figures import RenderedFigure
 
 
 _HELPS = {
@@ -31,7 +31,7 @@ def add(figure: str) -> None:
 
 
 @stored.kept(64, show_spinner="Drawing the figure …")
-def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> Drawn:
+def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> RenderedFigure:
     made = adding.drawn(_chosen, narrow=narrow, flags=flags)
     if made is None:
         raise LookupError("it is computed first")  # what raises is not kept
@@ -60,7 +60,7 @@ class Card:
         """Of its files, and of its widgets."""
         return f"{self.at + 1:02d}-{self.chosen.figure.replace('_', '-')}"
 
-    def drawn(self) -> Drawn | None:
+    def drawn(self) -> RenderedFigure | None:
         """The figure as it is printed; None while its tables are computed."""
         key = repr((self.chosen.to_dict(), naming.now()))
         try:
@@ -102,7 +102,7 @@ class Card:
                 }[label],
             )
 
-    def _preview(self, made: Drawn) -> None:
+    def _preview(self, made: RenderedFigure) -> None:
         from mlem_core import figures
 
         drawn = figures.on_paper(made.figure, self.paper)
@@ -122,7 +122,7 @@ class Card:
                 alt=made.title,
             )
 
-    def _words(self, made: Drawn) -> None:
+    def _words(self, made: RenderedFigure) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""
         for part, label, field in (
             ("title", "Title", st.text_input),
@@ -152,7 +152,7 @@ class Card:
 
         adding.change(change)
 
-    def _files(self, made: Drawn) -> None:
+    def _files(self, made: RenderedFigure) -> None:
         from mlem_core import figures
         from mlem_core.report.formats import FORMATS, as_latex
 

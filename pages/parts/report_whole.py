@@ -13,7 +13,7 @@ from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
-    from mlem_core.report.figures import Drawn
+    from mlem_core.report.figures import RenderedFigure
     from pages.parts.report_cards import Card
     from pages.parts.view import View
 
@@ -105,7 +105,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
         help="What the pictures in the zip are; LaTeX reads PDF.",
     )  # fmt: skip
 
-    def whole() -> tuple[list[str], list[Drawn]]:
+    def whole() -> tuple[list[str], list[RenderedFigure]]:
         made = [(card.name, card.drawn()) for card in cards]
         there = [(name, one) for name, one in made if one is not None]
         if len(there) < len(made):

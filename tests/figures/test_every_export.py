@@ -23,7 +23,7 @@ from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report.figures import FIGURES, Drawing, Drawn, FigureContext
+from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.robustness import noise
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -41,7 +41,7 @@ CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
-Draw = Callable[[str, float], Drawn]
+Draw = Callable[[str, float], RenderedFigure]
 
 
 class Sources:

@@ -132,10 +132,8 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
     analysis = run(spec, Store(tmp_path / "store"))
 
     def drawn(name):
-        drawing = Drawing(options={"partial": name})
-        return draw(
-            "similar_in", FigureContext(analysis, analysis.select(), analysis.results(), drawing)
-        )
+        shown = analysis, analysis.select(), analysis.results()
+        return draw("similar_in", FigureContext(*shown, Drawing(options={"partial": name})))
 
     found = of_layers(*analysis.subset(analysis.select()), "ridge")
     assert partial_rsa.choices("ridge") == ("features", "rest", "transfer", "ratio")
