@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import pandas as pd
+
 from mlem_core import figures
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS, computed_on
@@ -119,10 +121,7 @@ def noise_agreement(shown: FigureContext) -> RenderedFigure | None:
 )
 def units(shown: FigureContext) -> RenderedFigure | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
-    store = shown.drawing.store
-    table = None
-    if store is not None:
-        table = baselines.find(shown.analysis, "univariate", store, shown.selection.layers)
+    table = _kept(shown, "univariate")
     if table is None:
         return None
     return RenderedFigure(
@@ -160,15 +159,18 @@ _BASELINES = {
 }
 
 
+def _kept(shown: FigureContext, name: str) -> pd.DataFrame | None:
+    """What a baseline found, where it has been computed."""
+    if (store := shown.drawing.store) is None:
+        return None
+    return baselines.find(shown.analysis, name, store, shown.selection.layers)
+
+
 def baseline(shown: FigureContext, name: str) -> RenderedFigure | None:
     """The same layers by another method; None where it has not been computed."""
-    store, analysis = shown.drawing.store, shown.analysis
-    table = None
-    if store is not None:
-        table = baselines.find(analysis, name, store, shown.selection.layers)
+    table, names = _kept(shown, name), shown.all_features
     if table is None:
         return None
-    names = shown.all_features
     if name == "univariate":
         names = ["mean over units"]
         means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
@@ -180,7 +182,8 @@ def baseline(shown: FigureContext, name: str) -> RenderedFigure | None:
             drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
         scores = drawn.drop_duplicates(["model", "layer", "fold"])
     value, title, seen = _BASELINES[name]
-    on = computed_on(shown.results.n_stimuli, 0, shown.results.n_folds, held_out(analysis))
+    counts = shown.results.n_stimuli, 0, shown.results.n_folds
+    on = computed_on(*counts, held_out(shown.analysis))
     return RenderedFigure(
         figures.profiles(drawn, scores, names, across=shown.across, value=value),
         title,

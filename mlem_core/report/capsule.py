@@ -21,7 +21,6 @@ import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
@@ -34,8 +33,6 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.held import scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.data.given import save_rdms
-from mlem_core.data.roles import as_csv
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
@@ -71,6 +68,8 @@ from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
+# Stimuli, and the distances of features that are given by them.
+GIVEN = ("stimuli.csv", RDMS)
 
 _README = """\
 A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
@@ -201,10 +200,8 @@ def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
     return {
         **{name: text.encode() for name, text in written.items()},
         "manifest.json": as_json(leaving.manifest),
-        "stimuli.csv": as_csv(leaving.whole),
-        **_distances(leaving),
         **{f"tables/{name}": csv_bytes(table) for name, table in _tables(shown).items()},
-        **_pair_tables(leaving),
+        **_finished(leaving),
     }
 
 
@@ -244,24 +241,14 @@ def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
     }
 
 
-def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
-    """The finished analysis, without the stimuli."""
+def _finished(analysis: Analysis) -> dict[str, bytes]:
+    """The finished analysis: its pair tables, and beside them the stimuli as they were given."""
     with scratch("capsule") as folder:
         save(analysis, folder)
         return {
-            f"pair_tables/{path.name}": path.read_bytes()
+            path.name if path.name in GIVEN else f"pair_tables/{path.name}": path.read_bytes()
             for path in sorted(Path(folder).iterdir())
-            if path.name not in ("stimuli.csv", RDMS)
         }
-
-
-def _distances(analysis: Analysis) -> dict[str, bytes]:
-    """Those of features that are given by them."""
-    if not analysis.whole.rdms:
-        return {}
-    file = BytesIO()
-    save_rdms(analysis.whole, file)
-    return {RDMS: file.getvalue()}
 
 
 def _printed(drawn: dict[str, RenderedFigure]) -> dict[str, bytes]:

@@ -10,12 +10,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.spatial.distance import pdist
 
 from mlem_core.base.text import short
 from mlem_core.pairs import tables_io
@@ -188,13 +189,11 @@ def _distances(long: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for measure, positions in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
         positions = positions.sort_index()
-        xy = positions.to_numpy(dtype=np.float64)
-        square = np.linalg.norm(xy[:, None] - xy[None, :], axis=-1)
         names = [place.partition(", ")[2] for place in positions.index]
+        apart = zip(combinations(names, 2), pdist(positions.to_numpy(np.float64)), strict=True)
         rows += [
-            (f"distance in the map of {measure} of {names[i]} and {names[j]}", square[i, j])
-            for i in range(len(names))
-            for j in range(i)
+            (f"distance in the map of {measure} of {one} and {other}", distance)
+            for (one, other), distance in apart
         ]
     return pd.DataFrame(rows, columns=["key", "value"])
 

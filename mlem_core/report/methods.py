@@ -187,32 +187,16 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
 
 
 def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
-    """What is said of models that are more than one each."""
-    labels = (label for _, own in analysis.spec.labels for label in own)
-    return {
-        "groups": _groups(analysis, names),
-        "trajectories": _trajectories(analysis, names),
-        "factors": sorted({label.partition(":")[0] for label in labels}),
+    """What is said of models that are more than one each: each group, and each training."""
+    spec, there = analysis.spec, [model for model, _ in analysis.layers]
+    groups = [(name, [one for one in members if one in there]) for name, members in spec.groups]
+    trainings = trajectories_of(spec.trajectories, there)
+    called = {
+        what: [f"{name} ({listed(list(map(names.model, own)))})" for name, own in each if own]
+        for what, each in (("groups", groups), ("trajectories", trainings))
     }
-
-
-def _groups(analysis: Analysis, names: Names) -> list[str]:
-    """Each group of models, with its members."""
-    there = {model for model, _ in analysis.layers}
-    return [
-        f"{group} ({listed([names.model(one) for one in members if one in there])})"
-        for group, members in analysis.spec.groups
-        if there & {*members}
-    ]
-
-
-def _trajectories(analysis: Analysis, names: Names) -> list[str]:
-    """Each trajectory over training, with its members."""
-    there = {model for model, _ in analysis.layers}
-    return [
-        f"{name} ({listed(list(map(names.model, members)))})"
-        for name, members in trajectories_of(analysis.spec.trajectories, list(there))
-    ]
+    labels = (label for _, own in spec.labels for label in own)
+    return {**called, "factors": sorted({label.partition(":")[0] for label in labels})}
 
 
 def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:

@@ -175,7 +175,7 @@ def _unpacked(
     """The analysis on files under names of our own, the names that its models have in the capsule
     by those of here, and what cannot be run again."""
     spec, about, findings = whole.spec, whole.about, []
-    for file in ("stimuli.csv", RDMS):
+    for file in capsule.GIVEN:
         if file in whole.files:
             (folder / file).write_bytes(whole.files[file])
     there = []

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from mlem_core.report.figures import RenderedFigure
     from pages.parts.view import View
 
-# What a figure is called in the core's registry, where that is not its name on the page.
-FIGURES = {
-    "layer_map": "layer_maps",
-    "stimuli_a": "stimulus_map_a",
-    "stimuli_b": "stimulus_map_b",
-}
 # Figures of two layers, in whose place figure 4 of the paper may be wanted.
 OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
 
@@ -28,20 +22,6 @@ OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
 def remember(view: View) -> None:
     """Keep what the page shows, from which `chosen` takes what a figure is of."""
     st.session_state["view"] = view
-
-
-def name_of(name: str) -> str:
-    """What the core calls a figure that a page calls `name`."""
-    known = name.replace("-", "_")
-    return FIGURES.get(known, known)
-
-
-def figure_of(name: str) -> str:
-    """The figure in the core's registry that a page calls `name`; empty where there is none."""
-    from mlem_core.report.figures import FIGURES as there
-
-    known = name_of(name)
-    return known if known in there else ""
 
 
 def chosen(figure: str, options: Mapping[str, str]) -> Chosen | None:

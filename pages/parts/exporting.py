@@ -47,6 +47,8 @@ class Panel:
     title : of the files, and of the LaTeX table
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.report.shown.Drawing`
+    registered : its name in `mlem_core.report.figures.FIGURES`; empty where it is none of these,
+        and no report can draw it
     """
 
     figure: Figure
@@ -58,6 +60,7 @@ class Panel:
     line: str = ""
     title: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    registered: str = ""
 
     @classmethod
     def of(
@@ -99,6 +102,7 @@ class Panel:
             FIGURES[figure].below(shown),
             drawn.title,
             options,
+            figure,
         )
 
     def rendered(self) -> RenderedFigure:
@@ -183,7 +187,7 @@ def _export(drawing: Panel) -> None:
     from mlem_core.report.formats import FORMATS
 
     at = drawing.name  # of the widgets, whatever is saved
-    figure = adding.figure_of(drawing.name)
+    figure = drawing.registered
     if figure in adding.OF_TWO:
         whole = pick(
             "Figure",
