@@ -11,8 +11,8 @@
     representations/  the files that stood for models, where they are small
     methods.md, methods.tex, references.bib, versions.txt, README.txt
 
-`mlem_core.report.verify` runs a capsule again and compares its numbers and parameters; figures,
-captions and LaTeX are drawn from these.
+`mlem_core.report.verify` runs a capsule again and compares its numbers and parameters; figures and
+texts follow from these.
 """
 
 from __future__ import annotations
@@ -78,10 +78,9 @@ Verify it:  python -m mlem_core verify THIS.zip
 It runs the models on the stimuli once more, makes every table anew and says which numbers differ.
 
 tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
-not compute audit and claims again), methods.md a paragraph that says what was done, references.bib
-what it rests on, manifest.json the parameters, models and versions. figures/ has every figure with
-its caption, latex/ the figures and tables for a paper: they are drawn from the tables, and `verify`
-does not compare them.
+not compute audit and claims again), manifest.json the parameters, models and versions. From these
+follow, and are not compared: figures/ with every figure and its caption, latex/ with the figures
+and tables for a paper, methods.md, a paragraph that says what was done, and references.bib.
 """
 
 
@@ -165,8 +164,6 @@ def described(shown: FigureContext, leaving: Analysis, sources: Mapping[str, Sou
         pair=shown.pair if shown.several else None,
         derived=(),
         drawn=DrawnAs(
-            narrow=drawing.narrow,
-            flags=drawing.flags,
             options=dict(drawing.options),
             features=dict(drawing.names.features),
             models=dict(drawing.names.models),

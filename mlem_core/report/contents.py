@@ -43,16 +43,14 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class DrawnAs:
-    """How the figures of a capsule were drawn, so that they can be drawn again.
+    """What was chosen of the figures of a capsule, and how features and models are called in it.
 
     Attributes
     ----------
-    narrow, flags, options : as of `mlem_core.report.shown.Drawing`
+    options : as of `mlem_core.report.shown.Drawing`
     features, models : display names by identifier
     """
 
-    narrow: bool
-    flags: bool
     options: dict[str, str]
     features: dict[str, str]
     models: dict[str, str]
@@ -74,7 +72,7 @@ class About:
     files : SHA-256 of every other file
     pair : the two layers that are compared, if there are two
     derived : tables that `verify` does not compute again
-    drawn : how the figures were drawn
+    drawn : what was chosen of the figures, and names to show
     replicates : of the confidence intervals that `verify` computes again; 0 where there are none
     seal : SHA-256 of all that stands above
     """

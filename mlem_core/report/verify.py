@@ -1,7 +1,6 @@
 """Run a capsule again, from its stimuli and models, and say which of its numbers differ.
 
-Tables, parameters and pair tables are compared, and the texts that follow from them. Figures, their
-captions and LaTeX are not: they are drawn from the tables.
+Tables, pair tables and parameters are compared. Figures and texts are not: they follow from these.
 """
 
 from __future__ import annotations
@@ -39,8 +38,11 @@ from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 
-# What figures have beside them.
-_WITH_FIGURES = ("figures/captions.md", "figures/plotly.min.js", "pair_tables/maps.npz")
+# Texts, and what figures have beside them.
+_FOLLOWING = (
+    *("README.txt", "methods.md", "methods.tex", "references.bib", "versions.txt"),
+    *("figures/captions.md", "figures/plotly.min.js", "pair_tables/maps.npz"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Verification:
     versions : sentences about versions that differ; no difference by themselves
     derived : tables of the capsule that are not computed again
     n_same : how many other files say the same
-    not_compared : what else is in the capsule, in words
+    n_following : how many files are figures or texts, and were not compared
     """
 
     tables: list[TableDiff]
@@ -65,7 +67,7 @@ class Verification:
     versions: list[str] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
     n_same: int = 0
-    not_compared: list[str] = field(default_factory=list)
+    n_following: int = 0
 
     @property
     def same(self) -> bool:
@@ -81,8 +83,9 @@ class Verification:
         said += [*self.findings, *self.versions]
         if self.derived:
             said.append(f"not computed again, as they take long: {listed(self.derived)}")
-        if self.not_compared:
-            said.append(f"not compared: {listed(self.not_compared)}")
+        if self.n_following:
+            files = many(self.n_following, "file")
+            said.append(f"not compared, as they follow from these: {files} of figures and texts")
         said.append("nothing differs" if self.same else "the capsule differs from the new run")
         return [" ".join(line.split()) for line in said]
 
@@ -97,8 +100,7 @@ def verify(
     """Run a capsule again in an empty store and compare its tables and parameters.
 
     Nothing of the capsule but its stimuli, its representation files and its parameters goes into
-    the new run; what this machine has in its store does not either. What only the capsule can say
-    is taken from it for the texts: the names of its files, versions, and how its stimuli were read.
+    the new run; what this machine has in its store does not either.
 
     Parameters
     ----------
@@ -126,13 +128,11 @@ def verify(
         store = Store(Path(folder) / "store", overlays=())
         with contextlib.nullcontext() if download else hub.kept_only():
             analysis = run(spec, store, progress, stimuli)
-        analysis = replace(analysis, notices=in_sentences(analysis.notices, folders))
         findings += [
             notice
-            for notice in analysis.notices
+            for notice in in_sentences(analysis.notices, folders)
             if " was left out: " in notice and notice not in whole.manifest.notices
         ]
-        notices = set(analysis.notices)
         made, analysis = _made(whole, analysis, folders, store, progress)
     findings += [
         f"the model {name} is not the one of the capsule: its weights are "
@@ -143,11 +143,6 @@ def verify(
     ]
     tables = _tables(whole, made)
     found, same = _others(whole, made)
-    left = []
-    if drawn := sum(map(_of_figures, whole.files)):
-        left.append(f"{many(drawn, 'file')} of figures, which are drawn from these tables")
-    if own := sum(notice not in notices for notice in whole.manifest.notices):
-        left.append(f"{many(own, 'notice')} that the new run does not have")
     # Where not everything could be run, all that follows from it is other too.
     return Verification(
         tables=tables,
@@ -156,7 +151,7 @@ def verify(
         versions=_versions(whole, analysis),
         derived=list(about.derived),
         n_same=0 if findings else same,
-        not_compared=left,
+        n_following=sum(map(_follows, whole.files)),
     )
 
 
@@ -249,13 +244,11 @@ def _made(
 ) -> tuple[dict[str, bytes], Analysis]:
     """The files of the capsule as the new run gives them, and the run as it leaves the machine."""
     about = whole.about
-    analysis = _with_names(whole, analysis)
+    analysis = _with_kinds(whole, analysis)
     selection, pair = _still_there(about, analysis, folders)
     drawing = Drawing(
         pair,
         store,
-        narrow=about.drawn.narrow,
-        flags=about.drawn.flags,
         names=Names(about.drawn.features, about.drawn.models),
         options=about.drawn.options,
         replicates=about.replicates,
@@ -271,16 +264,14 @@ def _made(
         of = analysis, store, selection
         layer_intervals(*of, n_replicates=about.replicates, report=progress)
     tables = uncertainty_tables.in_intervals(shown) if about.replicates else {}
-    own = leaving.manifest["versions"]
-    written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))
-    made = capsule.contents(shown, written)
+    made = capsule.contents(shown, leaving)
     made |= {
         f"tables/{name}": csv_bytes(in_table(table, folders)) for name, table in tables.items()
     }
     again = replace(
-        capsule.described(shown, written, sources),
+        capsule.described(shown, leaving, sources),
         folders=tuple(folders.values()),
         files=about.files,
         derived=about.derived,
@@ -288,7 +279,7 @@ def _made(
         seal=about.seal,
     )
     made["capsule.json"] = as_json(again)
-    return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
+    return made, leaving
 
 
 def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
@@ -300,23 +291,12 @@ def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
     return replace(shown, analysis=replace(analysis, spec=spec))
 
 
-def _with_names(whole: Capsule, analysis: Analysis) -> Analysis:
-    """The new run with what the capsule alone can say: the names of its files, how its stimuli were
-    read, and which kinds of its features were asked for."""
-    facts = {name: dict(one) for name, one in analysis.manifest["models"].items()}
-    for name, before in whole.manifest.models.items():
-        if name in facts and "file" in facts[name] and "file" in before:
-            facts[name]["file"] = str(before["file"])
-    notices = [*dict.fromkeys((*whole.manifest.notices, *analysis.notices))]
+def _with_kinds(whole: Capsule, analysis: Analysis) -> Analysis:
+    """The new run with the kinds of features that were asked for; it was given those of all."""
     kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
-    parameters = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
-    more = {"models": facts, "notices": notices, "parameters": parameters.to_dict()}
-    return replace(
-        analysis,
-        spec=replace(analysis.spec, **kinds),
-        notices=notices,
-        manifest={**analysis.manifest, **more},
-    )
+    asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
+    manifest = {**analysis.manifest, "parameters": asked.to_dict()}
+    return replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
 
 
 def _still_there(
@@ -353,13 +333,13 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[TableDiff]:
 
 
 def _others(whole: Capsule, made: Mapping[str, bytes]) -> tuple[list[str], int]:
-    """What differs in files that are neither tables nor of figures, and how many are the same."""
+    """What differs in parameters and pair tables, and how many of their files say the same."""
     # Whatever its form, it is compared by what it says.
     about = as_json(replace(whole.about, spec=whole.spec.to_dict()))
     files, findings, same = {**whole.files, "capsule.json": about}, [], 0
-    sources = {source.file for source in whole.about.representations.values()}
-    for name in sorted({*files, *made} - sources):
-        if name.startswith("tables/") or _of_figures(name):
+    given = {source.file for source in whole.about.representations.values()}
+    for name in sorted({*files, *made} - {*given, *capsule.GIVEN}):
+        if name.startswith("tables/") or _follows(name):
             continue
         if name not in made:
             findings.append(f"{name}: a new run does not make it.")
@@ -372,9 +352,9 @@ def _others(whole: Capsule, made: Mapping[str, bytes]) -> tuple[list[str], int]:
     return findings, same
 
 
-def _of_figures(name: str) -> bool:
-    """Whether a file of a capsule is a figure, in any format, or what stands beside one."""
+def _follows(name: str) -> bool:
+    """Whether a file of a capsule is a text or a figure, in any format, or stands beside one."""
     folder, _, file = name.partition("/")
     stem, _, form = file.rpartition(".")
     forms = {"figures": tuple(FORMATS), "latex": ("tex",)}.get(folder, ())
-    return name in _WITH_FIGURES or (stem in FIGURES and form in forms)
+    return name in _FOLLOWING or (stem in FIGURES and form in forms)

@@ -116,7 +116,7 @@ def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypat
     told = capsys.readouterr().out.splitlines()
     assert told[-1] == "nothing differs" and told[0].startswith("scores.csv: the same")
     tables = [name for name in contents(path) if name.startswith("tables/")]
-    assert len(told) == 3 + len(tables) and "files of figures" in told[-2]
+    assert len(told) == 3 + len(tables) and "files of figures and texts" in told[-2]
     assert any(line.startswith("why.csv: the same (4 numbers") for line in told)
     assert all("tolerance 0.0001" in line and "(0 numbers" not in line for line in told[:-3])
     assert not (tmp_path / "unused").exists()
