@@ -119,10 +119,10 @@ def similarity(shown: FigureContext) -> RenderedFigure | None:
         results.similarity_rsa,
         results.agreement,
     )
-    measures, tested = ("rsa", "tau"), shown.similarity_tests
+    measures, tested = ["rsa", "tau"], shown.similarity_tests
     if other is not None:
         square, agrees = other.square, agreement(profiles.to_numpy(), other.values)
-        measures, tested = ("tau",), None
+        measures, tested = ["tau"], None
     flags = {measure: shown.reasons(measure) for measure in measures}
     small = shown.drawing.narrow or shown.drawing.screen
     return RenderedFigure(
