@@ -45,7 +45,7 @@ def body() -> None:
 def _how_printed() -> tuple[Paper, bool]:
     """The size and font of all figures, and whether what an audit flags is marked in them."""
     with st.expander("Size and font of all figures", icon=":material/straighten:"):
-        size = paper("report", "PDF")
+        size = paper("report")
         flags = st.checkbox(
             "Mark what the audit flags",
             value=True,

@@ -18,7 +18,7 @@ from mlem_core.inference.kinds import kinds
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES
-from mlem_core.report.figures import Drawing, Shown, held_out
+from mlem_core.report.figures import Drawing, FigureContext, held_out
 
 
 def found(
@@ -35,7 +35,7 @@ def found(
     results : all of the analysis
     intervals : of all its layers, where there are any
     """
-    shown = Shown(analysis, analysis.select(), results, Drawing())
+    shown = FigureContext(analysis, analysis.select(), results, Drawing())
     lines = []
     if shown.several:
         a, b = shown.pair

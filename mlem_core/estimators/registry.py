@@ -33,7 +33,7 @@ class EstimatorSpec:
     caption : how it is named in "Fitted with ..." below a figure
     sentence : how it is named in "was fitted by ..." of the methods paragraph
     constraint, constraint_with_interactions : what follows it there, by what is weighed
-    reference : key of its paper in `mlem_core.report.references`, or ""
+    reference : key of its paper in `mlem_core.report.methods`, or ""
     slow : takes about a second a layer: screens fit it in the background and cache the fits
     resolves : takes features that are resolved by value
     refitted : can be fitted again to every replicate of a bootstrap or jackknife. It must be fast

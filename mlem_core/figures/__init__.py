@@ -10,7 +10,6 @@ from mlem_core.figures.compare import importance_scatter, stimulus_map, two_laye
 from mlem_core.figures.export import (
     DPI,
     FONTS,
-    FORMATS,
     WIDTHS_MM,
     Paper,
     as_file,
@@ -54,7 +53,6 @@ from mlem_core.figures.why import term_matrices, waterfall
 __all__ = [
     "DPI",
     "FONTS",
-    "FORMATS",
     "GREY",
     "WIDTHS_MM",
     "Annotations",

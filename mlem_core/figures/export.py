@@ -20,7 +20,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.held import scratch
 from mlem_core.figures.style import INK, SIZE
 
-FORMATS = ("pdf", "svg", "png", "html")
+_PICTURES = ("pdf", "svg", "png", "html")
 # One, one and a half and two columns of Nature, and nearly those of most journals.
 WIDTHS_MM = {"one column": 89.0, "one and a half": 120.0, "two columns": 183.0}
 # What is asked for, then fonts of the same widths that free systems have.
@@ -203,9 +203,9 @@ def as_file(
 
     Parameters
     ----------
-    format : one of `FORMATS`; PDF and SVG are vector graphics whose text stays text. An SVG names
-        its font, a PDF carries it. HTML is interactive, needs no network and keeps the figure's own
-        size.
+    format : "pdf", "svg", "png" or "html"; PDF and SVG are vector graphics whose text stays text.
+        An SVG names its font, a PDF carries it. HTML is interactive, needs no network and keeps the
+        figure's own size.
     paper : size and font of a PDF, SVG or PNG
     title : of the document, as a reader shows it in place of a file name; a PNG has none
     caption : of an HTML page
@@ -215,8 +215,8 @@ def as_file(
     InputError
         An unknown format, a size or font that cannot be; no Chrome or Chromium where one is needed.
     """
-    if format not in FORMATS:
-        raise unknown("format of a figure", format, FORMATS)
+    if format not in _PICTURES:
+        raise unknown("format of a figure", format, _PICTURES)
     if format == "html":
         return _page(figure, title, caption)
     paper = paper or Paper()
@@ -406,8 +406,13 @@ def _page(figure: go.Figure, title: str, caption: str) -> bytes:
     copy = go.Figure(figure)
     copy.update_layout(paper_bgcolor="white", plot_bgcolor="white", font_color=INK)
     options: dict[str, Any] = {"displaylogo": False, "responsive": True}
+    # A name of its own would be another one each time.
     drawn = copy.to_html(
-        full_html=False, include_plotlyjs=True, include_mathjax=False, config=options
+        config=options,
+        full_html=False,
+        include_plotlyjs=True,
+        include_mathjax=False,
+        div_id="figure",
     )
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

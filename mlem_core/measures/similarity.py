@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 
 from mlem_core.base.typing import FloatArray, Layer
 

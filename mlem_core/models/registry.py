@@ -50,7 +50,7 @@ class BuiltInModel:
     default : whether an analysis begins with it, in the form and in the example
     causal : whether a token sees only what comes before it
     megabytes : what is fetched of a model on the hub
-    references : keys of `mlem_core.report.references`, where the architecture's is not enough
+    references : keys of `mlem_core.report.methods`, where the architecture's is not enough
     """
 
     name: str

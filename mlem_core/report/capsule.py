@@ -11,21 +11,19 @@
     representations/  the files that stood for models, where they are small
     methods.md, methods.tex, references.bib, versions.txt, README.txt
 
-The same analysis gives the same bytes. `mlem_core.report.verify` runs a capsule again.
+`mlem_core.report.verify` runs a capsule again and compares its numbers and parameters; figures and
+texts follow from these.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
-import platform
-import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
+
+import pandas as pd
 
 from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
@@ -33,28 +31,28 @@ from mlem_core.analysis.files import RDMS, save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.held import scratch
-from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.data.given import save_rdms
-from mlem_core.data.roles import as_csv
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.explanation import explain, with_transfer
+from mlem_core.inference.partial import of_layers
 from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories
-from mlem_core.report import beside, latex
+from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.partial import TRANSFERS
+from mlem_core.report import uncertainty_tables
 from mlem_core.report.contents import (
     FORMAT,
     MOST_REPLICATES,
     About,
     DrawnAs,
-    ShownOf,
     SourceFile,
-    as_csv_file,
     as_json,
-    tables_as_csv,
-    why_alike,
+    write_zip,
 )
-from mlem_core.report.figures import Drawing, Drawn, Shown, all_figures
-from mlem_core.report.methods import methods_paragraph, versions_text
+from mlem_core.report.figures import Drawing, FigureContext, RenderedFigure, all_figures
+from mlem_core.report.formats import as_latex, pictures
+from mlem_core.report.methods import texts, versions_text
 from mlem_core.report.portable import (
     content_of,
     in_names,
@@ -66,31 +64,23 @@ from mlem_core.report.portable import (
     renamed,
     sources_of,
 )
-from mlem_core.report.references import bibtex
+from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
-_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
-
-# What the writers of PDF, SVG and HTML make up anew each time.
-_DATES = re.compile(rb"(/(?:Creation|Mod)Date ?\(D:)\d{14}")
-_NAMES = re.compile(
-    rb"((?<=[\"#])(?:(?:top)?defs-|clip|legend\d?|g|p)|(?<=[\"#]p[0-9a-f]{6}-)"
-    rb"|(?<= )trace|(?<=[\"xy-])cb)"
-    rb"([0-9a-f]{6})(?![0-9a-f])"
-)
-_ELEMENTS = re.compile(rb'<div id="([0-9a-f-]{36})"')
+# Stimuli, and the distances of features that are given by them.
+GIVEN = ("stimuli.csv", RDMS)
 
 _README = """\
 A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
 
 Verify it:  python -m mlem_core verify THIS.zip
-It runs the models on the stimuli once more, makes every file anew and says what differs.
+It runs the models on the stimuli once more, makes every table anew and says which numbers differ.
 
 tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
-not compute audit and claims again), figures/ every figure with its caption, latex/ the figures and
-tables for a paper, methods.md a paragraph that says what was done, references.bib what it rests on,
-manifest.json the parameters, models and versions.
+not compute audit and claims again), manifest.json the parameters, models and versions. From these
+follow, and are not compared: figures/ with every figure and its caption, latex/ with the figures
+and tables for a paper, methods.md, a paragraph that says what was done, and references.bib.
 """
 
 
@@ -123,8 +113,8 @@ def write(
     """
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
-    shown = Shown(analysis, selection, results, drawing)
-    derived, intervals = beside.how_sure(shown), beside.in_intervals(shown)
+    shown = FigureContext(analysis, selection, results, drawing)
+    derived, intervals = uncertainty_tables.how_sure(shown), uncertainty_tables.in_intervals(shown)
     again = drawing.replicates <= MOST_REPLICATES
     names, sources = own_names(analysis), sources_of(analysis)
     tables = {name: in_table(table, names) for name, table in {**derived, **intervals}.items()}
@@ -133,45 +123,36 @@ def write(
     leaving = portable(analysis, names, sources)
     paths = dict(analysis.spec.representations)
     files = {
-        **contents(shown, leaving, progress),
-        **{f"tables/{name}": as_csv_file(table) for name, table in tables.items()},
+        **contents(shown, leaving),
+        **{f"tables/{name}": csv_bytes(table) for name, table in tables.items()},
         **{
             source.file: content_of(source, paths[name])
             for name, source in sources.items()
             if source.included
         },
+        **_drawn(shown, progress),
     }
-    display = shown.drawing.names
-    drawn = DrawnAs(
-        images="figures/plotly.min.js" not in files,
-        maps="latex/stimulus_map_a.tex" in files,
-        narrow=drawing.narrow,
-        flags=drawing.flags,
-        options=dict(drawing.options),
-        features=dict(display.features),
-        models=dict(display.models),
-        by=drawn_by(),
-    )
     about = replace(
-        described(shown, leaving, sources, drawn),
+        described(shown, leaving, sources),
         folders=tuple(names.values()),
         files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
         derived=tuple(sorted(derived if again else tables)),
         replicates=drawing.replicates if again and intervals else 0,
     )
     files["capsule.json"] = as_json(about.sealed())
-    return _zip(files, Path(target))
+    with replacing(Path(target)) as temporary:
+        write_zip(files, temporary)
+    return Path(target)
 
 
-def described(
-    shown: Shown, leaving: Analysis, sources: Mapping[str, SourceFile], drawn: DrawnAs
-) -> About:
+def described(shown: FigureContext, leaving: Analysis, sources: Mapping[str, SourceFile]) -> About:
     """What `capsule.json` says of an analysis, of no file yet and without what takes long."""
+    drawing = shown.drawing
     return About(
         format=FORMAT,
         spec=leaving.spec.to_dict(),
         kinds={feature.name: feature.kind for feature in leaving.whole.features},
-        shown=_shown(shown.selection, shown.analysis),
+        shown=shown.selection,
         representations=dict(sources),
         models={
             name: facts["weights"]
@@ -182,11 +163,15 @@ def described(
         files={},
         pair=shown.pair if shown.several else None,
         derived=(),
-        drawn=drawn,
+        drawn=DrawnAs(
+            options=dict(drawing.options),
+            features=dict(drawing.names.features),
+            models=dict(drawing.names.models),
+        ),
     )
 
 
-def called(shown: Shown, names: Mapping[str, str]) -> Shown:
+def called(shown: FigureContext, names: Mapping[str, str]) -> FigureContext:
     """What is shown, its models called as `names` say; nothing is found in the store by these."""
     analysis = renamed(shown.analysis, names)
     selection = shown.selection
@@ -196,135 +181,103 @@ def called(shown: Shown, names: Mapping[str, str]) -> Shown:
     drawing = replace(
         shown.drawing, pair=pair, store=None, names=in_names(shown.drawing.names, names)
     )
-    return Shown(analysis, selection, in_results(shown.results, names), drawing)
+    return FigureContext(analysis, selection, in_results(shown.results, names), drawing)
 
 
-def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) -> dict[str, bytes]:
-    """The files of a capsule that follow from an analysis, by their names.
+def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
+    """The files of a capsule that follow from an analysis, but for figures, by their names.
 
     Parameters
     ----------
-    shown : what is drawn
+    shown : what is shown
     leaving : the analysis as it leaves the machine, see `mlem_core.report.portable.portable`
-    progress : called as the figures are drawn
     """
-    results, drawing = shown.results, shown.drawing
-    drawn = all_figures(shown, progress)
-    files = {
-        "README.txt": _README.encode(),
+    written = texts(leaving, shown.results, shown.selection, shown.drawing.names)
+    written |= {"README.txt": _README, "versions.txt": versions_text(leaving.manifest)}
+    return {
+        **{name: text.encode() for name, text in written.items()},
         "manifest.json": as_json(leaving.manifest),
-        "stimuli.csv": as_csv(leaving.whole),
-        **_distances(leaving),
-        **_texts(leaving, results, shown.selection, drawing.names),
-        **{f"tables/{name}": data for name, data in tables_as_csv(results).items()},
-        **_pair_tables(leaving),
-        **_figure_files(drawn, drawing, progress),
-        **_printed(drawn),
+        **{f"tables/{name}": csv_bytes(table) for name, table in _tables(shown).items()},
+        **_finished(leaving),
     }
+
+
+def _tables(shown: FigureContext) -> dict[str, pd.DataFrame]:
+    """The tables that follow from the pair tables."""
+    analysis, results, selection = shown.analysis, shown.results, shown.selection
+    correlations = results.feature_correlations.rename_axis("feature").reset_index()
+    tables = {**results.tables(), "feature_correlations.csv": correlations}
     if shown.several:
-        why = why_alike(shown.analysis, shown.selection, shown.pair)
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
-    if shown.analysis.spec.of_population:
-        of_groups = recipes(shown.analysis, results, shown.selection).tables()
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
-    if shown.analysis.spec.trajectories:
-        trained = trajectories(shown.analysis, results, shown.selection).tables()
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in trained.items()}
-    return files
+        tables |= _why_alike(shown)
+    if analysis.spec.of_population:
+        tables |= recipes(analysis, results, selection).tables()
+    if analysis.spec.trajectories:
+        tables |= trajectories(analysis, results, selection).tables()
+    return tables
 
 
-def drawn_by() -> dict[str, str]:
-    """What draws the figures of this machine, in the versions that decide their bytes."""
-    found = {name: importlib.metadata.version(name) for name in ("plotly", "kaleido")}
-    return {**found, "platform": platform.platform()}
+def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
+    """The RSA of two layers as a sum over the features, and that of every two layers.
 
-
-def _texts(
-    analysis: Analysis, results: Results, selection: Selection, names: Names
-) -> dict[str, bytes]:
-    """The methods paragraph in both forms, the references and the versions."""
-    methods = {
-        name: methods_paragraph(
-            analysis,
-            results,
-            estimator=selection.estimator,
-            interactions=selection.interactions,
-            form=form,
-            names=names,
-        )
-        for form, name in (("markdown", "methods.md"), ("tex", "methods.tex"))
+    The tables of similarity in the explained and in the residual part are without transfer where
+    the estimator is slow.
+    """
+    analysis, selection, layers = shown.analysis, shown.selection, list(shown.selection.layers)
+    own, rsa = analysis.subset(selection)
+    why = explain(analysis, *shown.pair, features=selection.features)
+    every = of_layers(own, rsa, selection.estimator).table(layers)
+    if estimator_named(selection.estimator).slow:
+        every = every.drop(columns=list(TRANSFERS))
+    else:
+        why = with_transfer(why, analysis, selection)
+    return {
+        "why.csv": why.terms,
+        "why_layers.csv": decompose(own, rsa).table(layers),
+        "why_partial.csv": why.partial,
+        "similarity_partial.csv": every,
     }
-    texts = {
-        **methods,
-        "references.bib": bibtex(analysis.manifest),
-        "versions.txt": versions_text(analysis.manifest),
-    }
-    return {name: text.encode() for name, text in texts.items()}
 
 
-def _pair_tables(analysis: Analysis) -> dict[str, bytes]:
-    """The finished analysis, without the stimuli."""
+def _finished(analysis: Analysis) -> dict[str, bytes]:
+    """The finished analysis: its pair tables, and beside them the stimuli as they were given."""
     with scratch("capsule") as folder:
         save(analysis, folder)
         return {
-            f"pair_tables/{path.name}": path.read_bytes()
+            path.name if path.name in GIVEN else f"pair_tables/{path.name}": path.read_bytes()
             for path in sorted(Path(folder).iterdir())
-            if path.name not in ("stimuli.csv", RDMS)
         }
 
 
-def _distances(analysis: Analysis) -> dict[str, bytes]:
-    """Those of features that are given by them."""
-    if not analysis.whole.rdms:
-        return {}
-    file = BytesIO()
-    save_rdms(analysis.whole, file)
-    return {RDMS: file.getvalue()}
-
-
-def _shown(selection: Selection, analysis: Analysis) -> ShownOf:
-    """The entry `shown`."""
-    whole = analysis.select()
-    return ShownOf(
-        None if selection.features == whole.features else selection.features,
-        None if selection.layers == whole.layers else selection.layers,
-        selection.estimator,
-        selection.interactions,
-    )
-
-
-def _printed(drawn: dict[str, Drawn]) -> dict[str, bytes]:
+def _printed(drawn: dict[str, RenderedFigure]) -> dict[str, bytes]:
     """The captions of all figures, and the figures and their tables as LaTeX."""
     captions = [
         f"**{name}**: {as_markdown(one.title)}. {as_markdown(one.caption)}\n"
         for name, one in drawn.items()
     ]
     width = figures.Paper().width_mm
-    texts = {"figures/captions.md": "\n".join(captions)}
-    for name, one in drawn.items():
-        file = f"figures/{name}.pdf"
-        texts[f"latex/{name}.tex"] = "\n".join(
-            (
-                latex.figure(file, width, one.caption, f"fig:{name}", one.title),
-                latex.table(one.printed, "", f"tab:{name}", title=one.title),
-            )
-        )
-    return {name: text.encode() for name, text in texts.items()}
+    files = {"figures/captions.md": "\n".join(captions)}
+    files |= {f"latex/{name}.tex": as_latex(one, name, width) for name, one in drawn.items()}
+    return {name: text.encode() for name, text in files.items()}
+
+
+def _drawn(shown: FigureContext, progress: Report | None) -> dict[str, bytes]:
+    """Every figure, with its caption and as LaTeX."""
+    drawn = all_figures(shown, progress)
+    return {**_figure_files(drawn, shown.drawing.images, progress), **_printed(drawn)}
 
 
 def _figure_files(
-    drawn: dict[str, Drawn], drawing: Drawing, progress: Report | None
+    drawn: dict[str, RenderedFigure], images: bool | None, progress: Report | None
 ) -> dict[str, bytes]:
-    images = drawing.images
     images = figures.can_write_images() if images is None else images
     files = {}
     with figures.one_browser() if images else contextlib.nullcontext():
         for done, (name, one) in enumerate(drawn.items()):
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
-            for form in ("svg", "pdf") if images else ("html",):
-                data = figures.as_file(one.figure, form, title=one.title, caption=one.caption)
-                files[f"figures/{name}.{form}"] = _steady(data, form)
+            for form in pictures(images):
+                data = form.write(one, name, None)
+                files[f"figures/{name}.{form.name}"] = data if images else _without_plotly(data)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
     return files if images else {**files, "figures/plotly.min.js": _plotly()}
@@ -336,28 +289,7 @@ def _plotly() -> bytes:
     return str(get_plotlyjs()).encode()
 
 
-def _steady(data: bytes, form: str) -> bytes:
-    """A figure's file without the random names and dates that its writer puts in."""
-    if form == "pdf":
-        return _DATES.sub(rb"\g<1>19800101000000", data)
-    if form == "svg":
-        seen: dict[bytes, int] = {}
-        return _NAMES.sub(
-            lambda name: name[1] + b"%06d" % seen.setdefault(name[2], len(seen)), data
-        )
-    for number, name in enumerate(dict.fromkeys(_ELEMENTS.findall(data))):
-        data = data.replace(name, b"%036d" % number)
-    # One copy of Plotly beside the pages instead of 4 MB in each.
-    return data.replace(
-        b"<script>" + _plotly() + b"</script>", b'<script src="plotly.min.js"></script>'
-    )
-
-
-def _zip(files: dict[str, bytes], target: Path) -> Path:
-    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for path in sorted(files):
-            entry = zipfile.ZipInfo(path, _DATE)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, files[path])
-    return target
+def _without_plotly(page: bytes) -> bytes:
+    """The page with the one copy of Plotly beside it instead of 4 MB in it."""
+    script = b"<script>" + _plotly() + b"</script>"
+    return page.replace(script, b'<script src="plotly.min.js"></script>')

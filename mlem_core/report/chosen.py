@@ -8,7 +8,6 @@ references.bib           what the methods paragraph cites
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -23,12 +22,13 @@ from mlem_core.base.schema import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.report import latex
-from mlem_core.report.contents import as_csv_file
-from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown, draw
+from mlem_core.report.contents import write_zip
+from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure, draw
+from mlem_core.report.formats import FORMATS, as_latex
+from mlem_core.report.tables import csv_bytes
 
 LONGEST_TITLE = 300  # letters
 LONGEST_CAPTION = 4000
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Chosen:
         """With a caption of one's own; empty: the one that follows from it."""
         return replace(self, caption=" ".join(caption.split())[:LONGEST_CAPTION])
 
-    def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> Drawn:
+    def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.
 
         Parameters
@@ -105,7 +105,7 @@ class Chosen:
         """
         selection = self.selection.checked(analysis.tables.features, analysis.layers)
         own = replace(drawing, pair=self.pair, options=self.options)
-        made = draw(self.figure, Shown(analysis, selection, results, own))
+        made = draw(self.figure, FigureContext(analysis, selection, results, own))
         if made is None:
             raise InputError(
                 f"the figure {self.figure.replace('_', ' ')} cannot be drawn: what it shows is no "
@@ -114,30 +114,9 @@ class Chosen:
         return replace(made, title=self.title or made.title, caption=self.caption or made.caption)
 
 
-def file_names(chosen: Sequence[Chosen]) -> list[str]:
-    """The name of each figure's files without ending, in order: "01-profiles"."""
-    return [f"{at:02d}-{one.figure.replace('_', '-')}" for at, one in enumerate(chosen, 1)]
-
-
-def as_latex(names: Sequence[str], drawn: Sequence[Drawn], width_mm: float, form: str) -> list[str]:
-    """Each figure and its table as LaTeX.
-
-    Parameters
-    ----------
-    names : of `file_names`
-    form : ending of the pictures; LaTeX reads PDF
-    """
-    parts = []
-    for name, one in zip(names, drawn, strict=True):
-        path = f"figures/{name}.{form}"
-        parts.append(latex.figure(path, width_mm, one.caption, f"fig:{name}", one.title))
-        parts.append(latex.table(one.printed, "", f"tab:{name}", title=one.title))
-    return parts
-
-
 def as_zip(
     names: Sequence[str],
-    drawn: Sequence[Drawn],
+    drawn: Sequence[RenderedFigure],
     paper: figures.Paper,
     form: str,
     texts: Mapping[str, str],
@@ -146,8 +125,8 @@ def as_zip(
 
     Parameters
     ----------
-    names : of `file_names`
-    form : "pdf", "svg", or "html" where no browser can write pictures
+    names : of the files of each figure, without ending: "01-profiles"
+    form : of the pictures, one of `mlem_core.report.formats.pictures`
     texts : methods.md, methods.tex and references.bib
 
     Raises
@@ -156,11 +135,11 @@ def as_zip(
         As `figures.as_file`.
     """
     files: dict[str, bytes] = {}
+    parts = [texts["methods.tex"]]
     for name, one in zip(names, drawn, strict=True):
-        picture = figures.as_file(one.figure, form, paper, title=one.title, caption=one.caption)
-        files[f"figures/{name}.{form}"] = picture
-        files[f"tables/{name}.csv"] = as_csv_file(one.data)
-    parts = [texts["methods.tex"], *as_latex(names, drawn, paper.width_mm, form)]
+        files[f"figures/{name}.{form}"] = FORMATS.named(form).write(one, name, paper)
+        files[f"tables/{name}.csv"] = csv_bytes(one.data)
+        parts.append(as_latex(one, name, paper.width_mm, form))
     files["report.tex"] = latex.document(parts, "references").encode()
     captions = [
         f"**{name}. {as_markdown(one.title)}.** {as_markdown(one.caption)}\n"
@@ -169,9 +148,5 @@ def as_zip(
     files["report.md"] = "\n".join((*captions, texts["methods.md"])).encode()
     files["references.bib"] = texts["references.bib"].encode()
     target = BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for path in sorted(files):
-            entry = zipfile.ZipInfo(path, _DATE)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, files[path])
+    write_zip(files, target)
     return target.getvalue()

@@ -1,35 +1,35 @@
-"""Tables of a capsule that follow from its pair tables, as it is written and as it is verified."""
+"""What a capsule says of itself, and how it is written and read: checked before it is used."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
-import pandas as pd
-
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.labels import Names
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
+from mlem_core.base.schema import parsed
+from mlem_core.base.text import short
 from mlem_core.base.typing import Layer
 from mlem_core.data.columns import Kind
-from mlem_core.data.csvfile import write_table
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.explanation import explain, with_transfer
-from mlem_core.inference.partial import of_layers
-from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.partial import TRANSFERS
-from mlem_core.report.shown import Drawing
-from mlem_core.storage.store import Store
 
-FORMAT = 2
+FORMAT = 3
 # Confidence intervals of more are not computed again.
 MOST_REPLICATES = 10_000
-# Those of `why_alike`.
-WHY = ("why.csv", "why_layers.csv", "why_partial.csv", "similarity_partial.csv")
+# A zip may unpack to anything: to no more bytes than this, nor than a capsule of its size would,
+# is it unpacked. What is read before the run has bounds of its own, as reading takes 10 to 30 times
+# its bytes of memory; all else is compared with what the run makes (`file_diff.far_larger`).
+LARGEST = 1_000_000_000
+SMALLEST, TIMES_PACKED = 50_000_000, 30
+LARGEST_READ = {"capsule.json": 16_000_000, "manifest.json": 16_000_000, "stimuli.csv": 100_000_000}
+MOST_FILES = 2_000
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
 
 @dataclass(frozen=True)
@@ -42,52 +42,18 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class ShownOf:
-    """What is shown; None is all features, or all layers, of the analysis."""
-
-    features: tuple[str, ...] | None
-    layers: tuple[Layer, ...] | None
-    estimator: str
-    interactions: bool
-
-    def selection(self, analysis: Analysis) -> Selection:
-        """What it stands for; raises InputError for what the analysis does not have."""
-        return analysis.select(self.features, self.layers, self.estimator, self.interactions)
-
-
-@dataclass(frozen=True)
 class DrawnAs:
-    """How the figures of a capsule were drawn, so that they can be drawn again.
+    """What was chosen of the figures of a capsule, and how features and models are called in it.
 
     Attributes
     ----------
-    images : whether they are SVG and PDF, else HTML
-    maps : whether there are maps of the stimuli
-    narrow, flags, options : as of `mlem_core.report.shown.Drawing`
+    options : as of `mlem_core.report.shown.Drawing`
     features, models : display names by identifier
-    by : versions of what drew them
     """
 
-    images: bool
-    maps: bool
-    narrow: bool
-    flags: bool
     options: dict[str, str]
     features: dict[str, str]
     models: dict[str, str]
-    by: dict[str, str]
-
-    def drawing(self, pair: tuple[Layer, Layer] | None, store: Store) -> Drawing:
-        """The same, with what is in a store where there are maps of the stimuli."""
-        return Drawing(
-            pair,
-            store if self.maps else None,
-            self.images,
-            self.narrow,
-            self.flags,
-            Names(self.features, self.models),
-            self.options,
-        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +72,7 @@ class About:
     files : SHA-256 of every other file
     pair : the two layers that are compared, if there are two
     derived : tables that `verify` does not compute again
-    drawn : how the figures were drawn
+    drawn : what was chosen of the figures, and names to show
     replicates : of the confidence intervals that `verify` computes again; 0 where there are none
     seal : SHA-256 of all that stands above
     """
@@ -114,7 +80,7 @@ class About:
     format: int
     spec: dict[str, Any]
     kinds: dict[str, Kind]
-    shown: ShownOf
+    shown: Selection
     representations: dict[str, SourceFile]
     models: dict[str, str]
     folders: tuple[str, ...]
@@ -131,46 +97,132 @@ class About:
         return replace(self, seal=hashlib.sha256(values.encode()).hexdigest())
 
 
-def tables_as_csv(results: Results) -> dict[str, bytes]:
-    """The content of each file under `tables/`."""
-    correlations = results.feature_correlations.rename_axis("feature").reset_index()
-    named = {**results.tables(), "feature_correlations.csv": correlations}
-    return {name: as_csv_file(table) for name, table in named.items()}
-
-
-def as_csv_file(table: pd.DataFrame) -> bytes:
-    """A table as CSV; cells that a spreadsheet would run are escaped."""
-    file = BytesIO()
-    write_table(table, file)
-    return file.getvalue()
-
-
 def as_json(value: About | dict[str, Any]) -> bytes:
     """An object as JSON, an entry a line."""
     found = asdict(value) if isinstance(value, About) else value
     return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def why_alike(
-    analysis: Analysis, selection: Selection, pair: tuple[Layer, Layer]
-) -> dict[str, pd.DataFrame]:
-    """The RSA of two layers as a sum over the features, and that of every two layers.
+def write_zip(files: Mapping[str, bytes], target: Path | BinaryIO) -> None:
+    """Write files into a zip, in which the same files give the same bytes."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[path])
 
-    Returns
-    -------
-    why.csv (term, value), why_layers.csv (of `Decomposition.table`), why_partial.csv (of
-    `Explanation.partial`) and similarity_partial.csv (of `PartialSimilarity.table`); the last two
-    without transfer where the estimator is slow, and none with a single layer
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is used of `manifest.json` before it is compared."""
+
+    stimuli: dict[str, Any]
+    models: dict[str, dict[str, Any]]
+    notices: list[str]
+    versions: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """A capsule that has been read: the content and the digest of its files."""
+
+    path: Path
+    files: dict[str, bytes]
+    digests: dict[str, str]
+    about: About
+    manifest: Manifest
+    spec: AnalysisSpec
+
+    @property
+    def changed(self) -> list[str]:
+        """Its files whose content is not what was written."""
+        changed = {
+            name for name, digest in self.about.files.items() if self.digests[name] != digest
+        }
+        if self.about.sealed() != self.about:
+            changed.add("capsule.json")
+        return sorted(changed)
+
+
+def opened(path: Path) -> Capsule:
+    """A capsule whose entries have the form that they should have, and which lists all its files.
+
+    Raises
+    ------
+    InputError
+        It is no capsule, is damaged, of another format, or unpacks to too much.
     """
-    if len(selection.layers) < 2:
-        return {}
-    own, rsa = analysis.subset(selection)
-    layers = list(selection.layers)
-    why = explain(analysis, *pair, features=selection.features)
-    every = of_layers(own, rsa, selection.estimator).table(layers)
-    if estimator_named(selection.estimator).slow:
-        every = every.drop(columns=list(TRANSFERS))
-    else:
-        why = with_transfer(why, analysis, selection)
-    tables = why.terms, decompose(own, rsa).table(layers), why.partial, every
-    return dict(zip(WHY, tables, strict=True))
+    files, digests = _read(path)
+    name = path.name
+    about = parsed(About, files["capsule.json"], f"the capsule.json of {name}")
+    if about.format != FORMAT:
+        raise InputError(
+            f"the capsule {name} has the format {about.format!r}; this version reads format "
+            f"{FORMAT}."
+        )
+    manifest = parsed(Manifest, files["manifest.json"], f"the manifest.json of {name}")
+    spec = AnalysisSpec.from_dict(about.spec)
+    for file in files:
+        if file not in about.files and file != "capsule.json":
+            raise no_capsule(path, f"it holds the file {short(file)}, which it does not list")
+    if not 0 <= about.replicates <= MOST_REPLICATES:
+        raise no_capsule(path, f"its intervals are of {short(str(about.replicates))} replicates")
+    for file in (*about.files, *(f"tables/{one}" for one in about.derived)):
+        if file not in files:
+            raise no_capsule(path, f"it has no {short(file)}, which it lists")
+    return Capsule(path, files, digests, about, manifest, spec)
+
+
+def no_capsule(path: Path | str, why: str) -> InputError:
+    """The error for a file that is no capsule, `why` being in what."""
+    return InputError(
+        f"{Path(path).name} is no capsule that can be verified: {why}; expected a zip as the "
+        "program writes it."
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files of a capsule, and the digest of each."""
+    if not path.is_file():
+        raise InputError(f"there is no capsule {str(path)!r}.")
+    files: dict[str, bytes] = {}
+    digests: dict[str, str] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            names = [entry.filename for entry in entries]
+            if len(entries) > MOST_FILES or len(set(names)) < len(names):
+                raise no_capsule(path, f"it has {len(entries):,} files, or two of one name")
+            left = most = min(LARGEST, SMALLEST + TIMES_PACKED * path.stat().st_size)
+            for entry in entries:
+                name = entry.filename
+                if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+                    raise no_capsule(path, f"it holds the path {name[:60]!r}, outside of itself")
+                digest, parts, size = hashlib.sha256(), [], 0
+                with archive.open(entry) as file:
+                    # What an entry says of its size may not be true: counted as it comes.
+                    while part := file.read(2**20):
+                        left -= len(part)
+                        size += len(part)
+                        if left < 0:
+                            raise no_capsule(path, f"it unpacks to over {most / 1e6:,.0f} MB")
+                        if size > LARGEST_READ.get(name, size):
+                            raise no_capsule(path, f"its {name} is over {size / 1e6:,.0f} MB")
+                        digest.update(part)
+                        parts.append(part)
+                digests[name] = digest.hexdigest()
+                files[name] = b"".join(parts)
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        UnicodeDecodeError,
+    ) as error:
+        raise no_capsule(path, "it is damaged or no zip") from error
+    for name in ("capsule.json", "manifest.json", "stimuli.csv"):
+        if name not in files:
+            raise no_capsule(path, f"it has no {name}")
+    return files, digests

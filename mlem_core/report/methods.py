@@ -1,4 +1,4 @@
-"""What was done, in a paragraph for a paper, with the numbers of this run."""
+"""What was done, in a paragraph for a paper, with the numbers of this run and what it rests on."""
 
 from __future__ import annotations
 
@@ -12,22 +12,39 @@ import jinja2
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
-from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.models.checkpoints import trajectories_of
+from mlem_core.models.registry import MODELS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
-from mlem_core.report import references
 from mlem_core.report.latex import escape
 from mlem_core.report.shown import held_out
 
+# Key -> its entry in BibTeX; one field a line, names as "Family, Given".
+_ENTRIES = {
+    entry[1]: entry[0]
+    for entry in re.finditer(
+        r"^@\w+\{(\w+),.*?^\}",
+        Path(__file__).with_name("references.bib").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+}
+KEYS = tuple(_ENTRIES)
+METHOD = ("salle2024", "jalouzot2024", "vigna2015", "kriegeskorte2008")
+_BY_ARCHITECTURE = {
+    "BertModel": ("devlin2019bert",),
+    "GPT2Model": ("radford2019gpt2",),
+    "MambaModel": ("gu2023mamba",),
+}
 # Our own keys only: what a user wrote is never a citation.
-_KEY = "|".join(references.KEYS)
+_KEY = "|".join(KEYS)
 _CITE = re.compile(rf"\[@((?:{_KEY})(?:, (?:{_KEY}))*)\]")
 
 
@@ -55,7 +72,7 @@ def methods_paragraph(
     analysis, results : the run, and the tables that are reported of it
     estimator, interactions : with which `results` was made, by default those of the analysis
     form : "markdown", with citations in words, or "tex", with `\\citep{...}` for the entries of
-        `mlem_core.report.references.bibtex`
+        `bibtex`
     names : what features and models are called
     """
     names = names or Names()
@@ -110,10 +127,26 @@ def methods_paragraph(
         parts[::2] = [_escaped(part) for part in parts[::2]]
         parts[1::2] = [rf"\citep{{{','.join(keys)}}}" for keys in cited]
     else:
-        named = ["; ".join(references.in_words(key) for key in keys) for keys in cited]
+        named = ["; ".join(in_words(key) for key in keys) for keys in cited]
         parts[::2] = [_escaped(part, as_markdown) for part in parts[::2]]
         parts[1::2] = [f"({names})" for names in named]
     return "".join(parts) + "\n"
+
+
+def texts(
+    analysis: Analysis, results: Results, selection: Selection, names: Names
+) -> dict[str, str]:
+    """The methods paragraph in both forms, and the references: methods.md, .tex, references.bib."""
+    more: dict[str, Any] = {
+        "estimator": selection.estimator,
+        "interactions": selection.interactions,
+        "names": names,
+    }
+    return {
+        "methods.md": methods_paragraph(analysis, results, **more),
+        "methods.tex": methods_paragraph(analysis, results, form="tex", **more),
+        "references.bib": bibtex(analysis.manifest),
+    }
 
 
 def _features(manifest: Mapping[str, Any], results: Results, names: Names) -> dict[str, list[str]]:
@@ -154,32 +187,16 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
 
 
 def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
-    """What is said of models that are more than one each."""
-    labels = (label for _, own in analysis.spec.labels for label in own)
-    return {
-        "groups": _groups(analysis, names),
-        "trajectories": _trajectories(analysis, names),
-        "factors": sorted({label.partition(":")[0] for label in labels}),
+    """What is said of models that are more than one each: each group, and each training."""
+    spec, there = analysis.spec, [model for model, _ in analysis.layers]
+    groups = [(name, [one for one in members if one in there]) for name, members in spec.groups]
+    trainings = trajectories_of(spec.trajectories, there)
+    called = {
+        what: [f"{name} ({listed(list(map(names.model, own)))})" for name, own in each if own]
+        for what, each in (("groups", groups), ("trajectories", trainings))
     }
-
-
-def _groups(analysis: Analysis, names: Names) -> list[str]:
-    """Each group of models, with its members."""
-    there = {model for model, _ in analysis.layers}
-    return [
-        f"{group} ({listed([names.model(one) for one in members if one in there])})"
-        for group, members in analysis.spec.groups
-        if there & {*members}
-    ]
-
-
-def _trajectories(analysis: Analysis, names: Names) -> list[str]:
-    """Each trajectory over training, with its members."""
-    there = {model for model, _ in analysis.layers}
-    return [
-        f"{name} ({listed(list(map(names.model, members)))})"
-        for name, members in trajectories_of(analysis.spec.trajectories, list(there))
-    ]
+    labels = (label for _, own in spec.labels for label in own)
+    return {**called, "factors": sorted({label.partition(":")[0] for label in labels})}
 
 
 def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:
@@ -195,8 +212,37 @@ def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Na
             "" if facts["dtype"] == "float32" else str(facts["dtype"]),
         )
         about = ", ".join(filter(None, parts))
-    cited = references.of_model(name, facts)
+    cited = _of_model(name, facts)
     cite = f" [@{', '.join(cited)}]" if cited else ""
     called = names.model(name)
     about = about if called == name else f"{name}, {about}"
     return f"{called} ({about}; layer{'s' * (len(layers) > 1)} {span(layers)}){cite}"
+
+
+def _of_model(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys of what a model is from; none where it is not known.
+
+    Parameters
+    ----------
+    facts : of the manifest's `models`
+    """
+    for model in MODELS.values():
+        if model.references and model.name in name.casefold():
+            return model.references
+    return _BY_ARCHITECTURE.get(str(facts.get("architecture")), ())
+
+
+def in_words(key: str) -> str:
+    """ "Salle et al., 2024" of "salle2024"."""
+    fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", _ENTRIES[key], re.MULTILINE))
+    names = [author.partition(",")[0] for author in fields["author"].split(" and ")]
+    if len(names) > 2 or "others" in names:
+        names = [f"{names[0]} et al."]
+    return f"{' and '.join(names)}, {fields['year']}"
+
+
+def bibtex(manifest: Mapping[str, Any]) -> str:
+    """Entries of the method's papers and of the models that an analysis used, where known."""
+    used = [key for name, facts in manifest["models"].items() for key in _of_model(name, facts)]
+    fits = [spec.reference for spec in ESTIMATORS.values() if spec.reference]
+    return "\n\n".join(_ENTRIES[key] for key in dict.fromkeys((*METHOD, *fits, *used))) + "\n"

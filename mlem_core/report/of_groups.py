@@ -14,14 +14,13 @@ from mlem_core.inference import all_layers
 from mlem_core.inference.recipes import Recipes, recipes
 from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
-from mlem_core.report import group_captions as captions
-from mlem_core.report.shown import Drawn, Shown, figure
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
 
 
-def of_models(shown: Shown) -> Recipes | None:
+def of_models(shown: FigureContext) -> Recipes | None:
     """What is known of groups of models; None where nothing is said of models."""
     of, store = (shown.analysis, shown.selection), shown.drawing.store
     if not shown.analysis.spec.of_population or not shown.several:
@@ -47,15 +46,17 @@ def varies(found: Recipes) -> str:
     "Mean profiles of the groups",
     "The mean importance profile of each group, and the spread over its members.",
 )
-def profiles(shown: Shown) -> Drawn | None:
+def profiles(shown: FigureContext) -> RenderedFigure | None:
     """The mean importance profile of each group."""
     found = of_models(shown)
     if found is None:
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.group_profiles(found.profiles, shown.terms, across=shown.across),
         "Mean profiles of the groups",
-        captions.group_profiles(found.over, f"{varies(found)} {shown.basis}"),
+        "Mean importance of each feature over relative depth, for each group of models; bands are "
+        f"95 % intervals over {found.over}, where a group has n of two or more. Groups of one "
+        f"speak of no other model. {varies(found)} {shown.basis}",
         found.profiles,
     )
 
@@ -65,15 +66,17 @@ def profiles(shown: Shown) -> Drawn | None:
     "Similarity within and between groups",
     "How alike members of one group are (on the diagonal), and models of two groups.",
 )
-def similarity(shown: Shown) -> Drawn | None:
+def similarity(shown: FigureContext) -> RenderedFigure | None:
     """The mean RSA within and between groups, as a matrix."""
     found = of_models(shown)
     if found is None or len(found.population.members) < 2:
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.group_similarity(found.similarity, narrow=shown.drawing.narrow),
         "Similarity within and between groups",
-        captions.group_similarity(found.over, f"{varies(found)} {shown.computed_on}"),
+        "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
+        "on the diagonal of members of one group, else of two groups. 95 % intervals over "
+        f"{found.over}; they need three members of a group. {varies(found)} {shown.computed_on}",
         found.similarity,
     )
 
@@ -82,17 +85,19 @@ def similarity(shown: Shown) -> Drawn | None:
     "universality",
     "Universality of the terms",
     "How much of what members of a group share groups share too: 1 is as much.",
-    takes_long=True,  # there with some intervals, and not with others
 )
-def universality(shown: Shown) -> Drawn | None:
+def universality(shown: FigureContext) -> RenderedFigure | None:
     """How universal the terms are; None where members of no group surely share any."""
     found = of_models(shown)
     if found is None or found.universality["universality"].isna().all():
         return None
-    return Drawn(
+    return RenderedFigure(
         figures.universality(found.universality),
         "Universality of the terms",
-        captions.universality(found.over, f"{varies(found)} {shown.computed_on}"),
+        "Universality: the mean of a term of the RSA correlation over pairs of models of different "
+        "groups, divided by that over pairs of different members of one group (layers of the same "
+        f"relative depth). 95 % intervals over {found.over}; terms that members of a group do not "
+        f"share for sure are left out. {varies(found)} {shown.computed_on}",
         found.universality,
     )
 
@@ -118,7 +123,7 @@ def depth_of(options: Mapping[str, str]) -> float | None:
     return depth
 
 
-def trained(shown: Shown) -> Trained | None:
+def trained(shown: FigureContext) -> Trained | None:
     """What is known of trajectories over training; None where there are none."""
     if not shown.analysis.spec.trajectories:
         return None
@@ -130,7 +135,7 @@ def trained(shown: Shown) -> Trained | None:
     return found if found.members else None
 
 
-def depths(shown: Shown) -> list[str]:
+def depths(shown: FigureContext) -> list[str]:
     """The relative depths to choose from: those of the trajectory with the fewest layers."""
     found = trained(shown)
     if found is None:
@@ -145,7 +150,7 @@ def depths(shown: Shown) -> list[str]:
     "Importance over training",
     "Importance of each feature, and the score, as training goes on.",
 )
-def over_training(shown: Shown) -> Drawn | None:
+def over_training(shown: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training.
 
     Raises
@@ -160,9 +165,12 @@ def over_training(shown: Shown) -> Drawn | None:
     table = nearest_depth(found.table, depth)
     where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
     where = "mean over layers" if depth is None else where
-    return Drawn(
+    return RenderedFigure(
         figures.trajectories(table, shown.terms, across=shown.across),
         "Importance of each feature over training",
-        captions.trajectories(found.over, f"{' '.join(found.lines())} {shown.basis}", where),
+        "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "
+        f"trajectory; {where}. The axis is logarithmic; step 0, left of the dotted line, is off "
+        "its scale. Means over the seeds of a step; bands, where there are two or more: 95 % "
+        f"intervals over {found.over}, step by step. {' '.join(found.lines())} {shown.basis}",
         table,
     )

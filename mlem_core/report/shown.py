@@ -53,7 +53,7 @@ class Drawing:
     replicates : of the confidence intervals, where they are in the store
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
         "similarity" (in the place of RSA, where it is in the store),
-        "partial" (see `mlem_core.report.similar_in`),
+        "partial" (see `mlem_core.report.partial_rsa`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "within" (the one that divides them again), "order" (of the layers of the
         matrices: "model" or "clustering"),
@@ -79,7 +79,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RenderedFigure:
     """A figure with what belongs to it.
 
     Attributes
@@ -207,7 +207,7 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Shown(Selected):
+class FigureContext(Selected):
     """What figures are drawn from: what is selected, and what was computed beside its tables."""
 
     @cached_property
@@ -291,7 +291,7 @@ class Shown(Selected):
         return replace(found, names=self.names, coding=self.coding)
 
 
-Draw = Callable[[Shown], Drawn | None]
+Draw = Callable[[FigureContext], RenderedFigure | None]
 D = TypeVar("D", bound=Draw)
 
 
@@ -305,19 +305,16 @@ class FigureRecord:
     title : what kind of figure it is, in a few words
     line : what a screen says below it, or gives that
     draw : draws it with its caption and its table; None where there is nothing to draw
-    takes_long : whether it shows what is computed only when it is asked for, so that `verify` may
-        lack it
     offered : whether the page Report offers it; the others are added where they are seen
     """
 
     name: str
     title: str
-    line: str | Callable[[Shown], str]
+    line: str | Callable[[FigureContext], str]
     draw: Draw
-    takes_long: bool = False
     offered: bool = False
 
-    def below(self, shown: Shown) -> str:
+    def below(self, shown: FigureContext) -> str:
         """What a screen says below it."""
         return self.line if isinstance(self.line, str) else self.line(shown)
 
@@ -328,15 +325,14 @@ FIGURES = Registry[FigureRecord]("figure")
 def figure(
     name: str,
     title: str,
-    line: str | Callable[[Shown], str],
+    line: str | Callable[[FigureContext], str],
     *,
-    takes_long: bool = False,
     offered: bool = False,
 ) -> Callable[[D], D]:
     """A decorator that registers what draws a figure; see `FigureRecord`."""
 
     def known(draw: D) -> D:
-        FIGURES.register(FigureRecord(name, title, line, draw, takes_long, offered))
+        FIGURES.register(FigureRecord(name, title, line, draw, offered))
         return draw
 
     return known

@@ -1,8 +1,9 @@
-"""The numbers of figures as a paper's tables: a row a layer, a pair of layers or a feature."""
+"""The numbers of figures as CSV, and as a paper's tables: a row a layer, a pair or a feature."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,17 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.text import minus, number
 from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.data.csvfile import write_table
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table
 from mlem_core.measures.decomposition import score_terms, tau_terms
+
+
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """A table as CSV; cells that a spreadsheet would run are escaped."""
+    file = BytesIO()
+    write_table(table, file)
+    return file.getvalue()
 
 
 def pairs_of_layers(results: Results, *others: pd.DataFrame) -> pd.DataFrame:

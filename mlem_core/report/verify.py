@@ -1,4 +1,7 @@
-"""Make a capsule again, from its stimuli and models, and say what in it differs."""
+"""Run a capsule again, from its stimuli and models, and say which of its numbers differ.
+
+Tables, pair tables and parameters are compared. Figures and texts are not: they follow from these.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.run import run
@@ -18,25 +19,30 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.held import scratch
+from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.given import read_kept
-from mlem_core.figures import can_write_images
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
-from mlem_core.report import alike, beside, capsule
-from mlem_core.report.compared import Compared, compare
-from mlem_core.report.contents import About, as_csv_file, as_json
+from mlem_core.report import capsule, uncertainty_tables
+from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
 from mlem_core.report.figures import FIGURES
-from mlem_core.report.opened import Capsule, no_capsule, opened
+from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
+from mlem_core.report.formats import FORMATS
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
-from mlem_core.report.shown import Shown
+from mlem_core.report.shown import Drawing, FigureContext
+from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.sealed import sha256_file
 from mlem_core.storage.store import Store
 
-_DRAWN = (".svg", ".pdf", ".html", ".js")
+# Texts, and what figures have beside them.
+_FOLLOWING = (
+    *("README.txt", "methods.md", "methods.tex", "references.bib", "versions.txt"),
+    *("figures/captions.md", "figures/plotly.min.js", "pair_tables/maps.npz"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,18 +57,17 @@ class Verification:
         another way made anew
     versions : sentences about versions that differ; no difference by themselves
     derived : tables of the capsule that are not computed again
-    alike : how many other files say the same
-    not_compared : of the others those that cannot be made again here, as they show what takes long
-        or were drawn by other versions
+    n_same : how many other files say the same
+    n_following : how many files are figures or texts, and were not compared
     """
 
-    tables: list[Compared]
+    tables: list[TableDiff]
     changed: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
-    alike: int = 0
-    not_compared: list[str] = field(default_factory=list)
+    n_same: int = 0
+    n_following: int = 0
 
     @property
     def same(self) -> bool:
@@ -72,17 +77,15 @@ class Verification:
     def lines(self) -> list[str]:
         """The report, a line each."""
         said = [str(table) for table in self.tables]
-        if self.alike:
-            said.append(f"{many(self.alike, 'other file')}, made anew: the same")
+        if self.n_same:
+            said.append(f"{many(self.n_same, 'other file')}, made anew: the same")
         said += [f"{name}: its content is not what was written" for name in self.changed]
         said += [*self.findings, *self.versions]
         if self.derived:
             said.append(f"not computed again, as they take long: {listed(self.derived)}")
-        if self.not_compared:
-            said.append(
-                "not compared, as they cannot be made here as they were: "
-                f"{listed(self.not_compared)}"
-            )
+        if self.n_following:
+            files = many(self.n_following, "file")
+            said.append(f"not compared, as they follow from these: {files} of figures and texts")
         said.append("nothing differs" if self.same else "the capsule differs from the new run")
         return [" ".join(line.split()) for line in said]
 
@@ -94,11 +97,10 @@ def verify(
     models: Mapping[str, str] | None = None,
     download: bool = False,
 ) -> Verification:
-    """Run a capsule again in an empty store and compare every file with the one made anew.
+    """Run a capsule again in an empty store and compare its tables and parameters.
 
     Nothing of the capsule but its stimuli, its representation files and its parameters goes into
-    the new run; what this machine has in its store does not either. What only the capsule can say
-    is taken from it for the texts: the names of its files, versions, and how its stimuli were read.
+    the new run; what this machine has in its store does not either.
 
     Parameters
     ----------
@@ -126,13 +128,11 @@ def verify(
         store = Store(Path(folder) / "store", overlays=())
         with contextlib.nullcontext() if download else hub.kept_only():
             analysis = run(spec, store, progress, stimuli)
-        analysis = replace(analysis, notices=in_sentences(analysis.notices, folders))
         findings += [
             notice
-            for notice in analysis.notices
+            for notice in in_sentences(analysis.notices, folders)
             if " was left out: " in notice and notice not in whole.manifest.notices
         ]
-        notices = set(analysis.notices)
         made, analysis = _made(whole, analysis, folders, store, progress)
     findings += [
         f"the model {name} is not the one of the capsule: its weights are "
@@ -142,9 +142,7 @@ def verify(
         and analysis.manifest["models"][name].get("weights") != identity
     ]
     tables = _tables(whole, made)
-    found, same, left = _others(whole, made, all(table.largest == 0 for table in tables))
-    own = sum(notice not in notices for notice in whole.manifest.notices)
-    left += [f"{many(own, 'notice')} that the new run does not have"] * bool(own)
+    found, same = _others(whole, made)
     # Where not everything could be run, all that follows from it is other too.
     return Verification(
         tables=tables,
@@ -152,8 +150,8 @@ def verify(
         findings=findings or found,
         versions=_versions(whole, analysis),
         derived=list(about.derived),
-        alike=0 if findings else same,
-        not_compared=left,
+        n_same=0 if findings else same,
+        n_following=sum(map(_follows, whole.files)),
     )
 
 
@@ -172,7 +170,7 @@ def _unpacked(
     """The analysis on files under names of our own, the names that its models have in the capsule
     by those of here, and what cannot be run again."""
     spec, about, findings = whole.spec, whole.about, []
-    for file in ("stimuli.csv", RDMS):
+    for file in capsule.GIVEN:
         if file in whole.files:
             (folder / file).write_bytes(whole.files[file])
     there = []
@@ -246,29 +244,34 @@ def _made(
 ) -> tuple[dict[str, bytes], Analysis]:
     """The files of the capsule as the new run gives them, and the run as it leaves the machine."""
     about = whole.about
-    analysis = _with_names(whole, analysis)
+    analysis = _with_kinds(whole, analysis)
     selection, pair = _still_there(about, analysis, folders)
-    images = about.drawn.images and can_write_images()
-    drawing = about.drawn.drawing(pair, store)
-    drawing = replace(drawing, images=images, replicates=about.replicates or drawing.replicates)
-    shown = Shown(analysis, selection, analysis.results_of(selection), drawing)
+    drawing = Drawing(
+        pair,
+        store,
+        names=Names(about.drawn.features, about.drawn.models),
+        options=about.drawn.options,
+        replicates=about.replicates,
+    )
+    shown = FigureContext(analysis, selection, analysis.results_of(selection), drawing)
     sources = {
         name: replace(source, included=source.file in whole.files)
         for name, source in about.representations.items()
         if name in dict(analysis.spec.representations)
     }
     leaving = portable(analysis, folders, sources)
-    tables = _intervals(shown, store, progress) if about.replicates else {}
-    own = leaving.manifest["versions"]
-    written = replace(leaving, manifest={**leaving.manifest, "versions": whole.manifest.versions})
+    if about.replicates:
+        of = analysis, store, selection
+        layer_intervals(*of, n_replicates=about.replicates, report=progress)
+    tables = uncertainty_tables.in_intervals(shown) if about.replicates else {}
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))
-    made = capsule.contents(shown, written, progress)
+    made = capsule.contents(shown, leaving)
     made |= {
-        f"tables/{name}": as_csv_file(in_table(table, folders)) for name, table in tables.items()
+        f"tables/{name}": csv_bytes(in_table(table, folders)) for name, table in tables.items()
     }
     again = replace(
-        capsule.described(shown, written, sources, about.drawn),
+        capsule.described(shown, leaving, sources),
         folders=tuple(folders.values()),
         files=about.files,
         derived=about.derived,
@@ -276,17 +279,10 @@ def _made(
         seal=about.seal,
     )
     made["capsule.json"] = as_json(again)
-    return made, replace(leaving, manifest={**leaving.manifest, "versions": own})
+    return made, leaving
 
 
-def _intervals(shown: Shown, store: Store, progress: Report | None) -> dict[str, pd.DataFrame]:
-    """The tables of confidence intervals, which are in the store then."""
-    of, drawing = (shown.analysis, store, shown.selection), replace(shown.drawing, store=store)
-    layer_intervals(*of, n_replicates=drawing.replicates, report=progress)
-    return beside.in_intervals(replace(shown, drawing=drawing))
-
-
-def _with_trajectories(whole: Capsule, shown: Shown) -> Shown:
+def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
     """What is shown with the capsule's trajectories: no folder's name has a training step."""
     analysis = shown.analysis
     models = [model for model, _ in analysis.layers]
@@ -295,23 +291,12 @@ def _with_trajectories(whole: Capsule, shown: Shown) -> Shown:
     return replace(shown, analysis=replace(analysis, spec=spec))
 
 
-def _with_names(whole: Capsule, analysis: Analysis) -> Analysis:
-    """The new run with what the capsule alone can say: the names of its files, how its stimuli were
-    read, and which kinds of its features were asked for."""
-    facts = {name: dict(one) for name, one in analysis.manifest["models"].items()}
-    for name, before in whole.manifest.models.items():
-        if name in facts and "file" in facts[name] and "file" in before:
-            facts[name]["file"] = str(before["file"])
-    notices = [*dict.fromkeys((*whole.manifest.notices, *analysis.notices))]
+def _with_kinds(whole: Capsule, analysis: Analysis) -> Analysis:
+    """The new run with the kinds of features that were asked for; it was given those of all."""
     kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
-    parameters = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
-    more = {"models": facts, "notices": notices, "parameters": parameters.to_dict()}
-    return replace(
-        analysis,
-        spec=replace(analysis.spec, **kinds),
-        notices=notices,
-        manifest={**analysis.manifest, **more},
-    )
+    asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
+    manifest = {**analysis.manifest, "parameters": asked.to_dict()}
+    return replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
 
 
 def _still_there(
@@ -320,16 +305,15 @@ def _still_there(
     """What is shown, and the two layers that are compared, without what is not there now."""
     here = {name: place for place, name in folders.items()}
     shown, pair = about.shown, about.pair
-    if shown.layers is not None:
-        layers = tuple(of_layer(layer, here) for layer in shown.layers)
-        shown = replace(shown, layers=tuple(one for one in layers if one in analysis.layers))
+    layers = tuple(of_layer(layer, here) for layer in shown.layers)
+    shown = replace(shown, layers=tuple(one for one in layers if one in analysis.layers))
     if pair is not None:
         pair = of_layer(pair[0], here), of_layer(pair[1], here)
         pair = pair if set(pair) <= set(analysis.layers) else None
-    return shown.selection(analysis), pair
+    return shown.checked(analysis.tables.features, analysis.layers), pair
 
 
-def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
+def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[TableDiff]:
     """Every table that is made anew, and every other that is not said to take long, compared."""
     long = {f"tables/{name}" for name in whole.about.derived}
     names = [name for name in made if name.startswith("tables/")]
@@ -339,7 +323,7 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
         if name in long and name not in made:
             continue
         old, new = whole.files.get(name), made.get(name)
-        if old and new and alike.far_larger(old, new):
+        if old and new and far_larger(old, new):
             raise no_capsule(whole.path, f"its {short(name)} is far larger than a new run makes it")
         try:
             compared.append(compare(name.removeprefix("tables/"), old, new))
@@ -348,53 +332,29 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[Compared]:
     return compared
 
 
-def _others(
-    whole: Capsule, made: Mapping[str, bytes], exact: bool
-) -> tuple[list[str], int, list[str]]:
-    """What differs in the other files, how many are the same, which cannot be compared.
-
-    Parameters
-    ----------
-    exact : whether every number of the tables is the same to its last digit
-    """
-    about, files = whole.about, whole.files
-    # Intervals and marks that had been made, and maps that were kept, are in the figures.
-    more = bool(about.derived) or any(_takes_long(name, Path(name).stem) for name in files)
-    more = more or (about.replicates > 0 and not about.drawn.maps)
-    drawn_alike = exact and not more and about.drawn.by == capsule.drawn_by()
-    forms = about.drawn.images == ("figures/plotly.min.js" not in made)
-    findings, same, left = [], 0, []
-    sources = {source.file for source in about.representations.values()}
+def _others(whole: Capsule, made: Mapping[str, bytes]) -> tuple[list[str], int]:
+    """What differs in parameters and pair tables, and how many of their files say the same."""
     # Whatever its form, it is compared by what it says.
-    files = {**files, "capsule.json": as_json(replace(about, spec=whole.spec.to_dict()))}
-    for name in sorted({*files, *made} - sources):
-        if name.startswith("tables/"):
+    about = as_json(replace(whole.about, spec=whole.spec.to_dict()))
+    files, findings, same = {**whole.files, "capsule.json": about}, [], 0
+    given = {source.file for source in whole.about.representations.values()}
+    for name in sorted({*files, *made} - {*given, *capsule.GIVEN}):
+        if name.startswith("tables/") or _follows(name):
             continue
-        if name not in files or name not in made:
-            stem = Path(name).stem
-            if (name.endswith(_DRAWN) and not forms) or _takes_long(name, stem):
-                left += [name] * (name in files)
-            elif name in files:
-                findings.append(f"{name}: a new run does not make it.")
-            else:
-                findings.append(f"{name}: a new run makes it, and the capsule does not have it.")
-        elif files[name] == made[name]:
-            same += 1
-        elif name.endswith(_DRAWN):
-            if drawn_alike:
-                findings.append(f"{name}: it is not what is drawn anew.")
-            else:
-                left.append(name)
-        elif where := alike.difference(name, files[name], made[name]):
-            if more and name.startswith(("figures/", "latex/")):
-                left.append(name)
-            else:
-                findings.append(f"{name}: {where} is not what a new run gives.")
+        if name not in made:
+            findings.append(f"{name}: a new run does not make it.")
+        elif name not in files:
+            findings.append(f"{name}: a new run makes it, and the capsule does not have it.")
+        elif where := difference(name, files[name], made[name]):
+            findings.append(f"{name}: {where} is not what a new run gives.")
         else:
             same += 1
-    return findings, same, left
+    return findings, same
 
 
-def _takes_long(name: str, stem: str) -> bool:
-    of_figure = name.startswith(("figures/", "latex/")) and stem in FIGURES
-    return name == "pair_tables/maps.npz" or (of_figure and FIGURES[stem].takes_long)
+def _follows(name: str) -> bool:
+    """Whether a file of a capsule is a text or a figure, in any format, or stands beside one."""
+    folder, _, file = name.partition("/")
+    stem, _, form = file.rpartition(".")
+    forms = {"figures": tuple(FORMATS), "latex": ("tex",)}.get(folder, ())
+    return name in _FOLLOWING or (stem in FIGURES and form in forms)

@@ -107,14 +107,14 @@ def _agreement(value: float, around: dict[str, Any]) -> None:
 
 def _similar_in(view: View) -> None:
     """A matrix of what RSA and τ mix."""
-    from mlem_core.report import similar_in
+    from mlem_core.report import partial_rsa
 
     name = choices.choose_one(
         "Similarity",
-        list(similar_in.choices(view.selection.estimator)),
+        list(partial_rsa.choices(view.selection.estimator)),
         "partial",
         "features",
-        format_func=lambda one: similar_in.NAMES[one],
+        format_func=lambda one: partial_rsa.NAMES[one],
         help="What the features explain in both layers, what is left, or what the metric of one "
         "predicts in the other.",
     )

@@ -16,7 +16,7 @@ from pages.parts.wording import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.report.shown import Shown
+    from mlem_core.report.shown import FigureContext
     from pages.parts.view import View
 
 KINDS = {
@@ -79,7 +79,7 @@ def _numbers(row: Mapping[str, Any]) -> str:
     return minus(text.format_map(row))
 
 
-def _table(shown: Shown) -> pd.DataFrame:
+def _table(shown: FigureContext) -> pd.DataFrame:
     from mlem_core.measures.discordant_pairs import discordant_pairs
     from mlem_core.report.all_layers import decomposition
 

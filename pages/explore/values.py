@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.report import captions
 from pages.parts import choices, exporting, naming
 from pages.parts.exporting import Panel
 from pages.parts.other_tables import values_to_tell_apart
@@ -47,10 +46,12 @@ def in_layers(view: View, results: Results) -> None:
         if panel is not None:
             with place:
                 panel.show()
+    from mlem_core.report.of_values import table_caption
+
     table = results.value_distances
     called = naming.now().feature(feature)
     own = table[table["feature"] == feature]
-    exporting.draw_table(own, "value-distances", captions.value_table(called))
+    exporting.draw_table(own, "value-distances", table_caption(called))
 
 
 def in_two(view: View, results: Results) -> None:

@@ -12,15 +12,9 @@ from pages.parts import choices, naming, stored
 
 if TYPE_CHECKING:
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import Drawn
+    from mlem_core.report.figures import RenderedFigure
     from pages.parts.view import View
 
-# What a figure is called in the core's registry, where that is not its name on the page.
-FIGURES = {
-    "layer_map": "layer_maps",
-    "stimuli_a": "stimulus_map_a",
-    "stimuli_b": "stimulus_map_b",
-}
 # Figures of two layers, in whose place figure 4 of the paper may be wanted.
 OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
 
@@ -28,20 +22,6 @@ OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
 def remember(view: View) -> None:
     """Keep what the page shows, from which `chosen` takes what a figure is of."""
     st.session_state["view"] = view
-
-
-def name_of(name: str) -> str:
-    """What the core calls a figure that a page calls `name`."""
-    known = name.replace("-", "_")
-    return FIGURES.get(known, known)
-
-
-def figure_of(name: str) -> str:
-    """The figure in the core's registry that a page calls `name`; empty where there is none."""
-    from mlem_core.report.figures import FIGURES as there
-
-    known = name_of(name)
-    return known if known in there else ""
 
 
 def chosen(figure: str, options: Mapping[str, str]) -> Chosen | None:
@@ -99,7 +79,7 @@ def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]
     return found, lost
 
 
-def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> Drawn | None:
+def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
     """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
     from mlem_core.report.figures import Drawing
     from pages.parts.view import View

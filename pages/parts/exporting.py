@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
+from mlem_core.base.text import listed
 from pages.parts import adding, frame, naming, tables, visitor, window
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain
@@ -20,50 +20,14 @@ if TYPE_CHECKING:
 
     from mlem_core.figures import Paper
     from mlem_core.report.chosen import Chosen
+    from mlem_core.report.formats import ExportFormat
+    from mlem_core.report.shown import RenderedFigure
     from pages.parts.view import View
 
 # The figures that can be saved where two layers are looked at.
 THIS, WHOLE = "this one", "figure 4: scatter and both maps"
-# Of each format: file ending, MIME type, and what it is for.
-FORMATS = {
-    "PDF": (
-        "pdf",
-        "application/pdf",
-        "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
-    ),
-    "SVG": (
-        "svg",
-        "image/svg+xml",
-        "For papers and for drawing programs: lines and text stay sharp and can be edited.",
-    ),
-    "PNG": ("png", "image/png", "For slides and web pages: pixels."),
-    "HTML": ("html", "text/html", "An interactive page that needs no network (5 MB)."),
-    "CSV": (
-        "csv",
-        "text/csv",
-        "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
-        "are escaped.",
-    ),
-    "LaTeX": (
-        "tex",
-        "application/x-tex",
-        "The numbers of the figure as a table for a paper; it needs the packages booktabs and "
-        "longtable.",
-    ),
-}
-
-
 # Of a table, those that the browser gets at a time.
 MOST_ROWS = 5_000
-
-
-def as_csv(table: pd.DataFrame) -> bytes:
-    """A table as CSV; cells that a spreadsheet would run are escaped."""
-    from mlem_core.data.csvfile import write_table
-
-    buffer = io.BytesIO()
-    write_table(table, buffer)
-    return buffer.getvalue()
 
 
 @dataclass(frozen=True)
@@ -83,6 +47,8 @@ class Panel:
     title : of the files, and of the LaTeX table
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.report.shown.Drawing`
+    registered : its name in `mlem_core.report.figures.FIGURES`; empty where it is none of these,
+        and no report can draw it
     """
 
     figure: Figure
@@ -94,6 +60,7 @@ class Panel:
     line: str = ""
     title: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    registered: str = ""
 
     @classmethod
     def of(
@@ -135,7 +102,15 @@ class Panel:
             FIGURES[figure].below(shown),
             drawn.title,
             options,
+            figure,
         )
+
+    def rendered(self) -> RenderedFigure:
+        """The figure as formats of export take it."""
+        from mlem_core.report.shown import RenderedFigure
+
+        table = None if self.table is None else self.table()
+        return RenderedFigure(self.figure, self.title, self.caption, self.data, table)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -182,7 +157,7 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
 @st.fragment
 def _below(drawing: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
-    from mlem_core.report.glossary import glosses
+    from mlem_core.report.captions import glosses
 
     row = st.container(horizontal=True, vertical_alignment="center")
     line = drawing.line or drawing.caption
@@ -209,8 +184,10 @@ def _below(drawing: Panel) -> None:
 
 
 def _export(drawing: Panel) -> None:
+    from mlem_core.report.formats import FORMATS
+
     at = drawing.name  # of the widgets, whatever is saved
-    figure = adding.figure_of(drawing.name)
+    figure = drawing.registered
     if figure in adding.OF_TWO:
         whole = pick(
             "Figure",
@@ -221,27 +198,21 @@ def _export(drawing: Panel) -> None:
         )
         if whole == WHOLE:
             figure, drawing = "two_layers", replace(drawing, name="figure-4")
-    format = pick("Format", list(FORMATS), at, "format", "What the file is.")
-    st.caption(FORMATS[format][2])
-    size = paper(at, format) if format in ("PDF", "SVG", "PNG") else None
+    labelled = {one.label: one for one in FORMATS.values()}
+    form = labelled[pick("Format", list(labelled), at, "format", "What the file is.")]
+    st.caption(form.sentence)
+    size = paper(at, resolution=form.resolution) if form.printed else None
     chosen = adding.chosen(figure, drawing.options) if figure else None
     row = st.container(horizontal=True)
     with row:
+        made: RenderedFigure | None = drawing.rendered()
         if figure == "two_layers" and chosen is not None:
             made = adding.drawn(chosen, narrow=size is not None and size.narrow)
-            if made is None:
-                return
-            drawing = Panel(
-                made.figure,
-                made.data,
-                drawing.name,
-                made.caption,
-                table=lambda: made.printed,
-                title=made.title,
-            )
-        elif size is not None and size.narrow and drawing.narrow is not None:
-            drawing = replace(drawing, figure=drawing.narrow())
-        _download(drawing, format, size, at)
+        elif made and size is not None and size.narrow and drawing.narrow is not None:
+            made = replace(made, figure=drawing.narrow())
+        if made is None:
+            return
+        _download(made, drawing.name, form, size, at)
         if chosen is not None:
             _add(chosen, at)
 
@@ -261,31 +232,19 @@ def _add(chosen: Chosen, at: str) -> None:
     )
 
 
-def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None:
+def _download(
+    made: RenderedFigure, name: str, form: ExportFormat, paper: Paper | None, at: str
+) -> None:
     from mlem_core import figures
-    from mlem_core.report import latex
 
-    title = drawing.title
     if paper is not None and not figures.can_write_images():
-        _from_the_browser(drawing, format, paper)
+        _from_the_browser(made.figure, name, form, paper)
         return
-    name, (ending, mime, _) = drawing.name, FORMATS[format]
-
-    def content() -> bytes:
-        if format == "CSV":
-            return as_csv(drawing.data)
-        if format == "LaTeX":
-            table = drawing.data if drawing.table is None else drawing.table()
-            return latex.table(table, drawing.caption, f"tab:{name}", title=title).encode()
-        return figures.as_file(
-            drawing.figure, format.lower(), paper, title=title or name, caption=drawing.caption
-        )
-
     st.download_button(
-        f"Download {format}",
-        data=visitor.bound(content),
-        file_name=f"{name}.{ending}",
-        mime=mime,
+        f"Download {form.label}",
+        data=visitor.bound(lambda: form.write(made, name, paper)),
+        file_name=f"{name}.{form.name}",
+        mime=form.mime,
         key=f"download {at}",
         type="primary",
         icon=":material/download:",
@@ -294,37 +253,39 @@ def _download(drawing: Panel, format: str, paper: Paper | None, at: str) -> None
     )
 
 
-def _from_the_browser(drawing: Panel, format: str, paper: Paper) -> None:
+def _from_the_browser(figure: Figure, name: str, form: ExportFormat, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
     from mlem_core import figures
+    from mlem_core.report.formats import FORMATS
 
-    if format == "PDF":
+    if not form.by_visitor:
+        others = listed([one.label for one in FORMATS.values() if one.by_visitor])
         st.info(
-            "PDF is written by Chrome or Chromium, and this server has none. Install one, or name "
-            "its path in BROWSER_PATH; SVG and PNG can be saved without.",
+            f"{form.label} is written by Chrome or Chromium, and this server has none. Install "
+            f"one, or name its path in BROWSER_PATH; {others} can be saved without.",
             icon=":material/info:",
         )
         return
-    drawn = figures.on_paper(drawing.figure, paper)
-    scale = paper.scale * (paper.dpi / 96 if format == "PNG" else 1)
+    drawn = figures.on_paper(figure, paper)
+    scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
     st.plotly_chart(
         drawn,
         theme=None,
-        key=f"preview {drawing.name}",
+        key=f"preview {name}",
         config={
             "displaylogo": False,
             "displayModeBar": True,
             "modeBarButtons": [["toImage"]],
             "toImageButtonOptions": {
-                "format": format.lower(),
-                "filename": drawing.name,
+                "format": form.name,
+                "filename": name,
                 "width": paper.width,
                 "height": drawn.layout.height,
                 "scale": scale,
             },
         },
     )
-    st.caption(f"The camera over the picture saves it as {format}, from your browser.")
+    st.caption(f"The camera over the picture saves it as {form.label}, from your browser.")
 
 
 def show_table(
@@ -366,6 +327,8 @@ def draw_table(
     features : that have a column
     more : goes to `st.dataframe`
     """
+    from mlem_core.report.tables import csv_bytes
+
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     rows = _some_rows(table, name)
     shown = naming.now().table(tables.without_minus_zero(table.iloc[rows]), features)
@@ -378,7 +341,7 @@ def draw_table(
     st.caption(caption)
     st.download_button(
         "CSV",
-        data=lambda: as_csv(table),
+        data=lambda: csv_bytes(table),
         file_name=f"{name}.csv",
         mime="text/csv",
         key=f"table csv {name}",

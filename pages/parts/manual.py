@@ -77,8 +77,8 @@ def cite() -> None:
     """How to cite the program and the papers, and where the source is."""
     from importlib.metadata import version
 
-    from mlem_core.report.references import METHOD, in_words
-    from mlem_core.report.references import bibtex as entries
+    from mlem_core.report.methods import METHOD, in_words
+    from mlem_core.report.methods import bibtex as entries
 
     st.markdown(
         "The method is that of two papers:\n\n"

@@ -35,8 +35,8 @@ def pick(
     )
 
 
-def paper(name: str, format: str) -> Paper:
-    """The size and font that are chosen beside a figure, for a format."""
+def paper(name: str, *, resolution: bool = False) -> Paper:
+    """The size and font that are chosen beside a figure, and the resolution of pixels."""
     from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
 
     width = pick(
@@ -61,7 +61,7 @@ def paper(name: str, format: str) -> Paper:
         first=1, format_func=lambda one: f"{one} pt",
     )  # fmt: skip
     dpi = DPI[0]
-    if format == "PNG":
+    if resolution:
         dpi = pick("Resolution", list(DPI), name, "dpi", "Pixels an inch.",
                    format_func=lambda one: f"{one} dpi")  # fmt: skip
     return Paper(width_mm=wide, font=font, points=float(points), dpi=int(dpi))

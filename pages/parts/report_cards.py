@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from pages.parts import adding, naming, stored, visitor
-from pages.parts.exporting import as_csv
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import Drawn
+    from mlem_core.report.figures import RenderedFigure
+
+
+_HELPS = {
+    "csv": "The numbers that it is drawn from, with the identifiers.",
+    "tex": "The figure and its table for a paper.",
+}
 
 
 def add(figure: str) -> None:
@@ -26,7 +31,7 @@ def add(figure: str) -> None:
 
 
 @stored.kept(64, show_spinner="Drawing the figure …")
-def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> Drawn:
+def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> RenderedFigure:
     made = adding.drawn(_chosen, narrow=narrow, flags=flags)
     if made is None:
         raise LookupError("it is computed first")  # what raises is not kept
@@ -55,7 +60,7 @@ class Card:
         """Of its files, and of its widgets."""
         return f"{self.at + 1:02d}-{self.chosen.figure.replace('_', '-')}"
 
-    def drawn(self) -> Drawn | None:
+    def drawn(self) -> RenderedFigure | None:
         """The figure as it is printed; None while its tables are computed."""
         key = repr((self.chosen.to_dict(), naming.now()))
         try:
@@ -97,7 +102,7 @@ class Card:
                 }[label],
             )
 
-    def _preview(self, made: Drawn) -> None:
+    def _preview(self, made: RenderedFigure) -> None:
         from mlem_core import figures
 
         drawn = figures.on_paper(made.figure, self.paper)
@@ -117,7 +122,7 @@ class Card:
                 alt=made.title,
             )
 
-    def _words(self, made: Drawn) -> None:
+    def _words(self, made: RenderedFigure) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""
         for part, label, field in (
             ("title", "Title", st.text_input),
@@ -147,36 +152,29 @@ class Card:
 
         adding.change(change)
 
-    def _files(self, made: Drawn) -> None:
+    def _files(self, made: RenderedFigure) -> None:
         from mlem_core import figures
-        from mlem_core.report.chosen import as_latex
-
-        pictures = ("pdf", "svg", "png") if figures.can_write_images() else ("html",)
-
-        def picture(form: str) -> bytes:
-            return figures.as_file(
-                made.figure, form, self.paper, title=made.title, caption=made.caption
-            )
+        from mlem_core.report.formats import FORMATS, as_latex
 
         def tex() -> bytes:
-            return "\n".join(as_latex([self.name], [made], self.paper.width_mm, "pdf")).encode()
+            return as_latex(made, self.name, self.paper.width_mm).encode()
 
-        files: dict[str, Callable[[], bytes]] = {form: partial(picture, form) for form in pictures}
-        files |= {"csv": partial(as_csv, made.data), "tex": tex}
-        says = {
-            "csv": "The numbers that it is drawn from, with the identifiers.",
-            "tex": "The figure and its table for a paper.",
-        }
+        images = figures.can_write_images()
         with st.container(horizontal=True):
-            for form, content in files.items():
+            for name, form in FORMATS.items():
+                # A page stands in the place of pictures that nothing here can write.
+                if (form.printed and not images) or (name == "html" and images):
+                    continue
+                write = partial(form.write, made, self.name, self.paper)
                 st.download_button(
-                    {"tex": "LaTeX"}.get(form, form.upper()),
-                    data=visitor.bound(content),
-                    file_name=f"{self.name}.{form}",
-                    key=f"report {form} {self.name}",
+                    form.label,
+                    # Here LaTeX has the figure beside its table.
+                    data=visitor.bound(tex if name == "tex" else write),
+                    file_name=f"{self.name}.{name}",
+                    key=f"report {name} {self.name}",
                     icon=":material/download:",
                     on_click="ignore",
-                    help=says.get(form, "This figure at the size above; it takes some seconds."),
+                    help=_HELPS.get(name, "This figure at the size above; it takes some seconds."),
                 )
 
 

@@ -13,7 +13,7 @@ from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
-    from mlem_core.report.figures import Drawn
+    from mlem_core.report.figures import RenderedFigure
     from pages.parts.report_cards import Card
     from pages.parts.view import View
 
@@ -63,24 +63,12 @@ def _rename(key: str, identifiers: Sequence[str]) -> None:
 
 def _written(view: View) -> dict[str, str] | None:
     """methods.md, methods.tex and references.bib; None while the tables are computed."""
-    from mlem_core.report.methods import methods_paragraph
-    from mlem_core.report.references import bibtex
+    from mlem_core.report import methods
 
     results = view.results()
     if results is None:
         return None
-    texts = {
-        f"methods.{ending}": methods_paragraph(
-            view.analysis,
-            results,
-            estimator=view.selection.estimator,
-            interactions=view.selection.interactions,
-            form=form,
-            names=naming.now(),
-        )
-        for ending, form in (("md", "markdown"), ("tex", "tex"))
-    }
-    return {**texts, "references.bib": bibtex(view.analysis.manifest)}
+    return methods.texts(view.analysis, results, view.selection, naming.now())
 
 
 @st.fragment
@@ -106,16 +94,18 @@ def texts(view: View) -> None:
 def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     """LaTeX of all figures and tables, and everything in one zip."""
     from mlem_core import figures
-    from mlem_core.report.chosen import as_latex, as_zip
+    from mlem_core.report.chosen import as_zip
+    from mlem_core.report.formats import FORMATS, as_latex, pictures
 
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    forms = ["pdf", "svg"] if figures.can_write_images() else ["html"]
+    forms = [one.name for one in pictures(figures.can_write_images())]
     form = row.segmented_control(
         "Pictures", forms, default=forms[0], required=True, key="report form",
-        format_func=str.upper, help="What the pictures in the zip are; LaTeX reads PDF.",
+        format_func=lambda one: FORMATS[one].label,
+        help="What the pictures in the zip are; LaTeX reads PDF.",
     )  # fmt: skip
 
-    def whole() -> tuple[list[str], list[Drawn]]:
+    def whole() -> tuple[list[str], list[RenderedFigure]]:
         made = [(card.name, card.drawn()) for card in cards]
         there = [(name, one) for name, one in made if one is not None]
         if len(there) < len(made):
@@ -123,7 +113,8 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
         return [name for name, _ in there], [one for _, one in there]
 
     def tex() -> bytes:
-        return "\n".join(as_latex(*whole(), paper.width_mm, "pdf")).encode()
+        parts = [as_latex(one, name, paper.width_mm) for name, one in zip(*whole(), strict=True)]
+        return "\n".join(parts).encode()
 
     def everything() -> bytes:
         written = _written(view)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
-    from mlem_core.report.shown import Shown
+    from mlem_core.report.shown import FigureContext
     from mlem_core.tasks.followups import Followup
 
 
@@ -136,7 +136,7 @@ class View:
         near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
         return [replace(self.selection, features=tuple(one)) for one in near if one]
 
-    def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> Shown | None:
+    def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> FigureContext | None:
         """What the figures of the view are drawn from; None as `results`.
 
         Parameters
@@ -144,7 +144,7 @@ class View:
         marked : rows of the stimuli that are marked in their maps
         options : of figures, beside what is chosen
         """
-        from mlem_core.report.shown import Drawing, Shown
+        from mlem_core.report.shown import Drawing, FigureContext
 
         results = _results(self.job_id, self.selection, self.analysis)
         if results is None and (results := self.results()) is None:
@@ -160,7 +160,7 @@ class View:
             marked=marked,
         )
         memory = _memory(self.job_id, self.selection)
-        return Shown(self.analysis, self.selection, results, drawing, memory)
+        return FigureContext(self.analysis, self.selection, results, drawing, memory)
 
     def options(self, **more: str) -> dict[str, str]:
         """What is chosen of figures, without what is empty."""

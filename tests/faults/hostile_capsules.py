@@ -213,7 +213,8 @@ def archives(files):
         if name != "capsule.json" and "plotly" not in name:
             less = {n: data for n, data in files.items() if n != name}
             yield _capsule(f"no {name}", less, True)
-            yield _capsule(f"no {name}, not listed", sealed(less), True)
+            must = True if "tables/" in name or name.endswith((".json", "csv", "npz")) else None
+            yield _capsule(f"no {name}, not listed", sealed(less), must)
     about = json.loads(files["capsule.json"])
     for what, digest in {"stale": "0" * 64, "of another": about["files"]["README.txt"]}.items():
         told = {**about, "files": {**about["files"], "tables/scores.csv": digest}}

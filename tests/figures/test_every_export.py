@@ -23,7 +23,7 @@ from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report.figures import FIGURES, Drawing, Drawn, Shown
+from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.robustness import noise
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -41,7 +41,7 @@ CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 TALLEST = 250  # mm; of what a journal's page has
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
-Draw = Callable[[str, float], Drawn]
+Draw = Callable[[str, float], RenderedFigure]
 
 
 class Sources:
@@ -65,7 +65,7 @@ class Sources:
 
     def shown(self, analysis, **drawing):
         drawn = Drawing(**{"store": self.store, **drawing})
-        return Shown(analysis, analysis.select(), analysis.results(), drawn)
+        return FigureContext(analysis, analysis.select(), analysis.results(), drawn)
 
     @cached_property
     def example(self):
@@ -113,7 +113,7 @@ class Sources:
         example = examples.example()
         few = example.select(layers=[(m, n) for m, n in example.layers if n in (0, 6)])
         methods.make(example, self.store, few)
-        return Shown(example, few, example.results_of(few), Drawing(store=self.store))
+        return FigureContext(example, few, example.results_of(few), Drawing(store=self.store))
 
     @cached_property
     def importance_group(self):

@@ -14,8 +14,9 @@ from pypdf import PdfReader
 from mlem_core import Store, run
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
-from mlem_core.report.chosen import Chosen, as_latex, as_zip, file_names
-from mlem_core.report.figures import FIGURES, Drawing, Shown, draw
+from mlem_core.report.chosen import Chosen, as_zip
+from mlem_core.report.figures import FIGURES, Drawing, FigureContext, draw
+from mlem_core.report.formats import as_latex
 from mlem_core.report.latex import table as latex_table
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.tasks import examples
@@ -83,7 +84,7 @@ def test_what_cannot_be_drawn_says_why(example, tmp_path):
 @pytest.mark.slow
 def test_the_zip_has_all_of_it_in_order(example, tmp_path, chromium_path):
     chosen = [kept(example, "why").titled("Why & how"), kept(example, "feature_counts")]
-    names, drawing = file_names(chosen), Drawing(store=Store(tmp_path))
+    names, drawing = ["01-why", "02-feature-counts"], Drawing(store=Store(tmp_path))
     drawn = [one.drawn(example, example.results(), drawing) for one in chosen]
     texts = {"methods.md": "We did.", "methods.tex": "We did.", "references.bib": "@article{a,}"}
     whole = as_zip(names, drawn, Paper(width_mm=120), "pdf", texts)
@@ -97,7 +98,8 @@ def test_the_zip_has_all_of_it_in_order(example, tmp_path, chromium_path):
     assert r"\includegraphics[width=120mm]{figures/01-why.pdf}" in tex
     assert tex.index("fig:01-why") < tex.index("fig:02-feature-counts") < tex.index("bibliography{")
     assert "**01-why. Why & how.**" in files["report.md"].decode()
-    assert "\n".join(as_latex(names, drawn, 120, "pdf")).strip() in tex
+    for name, one in zip(names, drawn, strict=True):
+        assert as_latex(one, name, 120).strip() in tex
 
 
 IDS = ("part_of_speech", "word_position", "word_length", "model_a1", "model_b2")
@@ -117,7 +119,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
     spec = in_files(tmp_path, table, {"model_a1": layers, "model_b2": layers}, **more)
     analysis = run(spec, store)
     drawing = Drawing(store=store, names=names)
-    shown = Shown(analysis, analysis.select(), analysis.results(), drawing)
+    shown = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
     made = {name: draw(name, shown) for name in FIGURES}
     made = {name: one for name, one in made.items() if one is not None}
     assert {"profiles", "values", "values_layers", "two_layers", "why"} <= set(made)

@@ -6,8 +6,7 @@ import pytest
 from inputs import in_files, noise, probing
 
 from mlem_core.analysis.run import run
-from mlem_core.report.methods import methods_paragraph
-from mlem_core.report.references import KEYS, bibtex
+from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
 from mlem_core.storage.store import Store
 
 

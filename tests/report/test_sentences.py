@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from mlem_core.analysis.in_words import FOLDS, computed_on, fitted
 from mlem_core.pairs.units import Units
 from mlem_core.report import captions
-from mlem_core.report.glossary import NAMES, glosses
+from mlem_core.report.all_layers import profiles_caption, similarity_caption
+from mlem_core.report.captions import TERMS, glosses
+from mlem_core.report.two_layers import compare_caption, map_caption
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
 OF_VALUES = "which values of pos differ (others: whether they differ)"
-BASIS = captions.computed_on(1_200, 719_400, 5)
-TESTED = partial(captions.profiles, BASIS, HOW_MUCH, "9 tests", "sentences and words", flagged=True)
+BASIS = computed_on(1_200, 719_400, 5)
+TESTED = partial(profiles_caption, BASIS, HOW_MUCH, "9 tests", "sentences and words", flagged=True)
 UNITS = Units(n_sentences=600, n_items=40)
 
 
@@ -22,27 +25,27 @@ UNITS = Units(n_sentences=600, n_items=40)
     ("said", "expected"),
     [
         (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
-        (captions.computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
-        (captions.computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
-        (captions.fitted("ridge", False, None, WHETHER), "are coded by whether they differ."),
-        (captions.fitted("x", True, "ignore", WHETHER), "with x with interactions"),
-        (captions.fitted("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
+        (computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
+        (computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
+        (fitted("ridge", False, None, WHETHER), "are coded by whether they differ."),
+        (fitted("x", True, "ignore", WHETHER), "with x with interactions"),
+        (fitted("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
         (
-            captions.fitted("ridge", False, "ignore", "which values of pos differ"),
+            fitted("ridge", False, "ignore", "which values of pos differ"),
             "to any value (a value of their own where values are told apart).",
         ),
-        (captions.fitted("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
-        (captions.profiles(BASIS, HOW_MUCH), captions.FOLDS),
-        (captions.profiles(BASIS, HOW_MUCH), f"coded by {HOW_MUCH}; it"),
+        (fitted("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
+        (profiles_caption(BASIS, HOW_MUCH), FOLDS),
+        (profiles_caption(BASIS, HOW_MUCH), f"coded by {HOW_MUCH}; it"),
         (TESTED(), "95 % confidence intervals over sentences and words;"),
         (TESTED(), "family of 9 tests"),
         (TESTED(), "Triangles"),
         (TESTED(warning="a and b correlate."), "a and b correlate. Computed on"),
-        (captions.similarity(BASIS, "9 tests", "sentences"), "over sentences,"),
-        (captions.similarity(BASIS, agreement=0.634), "two upper triangles, here 0.63."),
-        (captions.compare(BASIS, "sentences"), "over sentences;"),
-        (captions.compare(BASIS), captions.FOLDS),
-        (captions.stimulus_map(1_000, 1_200), "seeded sample of 1,000"),
+        (similarity_caption(BASIS, tested=("9 tests", "sentences")), "over sentences,"),
+        (similarity_caption(BASIS, agreement=0.634), "two upper triangles, here 0.63."),
+        (compare_caption(BASIS, "sentences"), "over sentences;"),
+        (compare_caption(BASIS), FOLDS),
+        (map_caption(1_000, 1_200), "seeded sample of 1,000"),
         (captions.ceiling(HOW_MUCH), "knows nothing of which values differ"),
         (captions.ceiling(OF_VALUES), f"coded by {OF_VALUES}"),
         (captions.scores(HOW_MUCH), "ridge penalty α"),
@@ -58,10 +61,10 @@ def test_what_is_said(said, expected):
 @pytest.mark.parametrize(
     ("said", "not_there"),
     [
-        (captions.profiles(BASIS, HOW_MUCH), ("95 %", "Triangles")),
-        (TESTED(), (captions.FOLDS,)),
-        (captions.stimulus_map(1_000, 1_000), ("sample",)),
-        (captions.similarity(BASIS), ("here",)),
+        (profiles_caption(BASIS, HOW_MUCH), ("95 %", "Triangles")),
+        (TESTED(), (FOLDS,)),
+        (map_caption(1_000, 1_000), ("sample",)),
+        (similarity_caption(BASIS), ("here",)),
         (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
         (captions.scores(HOW_MUCH), ("β",)),
     ],
@@ -72,7 +75,7 @@ def test_what_is_not_said_of_what_is_not_there(said, not_there):
 
 def test_every_gloss_has_its_entry_in_the_glossary():
     entries = re.findall(r"\*\*(.+?)\.?\*\*", GLOSSARY.read_text("utf-8"))
-    assert set(NAMES) <= {entry.rstrip(".") for entry in entries}
+    assert set(TERMS) <= {entry.rstrip(".") for entry in entries}
 
 
 def test_terms_are_found_as_words():

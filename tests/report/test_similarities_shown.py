@@ -14,9 +14,9 @@ from mlem_core.inference.aligned import alignment
 from mlem_core.inference.explanation import best_known, kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
-from mlem_core.report import similar_in
-from mlem_core.report.beside import how_sure
-from mlem_core.report.figures import Drawing, Shown, draw
+from mlem_core.report import partial_rsa
+from mlem_core.report.figures import Drawing, FigureContext, draw
+from mlem_core.report.uncertainty_tables import how_sure
 
 OTHERS = ("cka", "neighbours")
 ALIGNED = ("procrustes", "cca")
@@ -40,7 +40,7 @@ def shown_with(made, name):
     analysis, store = made
     drawing = Drawing(store=store, options={"similarity": name})
     selection = analysis.select()
-    return Shown(analysis, selection, analysis.results_of(selection), drawing)
+    return FigureContext(analysis, selection, analysis.results_of(selection), drawing)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -132,17 +132,17 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
     analysis = run(spec, Store(tmp_path / "store"))
 
     def drawn(name):
-        drawing = Drawing(options={"partial": name})
-        return draw("similar_in", Shown(analysis, analysis.select(), analysis.results(), drawing))
+        shown = analysis, analysis.select(), analysis.results()
+        return draw("similar_in", FigureContext(*shown, Drawing(options={"partial": name})))
 
     found = of_layers(*analysis.subset(analysis.select()), "ridge")
-    assert similar_in.choices("ridge") == ("features", "rest", "transfer", "ratio")
-    for name in similar_in.choices("ridge"):
+    assert partial_rsa.choices("ridge") == ("features", "rest", "transfer", "ratio")
+    for name in partial_rsa.choices("ridge"):
         made = drawn(name)
         heat = next(trace for trace in made.figure.data if trace.type == "heatmap")
         square = found.square(name, analysis.layers)
         np.testing.assert_allclose(np.array(heat.z, dtype=float), square.to_numpy(), atol=1e-6)
-        assert made.title == similar_in.NAMES[name]
+        assert made.title == partial_rsa.NAMES[name]
     pd.testing.assert_frame_equal(made.data, found.table(analysis.layers))
     # The features tell nothing of layer 0, which is noise, and the one and only way to use them
     # is that of the other two.
@@ -151,4 +151,4 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
     with refused("features, rest, transfer"):
         drawn("all")
     # A slow estimator is not fitted for transfer.
-    assert similar_in.choices("spearman") == ("features", "rest")
+    assert partial_rsa.choices("spearman") == ("features", "rest")

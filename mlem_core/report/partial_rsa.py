@@ -6,7 +6,7 @@ from mlem_core import figures
 from mlem_core.base.errors import unknown
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.partial import of_layers
-from mlem_core.report.shown import Drawn, Shown, figure
+from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 
 # By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
 UNITS = {
@@ -43,18 +43,13 @@ def choices(estimator: str) -> tuple[str, ...]:
     return names[:2] if estimator_named(estimator).slow else names
 
 
-def caption(name: str, basis: str) -> str:
-    """What is seen, and how it was computed."""
-    return f"{_CAPTIONS[name]} {basis}"
-
-
 @figure(
     "similar_in",
     "Alike in the features, in the rest, or by transfer",
     "What the two matrices above mix, apart. Click a cell to choose its two layers.",
     offered=True,
 )
-def matrix(shown: Shown) -> Drawn | None:
+def matrix(shown: FigureContext) -> RenderedFigure | None:
     """The one that is chosen; by default that in the features.
 
     Raises
@@ -70,12 +65,12 @@ def matrix(shown: Shown) -> Drawn | None:
     of = *shown.analysis.subset(shown.selection), shown.selection.estimator
     found, layers = shown.once("partial", lambda: of_layers(*of)), shown.selection.layers
     small = shown.drawing.screen
-    return Drawn(
+    return RenderedFigure(
         figures.partial_matrix(
             found.square(name, layers), UNITS[name], shown.marked_pair, small=small
         ),
         NAMES[name],
-        caption(name, shown.basis),
+        f"{_CAPTIONS[name]} {shown.basis}",
         found.table(layers),
         found.square(name, layers).round(3).rename_axis("layer").reset_index(),
     )

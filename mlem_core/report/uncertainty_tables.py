@@ -14,7 +14,7 @@ from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.permutation import find_chance
 from mlem_core.inference.tables import importance_differences, term_tests
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report.shown import Shown
+from mlem_core.report.shown import FigureContext
 from mlem_core.report.two_layers import claimed
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
 from mlem_core.robustness.flags import flags
@@ -22,7 +22,7 @@ from mlem_core.robustness.flags import flags
 Tables = dict[str, pd.DataFrame]
 
 
-def how_sure(shown: Shown) -> Tables:
+def how_sure(shown: FigureContext) -> Tables:
     """What has been made of the audit, a claim, two layers alone, scores and other similarities."""
     return {
         **_audit(shown),
@@ -33,7 +33,7 @@ def how_sure(shown: Shown) -> Tables:
     }
 
 
-def _two(shown: Shown) -> Tables:
+def _two(shown: FigureContext) -> Tables:
     """The intervals of the two layers that were resampled alone."""
     why = shown.why if shown.several else None
     if why is None or "chance" not in why.terms:
@@ -45,14 +45,14 @@ def _two(shown: Shown) -> Tables:
     }
 
 
-def _chance(shown: Shown) -> Tables:
+def _chance(shown: FigureContext) -> Tables:
     """What the scores are by chance."""
     store = shown.drawing.store
     found = None if store is None else find_chance(shown.analysis, store, shown.selection)
     return {} if found is None else {"chance.csv": found}
 
 
-def _similarities(shown: Shown) -> Tables:
+def _similarities(shown: FigureContext) -> Tables:
     """Similarities other than RSA of what is shown, and their terms."""
     tables, store = Tables(), shown.drawing.store
     if store is None or not shown.several:
@@ -72,7 +72,7 @@ def _similarities(shown: Shown) -> Tables:
     return tables
 
 
-def in_intervals(shown: Shown) -> Tables:
+def in_intervals(shown: FigureContext) -> Tables:
     """Confidence intervals and tests, where they have been made."""
     intervals, tables = shown.intervals, Tables()
     if intervals is None or shown.score_tests is None:
@@ -90,7 +90,7 @@ def in_intervals(shown: Shown) -> Tables:
     return tables
 
 
-def _audit(shown: Shown) -> Tables:
+def _audit(shown: FigureContext) -> Tables:
     audit = shown.audit
     if audit is None:
         return {}
@@ -102,7 +102,7 @@ def _audit(shown: Shown) -> Tables:
     }
 
 
-def _claim(shown: Shown) -> Tables:
+def _claim(shown: FigureContext) -> Tables:
     if not shown.several:
         return {}
     claim, found = claimed(shown)

@@ -1,15 +1,25 @@
-"""A table of a capsule beside the same table of a new run: number by number, row by row."""
+"""What differs between files of two capsules: tables number by number, parameters, pair tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from io import BytesIO
+import io
+import json
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.spatial.distance import pdist
 
 from mlem_core.base.text import short
+from mlem_core.pairs import tables_io
+from mlem_core.pairs.tables import LazyArray
 
 # Other versions of torch and of the processor's libraries differ in the last bits of float32;
 # the numbers that follow differ less than this.
@@ -20,10 +30,18 @@ _KEYS = (
     "layer_a", "model_b", "layer_b", "term", "quantity",
 )  # fmt: skip
 _SQUARES = ("similarity_profiles.csv", "similarity_rsa.csv", "feature_correlations.csv")
+# What says where, with and from what something was computed: information, no parameter or result.
+INFORMATION = (
+    "versions", "machine", "device", "torch", "transformers", "kernels", "file", "notices",
+)  # fmt: skip
+_UNREADABLE = (
+    ValueError, TypeError, LookupError, OSError, EOFError, MemoryError, RecursionError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Compared:
+class TableDiff:
     """A table of a capsule beside the same table of the new run.
 
     Attributes
@@ -66,7 +84,7 @@ class Compared:
         return f"{self.name}: {'; '.join(parts)}"
 
 
-def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
+def compare(name: str, old: bytes | None, new: bytes | None) -> TableDiff:
     """Compare two tables number by number; a row is known by what is no measurement in it.
 
     Parameters
@@ -81,11 +99,11 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
     """
     if old is None or new is None:
         n_rows = max(0, (old or new or b"").count(b"\n") - 1)
-        return Compared(
+        return TableDiff(
             name, 0.0, 0, 0, n_missing=n_rows, only="the new run" if old is None else "the capsule"
         )
     before, now = (
-        _long(pd.read_csv(BytesIO(data), keep_default_na=False, na_values=[""]), name)
+        _long(pd.read_csv(io.BytesIO(data), keep_default_na=False, na_values=[""]), name)
         for data in (old, new)
     )
     if name == "layer_map.csv" and _is_map(before) and _is_map(now):
@@ -108,7 +126,7 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> Compared:
         at = int(apart.argmax())
         before_at, now_at = _said(texts.iloc[at]), _said(others.iloc[at])
         worst = f"{both['key'].iloc[at]}: {before_at} in the capsule, {now_at} now"
-    return Compared(
+    return TableDiff(
         name=name,
         largest=float(apart.max(initial=0.0)),
         n_values=len(apart),
@@ -171,12 +189,112 @@ def _distances(long: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for measure, positions in wide.groupby(wide.index.str.extract(r"^measure (\w+)", expand=False)):
         positions = positions.sort_index()
-        xy = positions.to_numpy(dtype=np.float64)
-        square = np.linalg.norm(xy[:, None] - xy[None, :], axis=-1)
         names = [place.partition(", ")[2] for place in positions.index]
+        apart = zip(combinations(names, 2), pdist(positions.to_numpy(np.float64)), strict=True)
         rows += [
-            (f"distance in the map of {measure} of {names[i]} and {names[j]}", square[i, j])
-            for i in range(len(names))
-            for j in range(i)
+            (f"distance in the map of {measure} of {one} and {other}", distance)
+            for (one, other), distance in apart
         ]
     return pd.DataFrame(rows, columns=["key", "value"])
+
+
+def difference(name: str, old: bytes, new: bytes) -> str:
+    """Where a file of a capsule says something else than the one made anew; empty: nowhere.
+
+    Parameters
+    ----------
+    name : of the file; its ending says how it is read
+    old, new : its content in the capsule, and as it is made anew
+    """
+    if old == new:
+        return ""
+    if far_larger(old, new):
+        return "its size"
+    try:
+        if name.endswith(".json"):
+            return next(_in_json(json.loads(old), json.loads(new), ""), "")
+        if name.endswith("tables.npz"):
+            _check_size(old, len(new))
+            return _in_arrays(_of_tables(old), _of_tables(new))
+        if name.endswith((".npy", ".npz")):
+            _check_size(old, len(new))
+            return _in_arrays(_arrays(old), _arrays(new))
+        return "" if compare(name, old, new).same else "a number"
+    except _UNREADABLE:
+        return "it cannot be read"
+
+
+def far_larger(old: bytes, new: bytes) -> bool:
+    """Whether a file is so much larger than its like that it is other, and not to be read."""
+    return len(old) > 20 * len(new) + 1_000_000
+
+
+def _in_json(old: Any, new: Any, place: str) -> Iterator[str]:
+    here = f"the entry {place}" if place else "its entries"
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
+            if name in INFORMATION:
+                continue
+            where = f"{place}.{name}".strip(".")
+            if name not in old or name not in new:
+                yield f"the entry {where}"
+            else:
+                yield from _in_json(old[name], new[name], where)
+    elif isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new):
+            yield here
+        else:
+            for at, (a, b) in enumerate(zip(old, new, strict=True)):
+                yield from _in_json(a, b, f"{place}.{at}")
+    elif isinstance(old, float) and isinstance(new, float):
+        if not abs(old - new) <= TOLERANCE * max(1.0, abs(new)):
+            yield here
+    elif type(old) is not type(new) or old != new:
+        yield here
+
+
+def _in_arrays(before: dict[str, Any], now: dict[str, Any]) -> str:
+    if list(before) != list(now):
+        return "the names of its arrays"
+    for name, array in now.items():
+        other = before[name]
+        if other.shape != array.shape or other.dtype != array.dtype:
+            return f"the array {name or 'in it'}"
+        if array.dtype.kind == "f":
+            scale = max(1.0, float(np.nanmax(np.abs(array), initial=0.0)))
+            same = np.allclose(other, array, rtol=0.0, atol=TOLERANCE * scale, equal_nan=True)
+        else:
+            same = np.array_equal(other, array)
+        if not same:
+            return f"the array {name or 'in it'}"
+    return ""
+
+
+def _check_size(data: bytes, usual: int) -> None:
+    """Raise ValueError for a file that would unpack to far more than its like."""
+    if zipfile.is_zipfile(io.BytesIO(data)):
+        with zipfile.ZipFile(io.BytesIO(data)) as kept:
+            if sum(entry.file_size for entry in kept.infolist()) > 100 * usual + 10_000_000:
+                raise ValueError("it unpacks to too much")
+
+
+def _arrays(data: bytes) -> dict[str, Any]:
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return {"": np.load(io.BytesIO(data), allow_pickle=False)}
+    with np.load(io.BytesIO(data), allow_pickle=False) as kept:
+        return {name: kept[name] for name in sorted(kept.files)}
+
+
+def _of_tables(data: bytes) -> dict[str, Any]:
+    """What pair tables hold: as a file the last bits of their numbers have places of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tables.npz"
+        path.write_bytes(data)
+        tables = tables_io.load(path)
+    found: dict[str, Any] = {}
+    for each in fields(tables):
+        value = getattr(tables, each.name)
+        for at, part in enumerate(value if isinstance(value, tuple) else (value,)):
+            made = part() if isinstance(part, LazyArray) else part
+            found[f"{each.name} {at}"] = np.asarray("" if made is None else made)
+    return found

@@ -1,0 +1,137 @@
+"""The formats of export of a figure: one table, which screens, reports and capsules read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mlem_core import figures
+from mlem_core.base.registry import Registry
+from mlem_core.report import latex
+from mlem_core.report.shown import RenderedFigure
+from mlem_core.report.tables import csv_bytes
+
+# Gives the file of a figure, called so, at the size and in the font of a paper.
+Write = Callable[[RenderedFigure, str, figures.Paper | None], bytes]
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """A format in which a figure, or its numbers, can be exported.
+
+    Attributes
+    ----------
+    name : ending of its files
+    label : what buttons call it
+    mime : its MIME type
+    sentence : what it is for
+    write : gives the content of a file
+    printed : whether it is a picture with the size and font of a `figures.Paper`, which takes a
+        Chrome or Chromium on the server
+    resolution : whether that is of pixels
+    by_visitor : whether the visitor's browser can write it where the server has none
+    """
+
+    name: str
+    label: str
+    mime: str
+    sentence: str
+    write: Write
+    printed: bool = False
+    resolution: bool = False
+    by_visitor: bool = False
+
+
+FORMATS = Registry[ExportFormat]("format of export")
+
+
+def pictures(images: bool) -> list[ExportFormat]:
+    """Formats of the pictures in a zip: vector graphics, or pages where no browser can write them.
+
+    Parameters
+    ----------
+    images : whether there is a browser, see `mlem_core.figures.can_write_images`
+    """
+    if not images:
+        return [FORMATS["html"]]
+    return [one for one in FORMATS.values() if one.printed and not one.resolution]
+
+
+def as_latex(drawn: RenderedFigure, name: str, width_mm: float, form: str = "pdf") -> str:
+    """A figure and its table as LaTeX.
+
+    Parameters
+    ----------
+    name : of its files
+    width_mm : of the picture, which lies in the folder `figures`
+    form : ending of the picture; LaTeX reads PDF
+    """
+    path, title = f"figures/{name}.{form}", drawn.title
+    picture = latex.figure(path, width_mm, drawn.caption, f"fig:{name}", title)
+    return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
+
+
+def _picture(drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str) -> bytes:
+    title = drawn.title or name
+    return figures.as_file(drawn.figure, form, paper, title=title, caption=drawn.caption)
+
+
+def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> bytes:
+    written = latex.table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
+    return written.encode()
+
+
+for _format in (
+    ExportFormat(
+        "pdf",
+        "PDF",
+        "application/pdf",
+        "For papers: lines and text stay sharp at any size, and the fonts are in the file.",
+        partial(_picture, form="pdf"),
+        printed=True,
+    ),
+    ExportFormat(
+        "svg",
+        "SVG",
+        "image/svg+xml",
+        "For papers and for drawing programs: lines and text stay sharp and can be edited.",
+        partial(_picture, form="svg"),
+        printed=True,
+        by_visitor=True,
+    ),
+    ExportFormat(
+        "png",
+        "PNG",
+        "image/png",
+        "For slides and web pages: pixels.",
+        partial(_picture, form="png"),
+        printed=True,
+        resolution=True,
+        by_visitor=True,
+    ),
+    ExportFormat(
+        "html",
+        "HTML",
+        "text/html",
+        "An interactive page that needs no network (5 MB).",
+        partial(_picture, form="html"),
+    ),
+    ExportFormat(
+        "csv",
+        "CSV",
+        "text/csv",
+        "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
+        "are escaped.",
+        lambda drawn, name, paper: csv_bytes(drawn.data),
+    ),
+    ExportFormat(
+        "tex",
+        "LaTeX",
+        "application/x-tex",
+        "The numbers of the figure as a table for a paper; it needs the packages booktabs and "
+        "longtable.",
+        _table,
+    ),
+):
+    FORMATS.register(_format)
