@@ -24,7 +24,7 @@ from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.robustness.finding import Finding
+    from mlem_core.robustness.flags import Finding
     from pages.parts.view import View
 
 CELLS = "figure home"

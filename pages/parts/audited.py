@@ -13,7 +13,7 @@ from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.base.labels import Names
-    from mlem_core.robustness.audit_tables import Audit
+    from mlem_core.robustness.variants import Audit
 
 SHOWN = "shown"
 MEASURES = ("profiles", "scores", "rsa", "tau")

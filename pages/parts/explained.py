@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
     from mlem_core.inference.explained import Explanation
-    from mlem_core.robustness.audit_tables import Audit
-    from mlem_core.robustness.finding import Checked, Finding
+    from mlem_core.robustness.flags import Checked, Finding
+    from mlem_core.robustness.variants import Audit
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
@@ -96,7 +96,7 @@ def finding(view: View, a: str, b: str) -> Finding:
 
 def checked(view: View, why: Explanation) -> Finding:
     """An explanation with what the audit says of it."""
-    from mlem_core.robustness.finding import Checked, Finding
+    from mlem_core.robustness.flags import Checked, Finding
 
     audit = audited.audit(view)
     return Finding(why, Checked() if audit is None else _check(view.job_id, *why.layers, audit))
@@ -105,7 +105,7 @@ def checked(view: View, why: Explanation) -> Finding:
 # The same whichever features are kept.
 @stored.kept(256)
 def _check(job_id: str, a: Layer, b: Layer, _audit: Audit) -> Checked:
-    from mlem_core.robustness.finding import check
+    from mlem_core.robustness.flags import check
 
     return check(_audit, a, b)
 
