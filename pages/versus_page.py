@@ -97,8 +97,8 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         "two-profiles",
         captions.side_by_side(called),
     ).show()
-    shared = two_analyses.common(views[0].analysis, views[1].analysis)
-    if not shared.layers:
+    shared = two_analyses.common_layers(views[0].analysis, views[1].analysis)
+    if not shared:
         st.info(two_analyses.why_no_intervals(views[0].analysis, views[1].analysis))
         return
     intervals = _intervals(views)
@@ -180,7 +180,7 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
                 "versus",
                 {
                     "other": views[1].job_id,
-                    "layers": [list(one) for one in two_analyses.common(first, second).layers],
+                    "layers": [list(one) for one in two_analyses.common_layers(first, second)],
                 },
             ),
             "Add intervals of the differences",

@@ -183,7 +183,7 @@ def _versus(analysis: Analysis, options: Options, store: Store, report: Report) 
     if job is None:
         raise InputError("the other analysis is no longer in the store.")
     other = job.analysis()
-    shared = two_analyses.common(analysis, other).layers
+    shared = two_analyses.common_layers(analysis, other)
     restore(other, [model for model, _ in shared], store, report)
     two_analyses.paired(analysis, other, store, report)
     return {}
