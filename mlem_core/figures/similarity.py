@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -11,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.matrix import (
@@ -38,7 +35,7 @@ from mlem_core.figures.style import (
     as_numbers,
     as_p,
     panel_ref,
-    quiet,
+    quiet_layout,
     title_of,
     wrapped,
 )
@@ -185,7 +182,7 @@ def _drawn(
     """The matrices beside or below each other; one alone has neither title nor dots."""
     side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN}[arranged]
     around, several = labels(of, side), arranged not in _SINGLE
-    layout = copy.deepcopy(_base(len(matrices)))
+    layout = quiet_layout(_ALONE, len(matrices)) | {"annotations": []}
     traces: list[dict[str, Any]] = []
     start, end = of.span
     tree: list[dict[str, Any]] = []
@@ -225,15 +222,6 @@ def _drawn(
     _set_scale(layout, of, arranged, around)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
-
-
-@functools.lru_cache(maxsize=4)
-def _base(n: int) -> dict[str, Any]:
-    """The layout that all have, as a dict: Plotly checks each change of a figure anew."""
-    figure = make_subplots(1, n)
-    quiet(figure, height=500)
-    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
-    return layout | {"annotations": []}
 
 
 def _arrange(
