@@ -32,7 +32,7 @@ from mlem_core.figures.methods import (
 )
 from mlem_core.figures.naming import naming
 from mlem_core.figures.profiles import profiles, with_interactions
-from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
+from mlem_core.figures.similarity import partial_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, nested_map, stimulus_map
 from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
@@ -82,7 +82,6 @@ __all__ = [
     "partial_matrix",
     "profiles",
     "published_values",
-    "rsa_matrix",
     "side_by_side",
     "similarity_differences",
     "similarity_matrices",

@@ -13,7 +13,7 @@ from pages.parts.view import View
 from pages.parts.wording import plain
 
 
-def show(view: View) -> None:
+def show_methods(view: View) -> None:
     """What other methods make of the layers that are shown; folded away."""
     frame.folded(
         "How well each method predicts, and MLEM against FR-RSA",
@@ -104,7 +104,9 @@ def _baseline(view: View) -> None:
     )
     task = view.work("baseline", {"name": name, "layers": view.layers})
     figure = "unit_scores" if name == "univariate" else f"baseline_{name.replace('-', '_')}"
-    made, panel = background.tables(task), Panel.of(view, figure)
+    done = task.status().state == "done"
+    made = view.once(("tables", task.id), task.tables) if done else None
+    panel = Panel.of(view, figure)
     if made is None or panel is None:
         background.offer(
             task,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.explore import surprising, two, why
-from pages.parts import alike, audited, choices, exporting, frame, linked, tabs, uncertainty
+from pages.explore import notable, two, why
+from pages.parts import alike, audited, choices, exporting, frame, navigation, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
 
@@ -17,20 +17,16 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
 
 ORDERS = {"model": "by model", "clustering": "alike ones together (RSA)"}
-PANELS = {"why": why.show, "features": two.features, "maps": two.maps}
+PANELS = {"why": why.show_why, "features": two.show_features, "maps": two.show_maps}
 
 
-def show(view: View) -> None:
-    if len(view.layers) < 2:
-        st.info("There is one layer: no two to compare.", icon=":material/info:")
-        return
-    results = view.results()
+def show_pairs(view: View) -> None:
+    """The matrices of how alike all layers are, and the two layers that are chosen there."""
+    results = view.results() if view.has_pairs() else None
     if results is not None:
-        _linked(view, results)
+        frame.alone(partial(_linked, view, results))
 
 
-# A fragment, so that choosing a cell draws nothing but this.
-@st.fragment
 def _linked(view: View, results: Results) -> None:
     left, right = st.columns(2, gap="large")
     with left:
@@ -42,29 +38,27 @@ def _linked(view: View, results: Results) -> None:
         if a == b:
             st.info("Choose two different layers.", icon=":material/info:")
             return
-        look = tabs.choose("look", "What is shown of these two layers.")
+        look = navigation.choose_tab("look", "What is shown of these two layers.")
         frame.attempt(partial(PANELS[look], view, a, b))
     if look == "why":
-        frame.attempt(partial(why.more, view, a, b))
+        frame.attempt(partial(why.show_more, view, a, b))
 
 
 def _matrices(view: View, results: Results) -> None:
     from mlem_core.measures.similarity import agreement
 
     _order(view)
-    alike.choose()
-    alike.offer(view)
-    other = alike.of(view)
+    other = alike.choose_similarity(view)
     chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
     panel = Panel.of(view, "similarity", **chosen)
     if panel is None:
         return
-    panel.on_click(partial(_choose, view))
+    panel.on_click(partial(navigation.look_at_cell, view))
     if other is not None:
         values = other.of(view.analysis, view.selection).values
         _agreement(agreement(results.similarity_profiles.to_numpy(), values), {})
         return
-    _agreement(results.agreement, uncertainty.around(uncertainty.agreement(view)))
+    _agreement(results.agreement, uncertainty.around(uncertainty.agreement_interval(view)))
     _published(view)
     frame.folded(
         "Alike in what? In the features, in the rest, by transfer",
@@ -72,7 +66,7 @@ def _matrices(view: View, results: Results) -> None:
         "similar in",
         partial(_similar_in, view),
     )
-    surprising.show(view)
+    notable.show_surprises(view)
 
 
 def _order(view: View) -> None:
@@ -91,7 +85,7 @@ def _order(view: View) -> None:
             help="Alike layers beside each other, with the tree that says how alike, or each "
             "model's layers in their order.",
         )
-        if audited.reasons(view):
+        if audited.flag_reasons(view):
             audited.choose_marks()
 
 
@@ -120,7 +114,7 @@ def _similar_in(view: View) -> None:
     )
     panel = Panel.of(view, "similar_in", partial=name)
     if panel is not None:
-        panel.on_click(partial(_choose, view))
+        panel.on_click(partial(navigation.look_at_cell, view))
 
 
 def _published(view: View) -> None:
@@ -136,10 +130,3 @@ def _published(view: View) -> None:
         "The same in numbers",
         "An empty cell: a layer that is not shown.",
     )
-
-
-def _choose(view: View, points: list[dict[str, Any]]) -> None:
-    """Look at the two layers of the cell that was clicked."""
-    layers = linked.cell(view, points)
-    if layers:
-        linked.look_at(view, *layers)

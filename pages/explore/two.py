@@ -9,12 +9,11 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.report import captions, tables
-from pages.explore import values
+from pages.explore import stimuli, values
 from pages.parts import alike, audited, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
-from pages.parts.tables import without_minus_zero
 from pages.parts.view import View
-from pages.parts.wording import plain
+from pages.parts.wording import plain, without_minus_zero
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -23,37 +22,30 @@ if TYPE_CHECKING:
 NOTHING = "-"  # as the second feature that divides the stimuli
 
 
-def features(view: View, a: str, b: str) -> None:
+def show_features(view: View, a: str, b: str) -> None:
     """Which features matter in each of two layers."""
     results = view.results()
     if results is None:
         return
     exporting.show_figure(view, "compare")
     _similarities(view, results, a, b)
-    uncertainty.offer(view)
+    uncertainty.offer_intervals(view)
     audited.say_of_pair(view, a, b)
     frame.folded(
         values.TITLE,
         ":material/call_split:",
         "values",
-        lambda: values.in_two(view, results),
+        partial(values.show_in_two, view, results),
     )
 
 
-def maps(view: View, a: str, b: str) -> None:
+def show_maps(view: View, a: str, b: str) -> None:
     """How each of two layers lays out the stimuli."""
-    from mlem_core.analysis.maps import easiest_to_read
-
     called = naming.of_features(view.all_features)
     first, second = st.columns(2)
     with first:
-        colour = choices.choose_one(
-            "Colour of the stimuli",
-            view.all_features,
-            "colour",
-            easiest_to_read(view.analysis.stimuli, view.features),
-            format_func=called,
-            help="The feature that colours the two maps of the stimuli.",
+        colour = stimuli.choose_colour(
+            view, "The feature that colours the two maps of the stimuli."
         )
     others = [NOTHING, *(name for name in view.all_features if name != colour)]
     with second:
@@ -70,7 +62,7 @@ def maps(view: View, a: str, b: str) -> None:
 
 
 def _similarities(view: View, results: Results, a: str, b: str) -> None:
-    around_tau, around_rsa = uncertainty.of_pair(uncertainty.of(view), a, b)
+    around_tau, around_rsa = uncertainty.intervals_of_pair(uncertainty.intervals_of(view), a, b)
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",
@@ -85,7 +77,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
-    other = alike.of(view)
+    other = alike.compared_layers(view)
     if other is not None:
         st.metric(
             f"{other.similarity.title.capitalize()} ({other.similarity.short})",
@@ -106,7 +98,6 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
 @st.fragment
 def _maps(view: View, chosen: list[Layer], by: dict[str, str]) -> None:
     """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
-    stimuli = view.analysis.stimuli
     key = f"marked {view.job_id} {chosen}"
     marked: list[int] = st.session_state.setdefault(key, [])
     for layer, place in zip(chosen, "ab", strict=True):
@@ -124,7 +115,7 @@ def _maps(view: View, chosen: list[Layer], by: dict[str, str]) -> None:
         on_click=lambda: st.session_state.update({key: [], f"{key} last": None}),
         help="Takes the marks away in both maps.",
     )
-    shown = stimuli.table.iloc[marked]
+    shown = view.analysis.stimuli.table.iloc[marked]
     columns = [c for c in ("word", "sentence") if c in shown.columns]
     exporting.show_table(
         shown[[*columns, *view.all_features]],

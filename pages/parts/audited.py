@@ -12,7 +12,6 @@ from pages.parts.view import HIDDEN, View
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.base.labels import Names
     from mlem_core.robustness.variants import Audit
 
 SHOWN = "shown"
@@ -20,45 +19,26 @@ MEASURES = ("profiles", "scores", "rsa", "tau")
 Reasons = dict[str, dict[Any, str]]
 
 
-@stored.kept(8)
-def _audit(job_id: str) -> Audit:
+def audit_of(view: View) -> Audit | None:
+    """The audit of the analysis; None where there is none yet."""
     from mlem_core.robustness.audit import find
 
-    audit = find(stored.open_analysis(job_id), stored.store())
-    if audit is None:
-        raise LookupError("no audit yet")  # what raises is not kept
-    return audit
+    return view.once("audit", lambda: find(view.analysis, stored.store()))
 
 
-@stored.kept(8)
-def _reasons(job_id: str, called: str, _names: Names) -> Reasons:
-    """`called` stands for the names where it is looked up."""
+def flag_reasons(view: View) -> Reasons:
+    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
     from mlem_core.robustness.flags import flags, reasons
 
-    flagged = flags(_audit(job_id), _names)
-    return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
-
-
-def audit(view: View) -> Audit | None:
-    """The audit of the analysis; None where there is none yet."""
-    try:
-        return _audit(view.job_id)
-    except LookupError:
-        return None
-
-
-def reasons(view: View) -> Reasons:
-    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
-    try:
-        names = naming.now()
-        return _reasons(view.job_id, repr(names), names)
-    except LookupError:
+    audit, names = audit_of(view), naming.now()
+    if audit is None:
         return {}
 
+    def made() -> Reasons:
+        flagged = flags(audit, names)
+        return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
 
-def marks(view: View) -> Reasons:
-    """The same, for a figure that draws them; empty where the user has hidden them."""
-    return {} if choices.get_one("marks") == HIDDEN else reasons(view)
+    return view.once(("reasons", repr(names)), made) or {}
 
 
 def choose_marks() -> None:
@@ -73,7 +53,7 @@ def choose_marks() -> None:
     )
 
 
-def offer(view: View) -> None:
+def offer_audit(view: View) -> None:
     """The button that makes the audit, or its progress."""
     background.offer(
         view.work("audit", {}),
@@ -83,22 +63,18 @@ def offer(view: View) -> None:
     )
 
 
-def of_pair(view: View, a: str, b: str) -> dict[str, str]:
-    """Why the profile of "a" or "b", or the similarity of "both", is flagged."""
-    from mlem_core.robustness.flags import of_two
-
-    return of_two(reasons(view), parse_layer(a), parse_layer(b))
-
-
 def say_of_pair(view: View, a: str, b: str) -> None:
     """What the audit says of two layers "model:layer" that a page compares."""
+    from mlem_core.robustness.flags import of_two
+
     one, other = naming.layer(a), naming.layer(b)
     names = {
         "a": f"The profile of {one}",
         "b": f"The profile of {other}",
         "both": f"The similarity of {one} and {other}",
     }
-    sentences = [plain(f"{names[side]}: {why}.") for side, why in of_pair(view, a, b).items()]
+    flagged = of_two(flag_reasons(view), parse_layer(a), parse_layer(b))
+    sentences = [plain(f"{names[side]}: {why}.") for side, why in flagged.items()]
     if sentences:
         with st.expander("The audit flags these layers", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in sentences))

@@ -1,4 +1,4 @@
-"""Work on the shown analysis that goes on in the background: its button, progress and tables."""
+"""Work on the shown analysis that goes on in the background: its button and its progress."""
 
 from __future__ import annotations
 
@@ -9,28 +9,15 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.text import many
-from pages.parts import stored
 from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from mlem_core.base.typing import Progress
     from mlem_core.tasks.followups import Followup
     from mlem_core.tasks.runner import Status, Task
 
 
 JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
-
-
-@stored.kept(64)
-def _tables(task_id: str, _task: Followup) -> dict[str, pd.DataFrame]:
-    return _task.tables()
-
-
-def tables(task: Followup) -> dict[str, pd.DataFrame] | None:
-    """What a piece of work has made; None where it is not done."""
-    return _tables(task.id, task) if task.status().state == "done" else None
 
 
 def offer(task: Followup, label: str, help: str) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from pages.parts import choices, stored, tabs
+from pages.parts import choices, navigation, stored
 from pages.parts.screens import SCREENS
 
 
@@ -20,7 +20,7 @@ class Step(NamedTuple):
     place: Mapping[str, str] = {}
 
     def is_here(self, page: str) -> bool:
-        there = all(tabs.chosen(name) == tab for name, tab in self.place.items())
+        there = all(navigation.chosen_tab(name) == tab for name, tab in self.place.items())
         return page == self.url_path and there
 
 

@@ -1,27 +1,58 @@
-"""What is chosen in one figure is looked at in all others: the pair of layers."""
+"""Where one is and goes: the tab that is drawn, and the pair of layers that all figures look at."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
 from pages.parts import choices, naming
-from pages.parts.screens import SCREENS
+from pages.parts.screens import SCREENS, TABS, Tab
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from pages.parts.view import View
 
 
-def cell(view: View, points: list[dict[str, Any]]) -> tuple[str, str] | None:
-    """The two layers "model:layer" of a cell of a matrix that was clicked, if it has two."""
+def chosen_tab(name: str) -> str:
+    """Which of the tabs `TABS[name]` is chosen, in the URL by that name; else the first."""
+    names = [tab.name for tab in TABS[name]]
+    now = choices.get_one(name, names[0])
+    return now if now in names else names[0]
+
+
+def choose_tab(name: str, help: str) -> str:
+    """Let the user choose one of the tabs `TABS[name]`; its name."""
+    tabs: Sequence[Tab] = TABS[name]
+    labels = {tab.name: tab.label for tab in tabs}
+    key = choices.key_of(name)
+    st.session_state[key] = chosen_tab(name)
+
+    def remember() -> None:
+        now = st.session_state[key]
+        choices.put(name, None if now == tabs[0].name else [now])
+
+    now = st.segmented_control(
+        tabs[0].title,
+        list(labels),
+        format_func=lambda one: labels[one],
+        key=key,
+        required=True,
+        on_change=remember,
+        help=help,
+        label_visibility="collapsed",
+    )
+    return str(now)
+
+
+def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
+    """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
     given = [point["customdata"] for point in points if "customdata" in point]
     layers = [layer_name(given[0][at : at + 2]) for at in (0, 2)] if given else []
     if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
-        return layers[0], layers[1]
-    return None
+        look_at(view, *layers)
 
 
 def look_at(view: View, a: str, b: str) -> None:
@@ -30,7 +61,7 @@ def look_at(view: View, a: str, b: str) -> None:
     choices.choose_all_now({"a": [a], "b": [b]})
 
 
-def go(view: View, a: str, b: str, **place: str) -> None:
+def explore(view: View, a: str, b: str, **place: str) -> None:
     """Open Explore with two layers "model:layer", at a tab (`tab`, `look`)."""
     look_at(view, a, b)
     for name, chosen in place.items():
@@ -64,7 +95,7 @@ def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) ->
                 type="primary",
                 help="Shows how alike they are, and why.",
             ):
-                go(view, a, b, tab="pairs")
+                explore(view, a, b, tab="pairs")
     elif clicked:
         st.info(
             f"{plain(naming.layer(clicked[0]))} is chosen; click a second layer.",
