@@ -248,7 +248,7 @@ class Shown(Selected):
         store = self.drawing.store
         if store is None:
             return None
-        return self.once("audit", lambda: auditing.find(self.analysis, store))
+        return self.once("audit", lambda: auditing.find_audit(self.analysis, store))
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:

@@ -49,7 +49,7 @@ PAIRS = (
 )
 
 
-def find(analysis: Analysis, store: Store) -> Audit | None:
+def find_audit(analysis: Analysis, store: Store) -> Audit | None:
     """The audit of an analysis if it is in the store or came with it; computes nothing."""
     return STAGE.find(store, depends_on(analysis))
 

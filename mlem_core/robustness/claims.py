@@ -31,7 +31,7 @@ from mlem_core.inference.jackknife import jackknife_interval, p_value
 from mlem_core.robustness.multiverse import Multiverse
 
 
-class Kind(NamedTuple):
+class ClaimKind(NamedTuple):
     """How many layers (a, b, c) and features (f, g) a claim names, whether it is about a similarity
     and a threshold, and its sentence."""
 
@@ -43,11 +43,11 @@ class Kind(NamedTuple):
 
 
 CLAIMS = {
-    "top": Kind(1, 1, False, False, "{f} matters most in {a}"),
-    "above": Kind(1, 2, False, False, "{f} matters more than {g} in {a}"),
-    "more-in": Kind(2, 1, False, False, "{f} matters more in {a} than in {b}"),
-    "closer": Kind(3, 0, True, False, "{a} is more like {b} than like {c} by {measure}"),
-    "alike": Kind(2, 0, True, True, "{measure} of {a} and {b} is above {threshold:g}"),
+    "top": ClaimKind(1, 1, False, False, "{f} matters most in {a}"),
+    "above": ClaimKind(1, 2, False, False, "{f} matters more than {g} in {a}"),
+    "more-in": ClaimKind(2, 1, False, False, "{f} matters more in {a} than in {b}"),
+    "closer": ClaimKind(3, 0, True, False, "{a} is more like {b} than like {c} by {measure}"),
+    "alike": ClaimKind(2, 0, True, True, "{measure} of {a} and {b} is above {threshold:g}"),
 }
 MEASURES = {"rsa": "RSA", "tau": "τ"}
 

@@ -116,7 +116,7 @@ def poolings_of(analysis: Analysis) -> tuple[str, ...]:
     )
 
 
-def find(
+def find_multiverse(
     analysis: Analysis, layers: Sequence[Layer], store: Store, choices: Choices | None = None
 ) -> Multiverse | None:
     """The multiverse of some layers if it is in the store or came with it; computes nothing."""

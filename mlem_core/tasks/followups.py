@@ -70,7 +70,7 @@ def _noise(analysis: Analysis, options: Options, store: Store, report: Report) -
 
     model, layer = options["layer"]
     selection = _selected(analysis, options["selection"])
-    noise.make(analysis, store, selection, (str(model), int(layer)), report)
+    noise.make_noise(analysis, store, selection, (str(model), int(layer)), report)
     return {}
 
 

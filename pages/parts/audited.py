@@ -21,9 +21,9 @@ Reasons = dict[str, dict[Any, str]]
 
 def audit_of(view: View) -> Audit | None:
     """The audit of the analysis; None where there is none yet."""
-    from mlem_core.robustness.audit import find
+    from mlem_core.robustness.audit import find_audit
 
-    return view.once("audit", lambda: find(view.analysis, stored.store()))
+    return view.once("audit", lambda: find_audit(view.analysis, stored.store()))
 
 
 def flag_reasons(view: View) -> Reasons:

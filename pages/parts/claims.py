@@ -29,13 +29,13 @@ KINDS = {
 
 def show_claim(view: View) -> None:
     """A claim about the layers, and whether it holds when the analysis is done otherwise."""
-    from mlem_core.robustness.multiverse import find
+    from mlem_core.robustness.multiverse import find_multiverse
 
     asked = _ask(view)
     if asked is None:
         return
     claim, layers, varied = asked
-    multiverse = find(view.analysis, layers, stored.store(), varied)
+    multiverse = find_multiverse(view.analysis, layers, stored.store(), varied)
     _show_verdict(view, claim, multiverse)
     if multiverse is None:
         _offer_combinations(view, layers, varied)
