@@ -181,7 +181,7 @@ def _until_made(job_id: str, what: str) -> None:
                 f"The {what} needs pair tables of its own, which are made once. Until then the "
                 "figures below are those of the analysis as it was run."
             )
-            background.show_progress(status, status.stages[-1:], "Starting …")
+            background.show_progress(status, "Starting …")
             background.offer_cancel(job, "Stops this work; the analysis stays as it is.")
             return
         if status.state == "failed":

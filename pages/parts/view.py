@@ -216,28 +216,18 @@ class View:
 
 def two_layers(view: View) -> tuple[str, str]:
     """The pair of layers "model:layer" that Compare and Why alike look at."""
-    one, other = _first_look(view)
-    first, second = st.columns(2)
-    called = naming.of_all_layers()
-    with first:
-        a = choices.choose_one(
-            "First layer",
-            view.layer_names,
-            "a",
-            one,
-            format_func=called,
-            help="One of the two layers that are compared.",
-        )
-    with second:
-        b = choices.choose_one(
-            "Second layer",
-            view.layer_names,
-            "b",
-            other,
-            format_func=called,
-            help="The other one.",
-        )
-    return a, b
+    asked = (
+        ("First layer", "a", "One of the two layers that are compared."),
+        ("Second layer", "b", "The other one."),
+    )
+    chosen, called = [], naming.of_all_layers()
+    for place, first, (label, name, help) in zip(
+        st.columns(2), _first_look(view), asked, strict=True
+    ):
+        with place:
+            more = {"format_func": called, "help": help}
+            chosen.append(choices.choose_one(label, view.layer_names, name, first, **more))
+    return chosen[0], chosen[1]
 
 
 def _first_look(view: View) -> tuple[str, str]:
