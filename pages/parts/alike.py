@@ -13,7 +13,6 @@ from pages.parts import audited, background, choices, naming, stored, uncertaint
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.selection import Selection
     from mlem_core.analysis.similarities import Compared
     from mlem_core.inference.explained import Explanation
     from mlem_core.robustness.flags import Finding
@@ -74,24 +73,31 @@ def compared_layers(view: View) -> Compared | None:
     return view.once(name, lambda: find(view.analysis, name, stored.store()))
 
 
-@stored.kept(512, copied=True)
-def _explanation(
-    job_id: str, a: str, b: str, features: tuple[str, ...], similarity: str
-) -> Explanation:
+def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanation:
+    """Why the layers "model:layer" a and b are alike, in the names that the user gave.
+
+    A similarity other than RSA has to be in the store.
+    """
+    from mlem_core.inference.explanation import best_known
+
+    why, of = _explained(view, a, b, similarity), (view.analysis, view.selection, stored.store())
+    found = best_known(why, *of, uncertainty.intervals_of(view))
+    return replace(found, names=naming.now(), coding=view.coding)
+
+
+def _explained(view: View, a: str, b: str, similarity: str) -> Explanation:
     from mlem_core.analysis.similarities import compared
     from mlem_core.inference.explanation import explain
 
-    sides, analysis = (parse_layer(a), parse_layer(b)), stored.open_analysis(job_id)
-    found = compared(analysis, similarity, stored.store())
-    return explain(analysis, *sides, features=features, compared=found)
+    sides, features = (parse_layer(a), parse_layer(b)), view.selection.features
 
+    def made() -> Explanation:
+        found = compared(view.analysis, similarity, stored.store())
+        return explain(view.analysis, *sides, features=features, compared=found)
 
-@stored.kept(64, copied=True, show_spinner="Carrying the metrics over …")
-def _transferred(job_id: str, a: str, b: str, selection: Selection) -> Explanation:
-    from mlem_core.inference import explanation as explanations
-
-    why = _explanation(job_id, a, b, selection.features, RSA)
-    return explanations.with_transfer(why, stored.open_analysis(job_id), selection)
+    why = view.once(("why", sides, similarity), made)
+    assert why is not None
+    return why
 
 
 def with_transfer(view: View, a: str, b: str) -> Explanation:
@@ -100,26 +106,21 @@ def with_transfer(view: View, a: str, b: str) -> Explanation:
     Without transfer where metrics are slow to fit and the work that makes intervals is not done.
     """
     from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference import explanation as explanations
     from mlem_core.inference.partial import PARTS
 
     found, n = explanation(view, a, b), len(PARTS)
     if len(found.partial) > n or estimator_named(view.selection.estimator).slow:
         return found
-    transfers = _transferred(view.job_id, a, b, view.selection).partial.iloc[n:]
-    return replace(found, partial=pd.concat((found.partial, transfers), ignore_index=True))
 
+    def transfers() -> pd.DataFrame:
+        why = _explained(view, a, b, RSA)
+        why = explanations.with_transfer(why, view.analysis, view.selection)
+        return why.partial.iloc[n:]
 
-def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanation:
-    """Why the layers "model:layer" a and b are alike, in the names that the user gave.
-
-    A similarity other than RSA has to be in the store.
-    """
-    from mlem_core.inference.explanation import best_known
-
-    why = _explanation(view.job_id, a, b, view.selection.features, similarity)
-    of = view.analysis, view.selection, stored.store()
-    found = best_known(why, *of, uncertainty.intervals_of(view))
-    return replace(found, names=naming.now(), coding=view.coding)
+    with st.spinner("Carrying the metrics over …"):
+        more = view.once(("transfer", a, b), transfers)
+    return replace(found, partial=pd.concat((found.partial, more), ignore_index=True))
 
 
 def work_for_intervals(view: View, a: str, b: str, similarity: str = RSA) -> Followup:

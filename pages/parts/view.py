@@ -39,7 +39,7 @@ def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results 
     return _analysis.results_of(selection)
 
 
-@stored.kept(16)
+@stored.kept(32)
 def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
     """What was computed of what is kept of an analysis, beside its tables."""
     return {}
