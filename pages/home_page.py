@@ -17,7 +17,6 @@ from pages.parts import (
     naming,
     navigation,
     opening,
-    tour,
     uncertainty,
 )
 from pages.parts.screens import SCREENS
@@ -50,7 +49,7 @@ def body() -> None:
             icon=":material/tour:",
             help="Three steps through the views, with what to look at in each.",
         ):
-            tour.begin()
+            navigation.begin_tour()
     frame.attempt(_shown)
     frame.attempt(my_analyses.show_my_analyses)
 

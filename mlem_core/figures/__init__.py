@@ -35,7 +35,7 @@ from mlem_core.figures.profiles import profiles, with_interactions
 from mlem_core.figures.similarity import partial_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, nested_map, stimulus_map
-from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
+from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.two_analyses import (
     importance_differences,
@@ -61,7 +61,6 @@ __all__ = [
     "audit_map",
     "can_write_images",
     "as_file",
-    "feature_colors",
     "feature_correlations",
     "feature_counts",
     "group_profiles",
@@ -98,5 +97,4 @@ __all__ = [
     "value_scatter",
     "waterfall",
     "with_interactions",
-    "without_marks",
 ]

@@ -277,14 +277,6 @@ def mark_of(place: int, again: int) -> str:
     return SYMBOLS[place % len(SYMBOLS)] + ("-open" if again else "")
 
 
-def without_marks(figure: go.Figure) -> go.Figure:
-    """A copy without the triangles and dots of the audit, for a screen or a file; hovering still
-    says why."""
-    copied = go.Figure(figure)
-    copied.data = [trace for trace in copied.data if not (trace.name or "").startswith(AUDIT)]
-    return copied
-
-
 def whole_layers(layers: pd.Series) -> dict[str, Any]:
     """Whole numbers on an axis of layers, few enough to read."""
     low, high = int(layers.min()), int(layers.max())

@@ -13,7 +13,7 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import shared
 from mlem_core.storage.files import is_full
-from pages.parts import background, choices, naming, stored, tour, visitor
+from pages.parts import background, choices, naming, navigation, stored, visitor
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -29,7 +29,7 @@ def page(body: Callable[[], None]) -> None:
     attempt(_open_shared)
     choices.sync(here, (*written, *choices.PLACE) if SCREENS[here].tabs else written)
     attempt(background.show_runs)
-    tour.bar(here)
+    navigation.show_tour(here)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
 
