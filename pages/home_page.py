@@ -10,7 +10,6 @@ import streamlit as st
 from mlem_core.base.typing import layer_name
 from pages.parts import (
     alike,
-    audited,
     choices,
     frame,
     my_analyses,
@@ -120,7 +119,7 @@ def _matrix(view: View, finding: Finding) -> None:
 
     names = view.layer_names
     square = pd.DataFrame(view.analysis.rsa, index=names, columns=names)
-    flags = audited.flag_reasons(view).get("rsa", {})
+    flags = uncertainty.flag_reasons(view).get("rsa", {})
 
     def choose() -> None:
         navigation.look_at_cell(view, st.session_state["figure home"]["selection"]["points"])

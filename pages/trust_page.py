@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import audited, claims, exporting, frame, naming, uncertainty
+from pages.parts import claims, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View
@@ -89,14 +89,14 @@ def _audit(view: View) -> None:
     """What the audit says of every layer, or the button that makes it."""
     from mlem_core.robustness.flags import summary
 
-    audit = audited.audit_of(view)
+    audit = uncertainty.audit_of(view)
     if audit is None:
         st.markdown(
             "Runs the analysis again without the words at position 0, with cosine distance, with "
             "standardised units, without outlier units and with random weights, and says which "
             "conclusions change."
         )
-        audited.offer_audit(view)
+        uncertainty.offer_audit(view)
         return
     shown, panel = view.shown(), Panel.of(view, "audit")
     if shown is None or shown.flagged is None or panel is None:

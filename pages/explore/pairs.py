@@ -13,7 +13,6 @@ from mlem_core.report import captions, tables
 from pages.explore import notable, stimuli, values, why
 from pages.parts import (
     alike,
-    audited,
     choices,
     exporting,
     frame,
@@ -99,8 +98,8 @@ def _order(view: View) -> None:
             help="Alike layers beside each other, with the tree that says how alike, or each "
             "model's layers in their order.",
         )
-        if audited.flag_reasons(view):
-            audited.choose_marks()
+        if uncertainty.flag_reasons(view):
+            uncertainty.choose_marks()
 
 
 def _agreement(value: float, around: dict[str, Any]) -> None:
@@ -154,7 +153,7 @@ def _features(view: View, a: str, b: str) -> None:
     exporting.show_figure(view, "compare")
     _similarities(view, results, a, b)
     uncertainty.offer_intervals(view)
-    audited.say_of_pair(view, a, b)
+    uncertainty.say_of_pair(view, a, b)
     frame.folded(
         values.TITLE,
         ":material/call_split:",
@@ -186,7 +185,7 @@ def _stimuli(view: View, a: str, b: str) -> None:
 
 
 def _similarities(view: View, results: Results, a: str, b: str) -> None:
-    around_tau, around_rsa = uncertainty.intervals_of_pair(uncertainty.intervals_of(view), a, b)
+    around_tau, around_rsa = uncertainty.intervals_of_pair(view, a, b)
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",

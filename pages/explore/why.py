@@ -14,7 +14,6 @@ from mlem_core.report import captions
 from pages.explore import notable
 from pages.parts import (
     alike,
-    audited,
     background,
     choices,
     exporting,
@@ -96,7 +95,7 @@ def show_more(view: View, a: str, b: str) -> None:
     other = alike.compared_layers(view)
     if other is None or not other.similarity.divides:
         # The audit and the pairs behind a term are those of RSA.
-        audited.say_of_pair(view, a, b)
+        uncertainty.say_of_pair(view, a, b)
         frame.attempt(partial(_beside, view, a, b))
         why = alike.explanation(view, a, b)
         frame.folded(

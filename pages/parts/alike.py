@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import audited, background, choices, naming, stored, uncertainty
+from pages.parts import background, choices, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def finding(view: View, why: Explanation) -> Finding:
     """An explanation with what the audit says of it."""
     from mlem_core.robustness.flags import Checked, Finding, check
 
-    audit = audited.audit_of(view)
+    audit = uncertainty.audit_of(view)
     checked = None
     if audit is not None:
         checked = view.once(("checked", why.layers), lambda: check(audit, *why.layers))
@@ -169,4 +169,4 @@ def show_finding(view: View, finding: Finding) -> None:
         st.caption(plain(note))
     uncertainty.offer_intervals(view)
     if not checked.audited:
-        audited.offer_audit(view)
+        uncertainty.offer_audit(view)

@@ -1,4 +1,4 @@
-"""Confidence intervals and tests of what a view shows, and the button that computes them."""
+"""How sure what a view shows is: its intervals and tests, and what the audit flags."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ import streamlit as st
 
 from mlem_core.base.text import minus
 from mlem_core.base.typing import parse_layer
-from pages.parts import background, choices, exporting, frame, stored
-from pages.parts.wording import duration
+from pages.parts import background, choices, exporting, frame, naming, stored
+from pages.parts.view import HIDDEN, View
+from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.corrections import FamilyOfTests
     from mlem_core.inference.intervals import LayerIntervals
-    from pages.parts.view import View
+    from mlem_core.robustness.variants import Audit
 
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
     "bonferroni": "Bonferroni (any false finding)",
     "none": "not corrected",
 }
+SHOWN = "shown"
+MEASURES = ("profiles", "scores", "rsa", "tau")
+Reasons = dict[str, dict[Any, str]]
 
 
 def intervals_of(view: View) -> LayerIntervals | None:
@@ -175,11 +179,12 @@ def below_metric(span: str) -> dict[str, Any]:
 
 
 def intervals_of_pair(
-    intervals: LayerIntervals | None, a: str, b: str
+    view: View, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
     from mlem_core.inference.tables import similarity_table
 
+    intervals = intervals_of(view)
     if intervals is None or a == b:
         return None, None
     layers = [parse_layer(a), parse_layer(b)]
@@ -189,3 +194,64 @@ def intervals_of_pair(
         for name in ("weighted_tau", "rsa")
     )
     return tau, rsa
+
+
+def audit_of(view: View) -> Audit | None:
+    """The audit of the analysis; None where there is none yet."""
+    from mlem_core.robustness.audit import find_audit
+
+    return view.once("audit", lambda: find_audit(view.analysis, stored.store()))
+
+
+def flag_reasons(view: View) -> Reasons:
+    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
+    from mlem_core.robustness.flags import flags, reasons
+
+    audit, names = audit_of(view), naming.now()
+    if audit is None:
+        return {}
+
+    def made() -> Reasons:
+        flagged = flags(audit, names)
+        return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
+
+    return view.once(("reasons", repr(names)), made) or {}
+
+
+def choose_marks() -> None:
+    """Let the user hide what the audit marks, in figures and in what is saved of them."""
+    choices.choose_one(
+        "Marks of the audit",
+        [SHOWN, HIDDEN],
+        "marks",
+        SHOWN,
+        help="Dots and triangles where a conclusion of the figure changes in the audit by twice "
+        "its limit or more. Trust has all that changes.",
+    )
+
+
+def offer_audit(view: View) -> None:
+    """The button that makes the audit, or its progress."""
+    background.offer(
+        view.work("audit", {}),
+        "Audit every layer",
+        "Works in the background on stored representations; only the control with random "
+        "weights runs the models again. It takes a few minutes.",
+    )
+
+
+def say_of_pair(view: View, a: str, b: str) -> None:
+    """What the audit says of two layers "model:layer" that a page compares."""
+    from mlem_core.robustness.flags import of_two
+
+    one, other = naming.layer(a), naming.layer(b)
+    names = {
+        "a": f"The profile of {one}",
+        "b": f"The profile of {other}",
+        "both": f"The similarity of {one} and {other}",
+    }
+    flagged = of_two(flag_reasons(view), parse_layer(a), parse_layer(b))
+    sentences = [plain(f"{names[side]}: {why}.") for side, why in flagged.items()]
+    if sentences:
+        with st.expander("The audit flags these layers", icon=":material/warning:"):
+            st.markdown("\n".join(f"- {one}" for one in sentences))
