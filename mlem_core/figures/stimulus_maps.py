@@ -73,7 +73,7 @@ def stimulus_map(
         if len(marked):
             out = shown["stimulus"].isin(marked).to_numpy()
             marker |= _standing_out(out, marker["size"], marker["size"] + 3)
-        own = {"name": name, "marker": marker}
+        own: dict[str, Any] = {"name": name, "marker": marker}
         own["showlegend"] = kind != "ordered" or name == "missing"
         figure.add_trace(go.Scatter(_selectable(shown, [color]) | own))
     _finish(figure, 460, title, points, stress)
