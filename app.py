@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import look, manual, window
+from pages.parts import manual, window
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -32,7 +32,7 @@ def _pages() -> list[st.Page]:
     ]
 
 
-look.same()
+window.dress()
 st.navigation(_pages()).run()
 manual.links()
 with st.sidebar:

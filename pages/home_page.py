@@ -9,25 +9,21 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name
 from pages.parts import (
-    audited,
+    alike,
     choices,
-    explained,
     frame,
-    linked,
     my_analyses,
     naming,
+    navigation,
     opening,
-    tour,
     uncertainty,
 )
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.robustness.finding import Finding
+    from mlem_core.robustness.flags import Finding
     from pages.parts.view import View
-
-CELLS = "figure home"
 
 
 def body() -> None:
@@ -52,9 +48,9 @@ def body() -> None:
             icon=":material/tour:",
             help="Three steps through the views, with what to look at in each.",
         ):
-            tour.begin()
+            navigation.begin_tour()
     frame.attempt(_shown)
-    frame.attempt(my_analyses.show)
+    frame.attempt(my_analyses.show_my_analyses)
 
 
 def _shown() -> None:
@@ -69,27 +65,21 @@ def _shown() -> None:
     if len(view.layers) < 2:
         st.info("It has one layer only: there are no two to compare.", icon=":material/info:")
         return
-    _finding(view)
+    frame.alone(partial(_finding, view))
 
 
-# A fragment, so that choosing a cell draws nothing but this.
-@st.fragment
 def _finding(view: View) -> None:
-    frame.attempt(partial(_found, view))
-
-
-def _found(view: View) -> None:
     from mlem_core import figures
 
     a, b = view.pair
     if a == b:
         a, b = map(layer_name, view.analysis.most_alike())
-    finding = explained.finding(view, a, b)
+    finding = alike.finding(view, alike.explanation(view, a, b))
     left, right = st.columns(2, gap="large")
     with left:
         with st.container(border=True):
             _kinds(view)
-            explained.in_words(view, finding)
+            alike.show_finding(view, finding)
         _chart(
             figures.waterfall(finding.why.terms, view.all_features),
             "home-why",
@@ -110,7 +100,11 @@ def _kinds(view: View) -> None:
     if results is None:
         return
     found = kinds(
-        view.analysis, results, view.selection, bounds=uncertainty.of(view), names=naming.now()
+        view.analysis,
+        results,
+        view.selection,
+        bounds=uncertainty.intervals_of(view),
+        names=naming.now(),
     )
     if found is not None:
         st.markdown(f"##### {plain(found.headline)}")
@@ -118,31 +112,27 @@ def _kinds(view: View) -> None:
 
 
 def _matrix(view: View, finding: Finding) -> None:
-    from mlem_core import figures
-
-    analysis, (a, b) = view.analysis, finding.why.layers
-    rsa = _square(view)
-    flags = audited.reasons(view).get("rsa", {})
-    _chart(
-        figures.rsa_matrix(rsa, (a, b), flags, small=True),
-        "home",
-        f"The RSA correlation of every two of the {len(analysis.layers)} layers.",
-        on_select=lambda: _choose(view),
-        selection_mode="points",
-    )
-
-
-def _square(view: View) -> Any:
     import pandas as pd
 
-    return pd.DataFrame(view.analysis.rsa, index=view.layer_names, columns=view.layer_names)
+    from mlem_core import figures
+    from mlem_core.pairs.similarities import SIMILARITIES
 
+    names = view.layer_names
+    square = pd.DataFrame(view.analysis.rsa, index=names, columns=names)
+    flags = uncertainty.flag_reasons(view).get("rsa", {})
 
-def _choose(view: View) -> None:
-    """Look at the two layers of the cell that was clicked."""
-    layers = linked.cell(view, st.session_state[CELLS]["selection"]["points"])
-    if layers:
-        linked.look_at(view, *layers)
+    def choose() -> None:
+        navigation.look_at_cell(view, st.session_state["figure home"]["selection"]["points"])
+
+    _chart(
+        figures.partial_matrix(
+            square, SIMILARITIES["rsa"].unit, finding.why.layers, flags, small=True
+        ),
+        "home",
+        f"The RSA correlation of every two of the {len(names)} layers.",
+        on_select=choose,
+        selection_mode="points",
+    )
 
 
 def _chart(figure: Any, name: str, alt: str, **selecting: Any) -> None:
@@ -166,7 +156,7 @@ def _ways_on(view: View, a: str, b: str) -> None:
             key="home explore",
             help="Opens the page Explore with these two layers.",
         ):
-            linked.go(view, a, b, tab="pairs", look="why")
+            navigation.explore(view, a, b, tab="pairs", look="why")
         if st.button(
             "Trust it?",
             icon=trust.icon,
@@ -174,7 +164,7 @@ def _ways_on(view: View, a: str, b: str) -> None:
             help="Opens the page Trust: intervals, tests, the audit, and claims under other "
             "analysis variants.",
         ):
-            linked.look_at(view, a, b)
+            navigation.look_at(view, a, b)
             st.switch_page(trust.file)
 
 

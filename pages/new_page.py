@@ -11,7 +11,7 @@ from mlem_core.base.errors import InputError
 from pages.form import models, read, representations, roles, state
 from pages.form import options as more_options
 from pages.form.draft import Draft, draft
-from pages.parts import choices, frame, running, stored
+from pages.parts import background, choices, frame, stored
 from pages.parts.screens import SCREENS
 from pages.parts.wording import duration, plain
 
@@ -228,8 +228,8 @@ def _start(spec: AnalysisSpec) -> None:
 
     job = analyses.start(spec, stored.store())
     choices.open_job(job.id)
-    running.watch(job.id)
-    if job.status().state in running.UNDER_WAY:
+    background.watch(job.id)
+    if job.status().state in background.UNDER_WAY:
         # Whoever looks at the button does not see the progress appear.
         st.toast("Started; the progress is at the top of each page.", icon=":material/play_arrow:")
     st.rerun()

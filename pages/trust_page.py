@@ -6,15 +6,12 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import frame
+from mlem_core.base.typing import parse_layer
+from pages.parts import claims, exporting, frame, naming, uncertainty
+from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
-from pages.trust import audit, claims, tested
-
-PARTS = {
-    "Intervals and tests": tested.show,
-    "Audit of every layer": audit.show,
-    "A claim under other analysis variants": claims.show,
-}
+from pages.parts.view import View
+from pages.parts.wording import plain
 
 
 def body() -> None:
@@ -25,11 +22,106 @@ def body() -> None:
     )
     if view is None:
         return
-    for number, (title, show) in enumerate(PARTS.items()):
+    parts = {
+        "Intervals and tests": _tests,
+        "Audit of every layer": _audit,
+        "A claim under other analysis variants": claims.show_claim,
+    }
+    for number, (title, show) in enumerate(parts.items()):
         if number:
             st.divider()
         st.subheader(title)
         frame.attempt(partial(show, view))
+
+
+def _tests(view: View) -> None:
+    """Intervals and tests of scores, importances, similarities and the chosen pair."""
+    from mlem_core.inference import caveats
+    from mlem_core.inference.tables import (
+        importance_differences,
+        score_table,
+        similarity_table,
+    )
+
+    intervals = uncertainty.intervals_of(view)
+    if intervals is None:
+        st.markdown("There are no intervals yet of what is shown.")
+        uncertainty.offer_intervals(view)
+    else:
+        drawn = caveats.drawn_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+        if drawn:
+            st.caption(drawn)
+        correction = uncertainty.choose_correction()
+        uncertainty.show_tests(
+            view,
+            intervals,
+            score_table(intervals, view.layers, correction),
+            "importance-tests",
+            "Importances and scores",
+            "Of each layer's held-out ρ, ceiling and importances; p says whether an importance is "
+            "above 0 (one-sided).",
+        )
+        a, b = view.pair
+        if a != b:
+            uncertainty.show_tests(
+                view,
+                intervals,
+                similarity_table(intervals, view.layers, correction),
+                "similarity-tests",
+                "Similarities",
+                "Of both similarities of every two layers; rsa_p says whether RSA is other than 0. "
+                "The interval of τ is that of profiles drawn with the errors of their importances; "
+                "it is a rough guide where few features matter.",
+            )
+            uncertainty.show_tests(
+                view,
+                intervals,
+                importance_differences(intervals, parse_layer(a), parse_layer(b), correction),
+                "difference-tests",
+                "Where the two chosen layers differ",
+                f"Importance in {plain(naming.layer(a))} less that in {plain(naming.layer(b))}, "
+                "the same sentences left out on both sides (two-sided).",
+            )
+    uncertainty.show_chance(view)
+
+
+def _audit(view: View) -> None:
+    """What the audit says of every layer, or the button that makes it."""
+    from mlem_core.robustness.flags import summary
+
+    audit = uncertainty.audit_of(view)
+    if audit is None:
+        st.markdown(
+            "Runs the analysis again without the words at position 0, with cosine distance, with "
+            "standardised units, without outlier units and with random weights, and says which "
+            "conclusions change."
+        )
+        uncertainty.offer_audit(view)
+        return
+    shown, panel = view.shown(), Panel.of(view, "audit")
+    if shown is None or shown.flagged is None or panel is None:
+        return
+    said = shown.once(("audit in words", repr(shown.names)), lambda: summary(audit, shown.names))
+    with st.container(border=True):
+        st.markdown("\n".join(f"- {plain(one)}" for one in said))
+    for notice in audit.notices:
+        st.caption(plain(notice))
+    panel.show()
+    exporting.show_table(
+        shown.flagged.sort_values("severity", ascending=False, kind="stable"),
+        "audit-marks",
+        "What changes, and why it is flagged",
+        "A row a layer (or pair of layers) and variant whose result changes by a limit or more; "
+        "severity: by how many times the limit, where that changes a conclusion. Figures mark "
+        "those from 2 on.",
+    )
+    exporting.show_table(
+        audit.changes,
+        "audit-changes",
+        "Every layer in every variant",
+        "tau: weighted Kendall τ of the layer's profile with that of the variant; rho: held-out "
+        "score; rsa_change: the largest change of the layer's RSA with another layer.",
+    )
 
 
 frame.page(body)

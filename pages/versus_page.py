@@ -97,8 +97,7 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         "two-profiles",
         captions.side_by_side(called),
     ).show()
-    shared = two_analyses.common(views[0].analysis, views[1].analysis)
-    if not shared.layers:
+    if not two_analyses.common_layers(views[0].analysis, views[1].analysis):
         st.info(two_analyses.why_no_intervals(views[0].analysis, views[1].analysis))
         return
     intervals = _intervals(views)
@@ -172,31 +171,17 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
     if why:
         st.info(why, icon=":material/info:")
         return None
-    try:
-        return _found(views[0].job_id, views[1].job_id)
-    except LookupError:
+    store = stored.store()
+    found = views[0].once(
+        ("paired", views[1].job_id), lambda: two_analyses.find_paired(first, second, store)
+    )
+    if found is None:
+        layers = [list(one) for one in two_analyses.common_layers(first, second)]
         background.offer(
-            views[0].work(
-                "versus",
-                {
-                    "other": views[1].job_id,
-                    "layers": [list(one) for one in two_analyses.common(first, second).layers],
-                },
-            ),
+            views[0].work("versus", {"other": views[1].job_id, "layers": layers}),
             "Add intervals of the differences",
             "Leaves blocks of stimuli out of both analyses at once, in the background.",
         )
-        return None
-
-
-@stored.kept(8)
-def _found(first: str, second: str) -> Paired:
-    from mlem_core.robustness import two_analyses
-
-    analyses = stored.open_analysis(first), stored.open_analysis(second)
-    found = two_analyses.find_paired(*analyses, stored.store())
-    if found is None:
-        raise LookupError("no intervals yet")  # what raises is not kept
     return found
 
 

@@ -21,7 +21,7 @@ if "--help" not in sys.argv:
     # longer, and two visitors at once would load it side by side.
     from mlem_core import figures  # noqa: F401
     from mlem_core.inference import tables  # noqa: F401
-    from mlem_core.robustness import finding  # noqa: F401
+    from mlem_core.robustness import flags  # noqa: F401
     from mlem_core.tasks import examples, followups  # noqa: F401
 
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):

@@ -6,7 +6,7 @@ sits on a light page as on a dark one. What a user wrote (names of features, cel
 """
 
 from mlem_core.figures.audit import audit_map, specification_curve
-from mlem_core.figures.compare import importance_scatter, stimulus_map, two_layers
+from mlem_core.figures.compare import importance_scatter, two_layers
 from mlem_core.figures.export import (
     DPI,
     FONTS,
@@ -21,21 +21,20 @@ from mlem_core.figures.export import (
 )
 from mlem_core.figures.group_matrix import group_similarity
 from mlem_core.figures.groups import group_profiles, universality
-from mlem_core.figures.layer_maps import layer_maps
-from mlem_core.figures.map_panels import map_panels
+from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.methods import (
     method_agreement,
     method_scores,
     noise_agreement,
+    published_values,
     unit_scores,
 )
 from mlem_core.figures.naming import naming
-from mlem_core.figures.nested import nested_map
 from mlem_core.figures.profiles import profiles, with_interactions
-from mlem_core.figures.published import published_values
-from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
+from mlem_core.figures.similarity import partial_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
-from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
+from mlem_core.figures.stimulus_maps import map_panels, nested_map, stimulus_map
+from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.two_analyses import (
     importance_differences,
@@ -60,7 +59,6 @@ __all__ = [
     "audit_map",
     "can_write_images",
     "as_file",
-    "feature_colors",
     "feature_correlations",
     "feature_counts",
     "group_profiles",
@@ -81,7 +79,6 @@ __all__ = [
     "partial_matrix",
     "profiles",
     "published_values",
-    "rsa_matrix",
     "side_by_side",
     "similarity_differences",
     "similarity_matrices",
@@ -98,5 +95,4 @@ __all__ = [
     "value_scatter",
     "waterfall",
     "with_interactions",
-    "without_marks",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -84,7 +84,7 @@ def audit_map(
     figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
     quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
-    longest = _name_models(figure, blocks, len(names))
+    edges, texts, longest = _models_below(blocks, len(names))
     ticks = CLEAR | sparse_ticks(names, blocks, layer_labels(names))
     figure.update_xaxes(range=[-0.5, len(names) - 0.5], showgrid=False, **ticks)
     figure.update_yaxes(
@@ -96,12 +96,20 @@ def audit_map(
         zeroline=False,
         **CLEAR,
     )
-    figure.update_layout(margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)})
+    # At once: Plotly checks all shapes anew whenever one is added.
+    figure.update_layout(
+        shapes=edges,
+        annotations=texts,
+        margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)},
+    )
     return figure
 
 
-def _name_models(figure: go.Figure, blocks: Sequence[tuple[int, int, str]], n_layers: int) -> int:
-    """Write the models below the map, and part them; how wide the longest is, 0 if not slanted."""
+def _models_below(
+    blocks: Sequence[tuple[int, int, str]], n_layers: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+    """The lines between the models of the map, their names below it, and how wide the longest of
+    these is, 0 where they are not slanted."""
     names_of = model_labels([model for *_, model in blocks], 20)
     # Names may have no room beside each other on a small screen.
     room = _NARROW / max(n_layers, 1)
@@ -110,24 +118,19 @@ def _name_models(figure: go.Figure, blocks: Sequence[tuple[int, int, str]], n_la
         for (start, stop, _), label in zip(blocks, names_of, strict=True)
     )
     longest = max(map(width, names_of), default=0) if slanted else 0
-    last = -np.inf
+    line = {"type": "line", "xref": "x", "yref": "y domain", "y0": 0, "y1": 1}
+    look = {"line": {"color": GREY, "width": 1.5}}
+    edges = [{**line, **look, "x0": at - 0.5, "x1": at - 0.5} for at, *_ in blocks[1:]]
+    below: dict[str, Any] = {"y": 0, "yref": "paper", "yshift": -42, "showarrow": False}
+    if slanted:
+        below |= {"yshift": -24, "textangle": -30, "xanchor": "right", "yanchor": "top"}
+    texts: list[dict[str, Any]] = []
     for (start, stop, _), label in zip(blocks, names_of, strict=True):
-        if start:
-            figure.add_vline(x=start - 0.5, line={"color": GREY, "width": 1.5})
         middle = (start + stop - 1) / 2
-        if (middle - last) * room < 28 and slanted:
+        if slanted and texts and (middle - texts[-1]["x"]) * room < 28:
             continue  # it would stand on the one before
-        last = middle
-        figure.add_annotation(
-            x=middle,
-            y=0,
-            yref="paper",
-            yshift=-24 if slanted else -42,
-            text=label,
-            showarrow=False,
-            **({"textangle": -30, "xanchor": "right", "yanchor": "top"} if slanted else {}),
-        )
-    return longest
+        texts.append({"x": middle, "text": label, **below})
+    return edges, texts, longest
 
 
 # The first rows of the map; then come the variants, with their flags.

@@ -11,30 +11,21 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import Layer
+from mlem_core.figures.maps import heading, label_places
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.stress import UNKNOWN, say_stress
+from mlem_core.figures.stimulus_maps import as_small
 from mlem_core.figures.style import (
-    GREY,
     LEGEND,
-    LEVELS,
     LINE,
     NO_ANNOTATIONS,
     PALETTE,
-    SEQUENTIAL,
     SIZE,
-    SYMBOLS,
     Annotations,
     as_number,
-    as_text,
-    as_value,
-    bar_title,
-    bare_axes,
-    common_levels,
     faded,
     flag_trace,
-    label_places,
+    mark_of,
     panel_ref,
-    plain,
     quiet,
     title_of,
     wrapped,
@@ -100,7 +91,7 @@ def importance_scatter(
     figure.update_yaxes(title_text=f"FI in {titles[1]}", scaleanchor="x", **axis)
     # Short, as it is centred over the panel, which a legend makes narrow.
     similarity = f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA ρ = {as_number(rsa, 2)}"
-    figure.update_layout(title=_title(similarity), margin={"t": 48, "b": 60})
+    figure.update_layout(title=heading(similarity), margin={"t": 48, "b": 60})
     return figure
 
 
@@ -145,16 +136,11 @@ def _point(
         error_x=spreads[0][0] | thin,
         error_y=spreads[1][0] | thin,
         mode="markers+text",
-        marker={"color": color, "size": 11, "symbol": _symbol(place, place // len(PALETTE) % 2)},
+        marker={"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)},
         cliponaxis=False,
         hovertext=["<br>".join((f"<b>{feature_name(name)}</b>", *hover))],
         hoverinfo="text",
     )
-
-
-def _symbol(place: int, again: int) -> str:
-    """Where colours come `again`, the marks are open."""
-    return SYMBOLS[place % len(SYMBOLS)] + ("-open" if again else "")
 
 
 def _flags_at_ends(
@@ -169,83 +155,6 @@ def _flags_at_ends(
         [f"<b>{names[side]}</b><br>audit: {wrapped(why)}" for side, why in flags.items()],
         legend=True,
     )
-
-
-def _title(text: str) -> dict[str, Any]:
-    return {
-        "text": text,
-        "font": {"size": SIZE + 1, "weight": 400},
-        "x": 0.5,
-        "xref": "paper",
-        "xanchor": "center",
-    }
-
-
-def stimulus_map(
-    points: pd.DataFrame,
-    color: str,
-    kind: str,
-    title: str,
-    marked: Sequence[int] = (),
-    stress: float = UNKNOWN,
-) -> go.Figure:
-    """Stimuli of one layer as points (MDS of their distances), coloured by a feature.
-
-    Parameters
-    ----------
-    points : stimulus, x, y, label (for hovering) and the column `color`
-    kind : "ordered", or another one, of which each value has a colour; missing values are grey
-    marked : stimuli to stand out; the others are then faint
-    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
-    """
-    figure = make_subplots(1, 1)
-    values = points[color]
-    if kind == "ordered":
-        values = pd.to_numeric(values, errors="coerce")
-    groups = _scale(values, color) if kind == "ordered" else _levels(values)
-    if values.isna().any():
-        faint = {"color": GREY, "size": 5, "opacity": 0.5, "symbol": "circle-open"}
-        groups.insert(0, ("missing", values.isna(), faint))
-    for name, chosen, marker in groups:
-        shown = points[chosen]
-        if len(marked):
-            out = shown["stimulus"].isin(marked).to_numpy()
-            marker = marker | {
-                "opacity": np.where(out, 1.0, 0.12),
-                "size": np.where(out, marker["size"] + 3, marker["size"]),
-            }
-        figure.add_trace(
-            go.Scatter(
-                x=shown["x"],
-                y=shown["y"],
-                mode="markers",
-                name=name,
-                marker=marker,
-                # A list: the browser would report numbers of a packed array by another name.
-                customdata=[[int(stimulus)] for stimulus in shown["stimulus"]],
-                hovertext=[
-                    f"{plain(label, 80)}<br>{feature_name(color)}: {plain(as_value(value))}"
-                    for label, value in zip(shown["label"], shown[color], strict=True)
-                ],
-                hoverinfo="text",
-                # What stands out says `marked`, in both maps alike.
-                unselected={"marker": {"opacity": None}},
-                showlegend=kind != "ordered" or name == "missing",
-            )
-        )
-    quiet(figure, height=460)
-    bare_axes(figure, points, 1, 1)
-    say_stress(figure, stress)
-    figure.update_layout(
-        title=_title(plain(title, 60)),
-        legend_title_text=feature_labels([color], LEGEND)[0] if kind != "ordered" else None,
-        margin={"t": 44},
-        # Dragging selects; the tool bar can still zoom.
-        dragmode="lasso",
-    )
-    if kind == "ordered":
-        figure.update_layout(legend={"x": 0, "y": 0, "yanchor": "bottom"})
-    return figure
 
 
 def two_layers(
@@ -302,30 +211,6 @@ def two_layers(
 _IN_BOTH = {"legend": "legend2"}
 
 
-def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[str, Any]:
-    """A trace of a map that stands beside others: smaller points, one legend for all maps.
-
-    Parameters
-    ----------
-    first : whether it is of the first of them, which has the legend and the scale
-    narrow : the scale below the maps
-    """
-    marker = {**trace["marker"], "size": 4}
-    if "colorbar" in marker:
-        bar = {"lenmode": "pixels", "len": 150, "x": 1.02, "xanchor": "left"}
-        bar |= {"y": 0, "yanchor": "bottom"}
-        if narrow:
-            bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.02, "yanchor": "top"}
-        marker |= {"colorbar": {**marker["colorbar"], **bar}}
-        marker["showscale"] = first and marker["showscale"]
-    shown = first and trace.get("showlegend") is not False
-    return trace | {
-        "marker": marker,
-        "legendgroup": f"stimuli {trace['name']}",
-        "showlegend": shown,
-    }
-
-
 def _headings(letter: str, title: str, ref: str) -> list[dict[str, Any]]:
     """The letter of a panel at its left, and its title over it."""
     head = title_of(title, ref)
@@ -343,45 +228,3 @@ class _Places(NamedTuple):
 
 _WIDE = _Places((([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540)
 _NARROW = _Places((([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 720)
-
-
-# Name, which stimuli, and how their points look.
-_Group = tuple[str, pd.Series, dict[str, Any]]
-
-
-def _scale(values: pd.Series, color: str) -> list[_Group]:
-    """The stimuli with a value of an ordered feature, along a colour scale."""
-    there = values.notna()
-    marker = {
-        "color": values[there],
-        "colorscale": SEQUENTIAL,
-        "size": 7,
-        "opacity": 0.85,
-        "colorbar": {
-            "title": bar_title(feature_labels([color], LEGEND)[0]),
-            "thickness": 12,
-            "outlinewidth": 0,
-        },
-        "showscale": bool(there.any()),
-    }
-    return [(feature_name(color), there, marker)]
-
-
-def _levels(values: pd.Series) -> list[_Group]:
-    """The stimuli of each common level of a nominal feature, and the others together."""
-    texts = values.map(as_text)
-    shown, other = common_levels(values, LEVELS)
-    groups = []
-    for i, level in enumerate(shown):
-        # The second eight have the same colours and open marks.
-        marker = {
-            "color": PALETTE[i % len(PALETTE)],
-            "symbol": _symbol(i, i // len(PALETTE)),
-            "size": 7,
-            "opacity": 0.85,
-        }
-        groups.append((plain(level), texts == level, marker))
-    if other:
-        marker = {"color": GREY, "size": 6, "symbol": "hexagon-open"}
-        groups.append((f"{len(other)} other values", texts.isin(other), marker))
-    return groups

@@ -1,19 +1,24 @@
-"""The methods of both papers beside each other (figures S7 to S9, S12 of Jalouzot et al. 2024)."""
+"""The methods and numbers of both papers beside each other, and beside those found here.
+
+Source: figures S7 to S9 and S12 of Jalouzot et al. (2024).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.figures.naming import layer_title, model_labels, named_layers
-from mlem_core.figures.profiles import band, profiles
+from mlem_core.base.typing import FloatArray, IntArray, parse_layer
+from mlem_core.figures.naming import layer_title, layer_titles, model_labels
+from mlem_core.figures.profiles import band, layer_axes, profiles
 from mlem_core.figures.style import (
     LEGEND,
+    LINE,
     MODEL_COLORS,
     PALETTE,
     SYMBOLS,
@@ -22,11 +27,13 @@ from mlem_core.figures.style import (
     faded,
     panel_layout,
     panel_ref,
+    quiet,
     whole_layers,
 )
 
-_FROM_ZERO = {"rangemode": "tozero", "zeroline": True}
 RHO = "prediction accuracy (held-out ρ)"
+_ROW = 64  # px; of a number that was published
+_MARKS = (("published", "published", "circle-open", 0), ("here", "here", "circle", 1))
 _MEASURES = (
     ("frobenius", "apart in their weights", "Frobenius distance"),
     ("tau", "alike in their profiles", "weighted Kendall τ"),
@@ -98,19 +105,14 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     for place, (measure, _, unit) in enumerate(_MEASURES):
         ref, color = panel_ref(place), PALETTE[place]
         axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}", "showlegend": False}
-        stats = agreement.groupby("noise")[measure].agg(["mean", "std"]).fillna({"std": 0.0})
-        x = stats.index.to_numpy(dtype=np.float64)
-        mean, sd = (stats[name].to_numpy(dtype=np.float64) for name in ("mean", "std"))
+        x, mean, sd = _over_folds(agreement, measure, "noise")
         line = {
             "x": x,
             "y": mean,
             "mode": "lines+markers",
             "line": {"color": color, "width": 2},
             "marker": {"symbol": SYMBOLS[0], "size": 7},
-            "hovertext": [
-                f"<b>noise {as_number(n)}</b><br>{as_number(m)} ± {as_number(s)} (sd)"
-                for n, m, s in zip(x, mean, sd, strict=True)
-            ],
+            "hovertext": _said([f"noise {as_number(n)}" for n in x], mean, sd),
             "hoverinfo": "text",
         }
         traces += [axes | one for one in (band(x, mean - sd, mean + sd, color, unit), line)]
@@ -154,10 +156,7 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
             # The first shape, the best unit and the whole layer stand for all.
             for at in (0, -2, -1):
                 traces[at]["showlegend"] = True
-        layout[f"xaxis{ref}"] |= named_layers(whole_layers(own["layer"]), model, own["layer"])
-        layout[f"xaxis{ref}"]["title"]["text"] = "layer"
-        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": column == 1, **_FROM_ZERO}
-        layout[f"yaxis{ref}"]["title"]["text"] = RHO if column == 1 else None
+        layer_axes(layout, ref, (model, own["layer"]), RHO if column == 1 else None)
     return go.Figure(traces, layout, _validate=False)
 
 
@@ -213,7 +212,7 @@ def _best(model: str, own: pd.DataFrame) -> dict[str, Any]:
 
 def _whole(model: str, scores: pd.DataFrame) -> dict[str, Any]:
     """The metric model of all units together."""
-    x, mean, sd = over_folds(scores, "rho")
+    x, mean, sd = _over_folds(scores, "rho")
     return {
         "type": "scatter",
         "x": x,
@@ -222,11 +221,7 @@ def _whole(model: str, scores: pd.DataFrame) -> dict[str, Any]:
         "line": {"color": PALETTE[1], "width": 2, "dash": "dash"},
         "marker": {"symbol": "diamond", "size": 7},
         "name": "whole layer",
-        "hovertext": [
-            f"<b>{layer_title((model, int(n)))}</b><br>whole layer: ρ = {as_number(m)} ± "
-            f"{as_number(s)} (sd)"
-            for n, m, s in zip(x, mean, sd, strict=True)
-        ],
+        "hovertext": _said(_titles(model, x), mean, sd, "whole layer: ρ = "),
         "hoverinfo": "text",
     }
 
@@ -236,12 +231,8 @@ def _line(
 ) -> list[dict[str, Any]]:
     """The mean over folds with its standard deviation, and what hovering says."""
     model, label = named
-    x, mean, sd = over_folds(own, measure)
+    x, mean, sd = _over_folds(own, measure)
     color = MODEL_COLORS[place % len(MODEL_COLORS)]
-    texts = [
-        f"<b>{layer_title((model, int(n)))}</b><br>{as_number(m)} ± {as_number(s)} (sd)"
-        for n, m, s in zip(x, mean, sd, strict=True)
-    ]
     line = {
         "x": x,
         "y": mean,
@@ -250,14 +241,83 @@ def _line(
         "mode": "lines+markers",
         "line": {"color": color, "width": 2},
         "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10},
-        "hovertext": texts,
+        "hovertext": _said(_titles(model, x), mean, sd),
         "hoverinfo": "text",
     }
     return [*([band(x, mean - sd, mean + sd, color, model)] if len(x) > 1 else []), line]
 
 
-def over_folds(table: pd.DataFrame, value: str) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Layers in order, the mean over folds and the standard deviation."""
-    stats = table.groupby("layer")[value].agg(["mean", "std"]).fillna({"std": 0.0})
-    mean, sd = (stats[name].to_numpy(dtype=np.float64) for name in ("mean", "std"))
-    return stats.index.to_numpy(dtype=np.int64), mean, sd
+def _titles(model: str, layers: IntArray) -> list[str]:
+    return [layer_title((model, int(n))) for n in layers]
+
+
+def _said(titles: Sequence[str], mean: FloatArray, sd: FloatArray, before: str = "") -> list[str]:
+    """What hovering over the points of a line over folds says."""
+    return [
+        f"<b>{title}</b><br>{before}{as_number(m)} ± {as_number(s)} (sd)"
+        for title, m, s in zip(titles, mean, sd, strict=True)
+    ]
+
+
+def _over_folds(table: pd.DataFrame, value: str, by: str = "layer") -> tuple[Any, Any, Any]:
+    """The layers (or what else the lines go over) in order, mean and standard deviation."""
+    stats = table.groupby(by)[value].agg(["mean", "std"]).fillna({"std": 0.0})
+    mean, sd = (stats[name].to_numpy(np.float64) for name in ("mean", "std"))
+    return stats.index.to_numpy(), mean, sd
+
+
+def published_values(table: pd.DataFrame) -> go.Figure:
+    """A row a number: the published one and the one found here.
+
+    Parameters
+    ----------
+    table : quantity, layer_a, layer_b, published, here, see
+        `mlem_core.analysis.published.beside_published`; a number that is missing is not drawn
+    """
+    labels = [_label(*row) for row in table[["layer_a", "layer_b"]].itertuples(index=False)]
+    figure = go.Figure()
+    for at, (one, other) in enumerate(table[["published", "here"]].to_numpy().tolist()):
+        if not math.isnan(other):
+            figure.add_scatter(
+                x=[one, other], y=[at, at], mode="lines", line={"color": LINE, "width": 2},
+                showlegend=False, hoverinfo="skip",
+            )  # fmt: skip
+    for column, name, symbol, place in _MARKS:
+        color = PALETTE[place]
+        figure.add_scatter(
+            x=table[column],
+            y=list(range(len(table))),
+            mode="markers",
+            marker={
+                "symbol": symbol,
+                "size": 11,
+                "color": color,
+                "line": {"width": 2, "color": color},
+            },
+            name=name,
+            hovertext=[
+                f"{label.replace('<br>', ' ')}<br>{name}: {as_number(value)}"
+                for label, value in zip(labels, table[column], strict=True)
+            ],
+            hoverinfo="text",
+        )
+    quiet(figure, height=_ROW * len(table) + 110)
+    figure.update_xaxes(
+        title_text="weighted Kendall τ, or ρ of the two similarities", zeroline=True, nticks=6
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(table))),
+        ticktext=labels,
+        range=[len(table) - 0.5, -0.5],
+        showgrid=False,
+        zeroline=False,
+        automargin=True,
+    )
+    return figure
+
+
+def _label(a: str, b: str) -> str:
+    """What a row is of: two layers, or all of them."""
+    if not a:
+        return "agreement<br>of τ and RSA"
+    return "<br>".join(layer_titles([parse_layer(a), parse_layer(b)], TITLE))

@@ -122,19 +122,32 @@ def profiles(
             begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
             triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
             traces += panel.place([triangles])
-        x_axis, y_axis = layout[f"xaxis{panel.ref}"], layout[f"yaxis{panel.ref}"]
-        x_axis |= named_layers(whole_layers(numbers), model, numbers)
-        x_axis["title"]["text"] = "layer"
+        layer_axes(layout, panel.ref, (model, numbers), value if column == 1 else None)
         marked = [
             (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
         ]
         _mark_layers(layout, marked, panel.ref)
-        # Inner panels share the scale; their numbers would only repeat it.
-        shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
-        y_axis |= {"matches": "y", **shown}
-        y_axis["title"]["text"] = value if column == 1 else None
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
+
+
+def layer_axes(
+    layout: dict[str, Any], ref: str, of: tuple[str, pd.Series], value: str | None
+) -> None:
+    """Set the axes of a panel of lines over the layers of a model; all panels share one scale.
+
+    Parameters
+    ----------
+    ref : what Plotly writes behind x and y for the panel
+    of : the model, and the layers that are in the panel
+    value : what the lines are; None in an inner panel, whose numbers would only repeat the scale
+    """
+    model, layers = of
+    layout[f"xaxis{ref}"] |= named_layers(whole_layers(layers), model, layers)
+    layout[f"xaxis{ref}"]["title"]["text"] = "layer"
+    shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": value is not None}
+    layout[f"yaxis{ref}"] |= {"matches": "y", **shown}
+    layout[f"yaxis{ref}"]["title"]["text"] = value
 
 
 def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref: str) -> None:

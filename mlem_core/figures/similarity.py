@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -11,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer, parse_layer
 from mlem_core.figures.matrix import (
@@ -38,7 +35,7 @@ from mlem_core.figures.style import (
     as_numbers,
     as_p,
     panel_ref,
-    quiet,
+    quiet_layout,
     title_of,
     wrapped,
 )
@@ -91,47 +88,26 @@ def similarity_matrices(
     return _drawn(of, matrices, "row" if across == 2 else "column", pair)
 
 
-def rsa_matrix(
-    rsa: pd.DataFrame,
-    chosen: Pair | None = None,
+def partial_matrix(
+    square: pd.DataFrame,
+    unit: str,
+    pair: Pair | None = None,
     flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
-    order: Order = "model",
     *,
     small: bool = False,
 ) -> go.Figure:
-    """How alike all layers are by RSA alone, as wide as high, to choose two layers from.
+    """How alike all layers are by one measure, as of `mlem_core.measures.partial`, by model.
 
-    It is the second matrix of `similarity_matrices`, without a title and without dots.
-
-    Parameters
-    ----------
-    rsa : (n_layers, n_layers) Spearman ρ, named "model:layer"
-    chosen : the two layers whose cells are outlined, with their value
-    flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
-    order : "model" or "clustering"
-    small : for half of a window: the names of the models stand below it only
-    """
-    layers, values = [parse_layer(name) for name in rsa.index], rsa.to_numpy(dtype=np.float64)
-    measure = _measure_of(rsa)
-    hover = _interval_texts(None, rsa.index, measure.column)
-    matrix = _Matrix(measure, values, hover, flags)
-    arranged: _Arrangement = "small" if small else "alone"
-    return _drawn(grid(layers, order, values), [matrix], arranged, chosen)
-
-
-def partial_matrix(
-    square: pd.DataFrame, unit: str, pair: Pair | None = None, *, small: bool = False
-) -> go.Figure:
-    """How alike all layers are by one of `mlem_core.measures.partial`, by model.
-
-    Its layers stand up the side and, in the same order, along the bottom: of transfer those whose
-    metric it is, and those that are predicted. A cell without a number is empty.
+    It has neither a title nor dots. Its layers stand up the side and, in the same order, along the
+    bottom: of transfer those whose metric it is, and those that are predicted. A cell without a
+    number is empty.
 
     Parameters
     ----------
     square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
     unit : what it is, told on hovering
     pair : the two layers whose cells are outlined, with the value of the one to the upper right
+    flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
     small : for half of a window: the names of the models stand below it only
     """
     layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
@@ -139,7 +115,7 @@ def partial_matrix(
         _TAU._replace(key="partial", column="partial", title=unit, unit=unit),
         values,
         _interval_texts(None, square.index, "partial"),
-        NO_ANNOTATIONS.flags,
+        flags,
     )
     # The value that is shown is that of the cell in which it stands.
     if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
@@ -185,7 +161,7 @@ def _drawn(
     """The matrices beside or below each other; one alone has neither title nor dots."""
     side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN}[arranged]
     around, several = labels(of, side), arranged not in _SINGLE
-    layout = copy.deepcopy(_base(len(matrices)))
+    layout = quiet_layout(_ALONE, len(matrices)) | {"annotations": []}
     traces: list[dict[str, Any]] = []
     start, end = of.span
     tree: list[dict[str, Any]] = []
@@ -225,15 +201,6 @@ def _drawn(
     _set_scale(layout, of, arranged, around)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
-
-
-@functools.lru_cache(maxsize=4)
-def _base(n: int) -> dict[str, Any]:
-    """The layout that all have, as a dict: Plotly checks each change of a figure anew."""
-    figure = make_subplots(1, n)
-    quiet(figure, height=500)
-    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
-    return layout | {"annotations": []}
 
 
 def _arrange(

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from mlem_core.base.labels import isolated, shortened, width
+from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import minus, number
 from mlem_core.base.typing import Layer
 
@@ -140,13 +140,13 @@ def panel_layout(
     Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
     """
     rows, columns = _grid(len(titles), across)
-    layout = copy.deepcopy(_quiet_layout(rows, columns, min(height, _PAGE // rows)))
+    layout = copy.deepcopy(_quiet_panels(rows, columns, min(height, _PAGE // rows)))
     layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
     return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
 
 
 @functools.lru_cache(maxsize=64)
-def _quiet_layout(rows: int, columns: int, height: int) -> dict[str, Any]:
+def _quiet_panels(rows: int, columns: int, height: int) -> dict[str, Any]:
     whole = height * rows + 60
     # Ticks, the axis title and the next panel's title have to stand between two rows.
     figure = _subplots(rows, columns, 104 / (whole - 84))
@@ -208,20 +208,6 @@ def quiet(figure: go.Figure, height: int) -> None:
     )
 
 
-def bare_axes(figure: go.Figure, points: pd.DataFrame, row: int, column: int) -> None:
-    """A square frame with the same scale on both sides: only distances mean something."""
-    bare = {"showticklabels": False, "zeroline": False, "showgrid": False}
-    frame = {"showline": True, "mirror": True, "linecolor": FAINT, "constrain": "domain"}
-    at = {"row": row, "col": column}
-    centre = {key: (points[key].max() + points[key].min()) / 2 for key in ("x", "y")}
-    half = max((float(np.ptp(points[key])) / 2 for key in centre if len(points)), default=0.0)
-    half = 1.1 * half or 1.0
-    spans = {key: [middle - half, middle + half] for key, middle in centre.items()}
-    figure.update_xaxes(range=spans["x"], **bare, **frame, **at)
-    anchor = next(figure.select_yaxes(**at)).anchor or "x"
-    figure.update_yaxes(range=spans["y"], scaleanchor=anchor, **bare, **frame, **at)
-
-
 def title_of(text: str, ref: str) -> dict[str, Any]:
     """The annotation that stands as a title over a panel."""
     return {
@@ -237,8 +223,24 @@ def title_of(text: str, ref: str) -> dict[str, Any]:
     }
 
 
-def panel_title(figure: go.Figure, text: str, ref: str) -> None:
-    figure.add_annotation(title_of(text, ref))
+def quiet_layout(height: int, across: int = 0) -> dict[str, Any]:
+    """The layout that all figures share, as a dict of one's own.
+
+    Plotly checks each change of a figure anew; one that has to be quick is made in one step.
+
+    Parameters
+    ----------
+    across : panels beside each other; 0 where the figure has axes, but no panels
+    """
+    return copy.deepcopy(_quiet_layout(height, across))
+
+
+@functools.lru_cache(maxsize=64)
+def _quiet_layout(height: int, across: int) -> dict[str, Any]:
+    figure = make_subplots(1, across) if across else go.Figure()
+    quiet(figure, height=height)
+    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
+    return layout
 
 
 def bar_title(text: str) -> dict[str, Any]:
@@ -270,12 +272,9 @@ def flag_trace(
     }
 
 
-def without_marks(figure: go.Figure) -> go.Figure:
-    """A copy without the triangles and dots of the audit, for a screen or a file; hovering still
-    says why."""
-    copied = go.Figure(figure)
-    copied.data = [trace for trace in copied.data if not (trace.name or "").startswith(AUDIT)]
-    return copied
+def mark_of(place: int, again: int) -> str:
+    """The mark of what stands at a place; open where colours come `again`."""
+    return SYMBOLS[place % len(SYMBOLS)] + ("-open" if again else "")
 
 
 def whole_layers(layers: pd.Series) -> dict[str, Any]:
@@ -295,6 +294,28 @@ def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]
     starts = [i for i, (m, _) in enumerate(layers) if i == 0 or layers[i - 1][0] != m]
     stops = [*starts[1:], len(layers)]
     return [(a, b, layers[a][0]) for a, b in zip(starts, stops, strict=True)]
+
+
+def block_edges(
+    blocks: Sequence[tuple[int, int, str]], ref: str, color: str = LINE
+) -> list[dict[str, Any]]:
+    """The lines between models in a matrix of layers, upright and lying in turn.
+
+    A figure gets all its shapes at once: Plotly checks all of them anew whenever one is added.
+
+    Parameters
+    ----------
+    blocks : of `model_blocks`
+    ref : what Plotly writes behind x and y for the panel
+    """
+    line = {"type": "line", "line": {"color": color, "width": 1}}
+    upright = {"xref": f"x{ref}", "yref": f"y{ref} domain", "y0": 0, "y1": 1}
+    lying = {"xref": f"x{ref} domain", "yref": f"y{ref}", "x0": 0, "x1": 1}
+    return [
+        {**line, **along, f"{axis}0": start - 0.5, f"{axis}1": start - 0.5}
+        for start, *_ in blocks[1:]
+        for axis, along in (("x", upright), ("y", lying))
+    ]
 
 
 def sparse_ticks(
@@ -317,81 +338,6 @@ def sparse_ticks(
         if not kept or place - kept[-1] >= len(layers) / 16:
             kept.append(place)
     return {"tickvals": kept, "ticktext": [labels[i] for i in kept]}
-
-
-def uncrowded(
-    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
-) -> tuple[list[str], list[str]]:
-    """Labels of points in [0, 1]² with their places; "" for those that would stand on others.
-
-    `gaps` (n_points,) is how far from its point each label stands, where marks are large.
-    """
-    places = label_places(points, labels, gaps)
-    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
-    taken: list[tuple[float, float, float, float]] = []
-    texts = [""] * len(labels)
-    # Those with most room around them first.
-    near = np.linalg.norm(points[:, None] - points, axis=2) if len(points) else np.zeros((0, 0))
-    for i in np.argsort(-np.sort(near, axis=1)[:, 1:4].mean(axis=1)) if len(points) > 1 else [0]:
-        if not len(labels) or not labels[i]:
-            continue
-        x0, y0, x1, y1 = _label_box(points[i], labels[i], places[i], gaps[i])
-        inside = x0 >= -0.1 and x1 <= 1.15
-        if inside and all(x1 <= a or c <= x0 or y1 <= b or d <= y0 for a, b, c, d in taken):
-            texts[i] = labels[i]
-            taken.append((x0, y0, x1, y1))
-    return texts, places
-
-
-_SIDES = {
-    "top right": (1, 1),
-    "top left": (-1, 1),
-    "bottom right": (1, -1),
-    "bottom left": (-1, -1),
-    "top center": (0, 1),
-    "bottom center": (0, -1),
-}
-
-
-_GAP = 0.02  # from a point to its label, in parts of a panel
-
-
-def _label_box(
-    point: np.ndarray, label: str, place: str, gap: float
-) -> tuple[float, float, float, float]:
-    """The corners of a label beside its point, in parts of a panel of about 300 px."""
-    (x, y), high, wide = point.tolist(), 0.06, 0.024 * width(html.unescape(label))
-    a, b = _SIDES[place]
-    left = x + (gap if a > 0 else -gap - wide if a < 0 else -wide / 2)
-    low = y + (gap if b > 0 else -gap - high if b < 0 else -high / 2)
-    return left, low, left + wide, low + high
-
-
-def label_places(
-    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
-) -> list[str]:
-    """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
-    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
-    marks = gaps - _GAP + 0.015
-    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
-    places = [""] * len(labels)
-    for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
-
-        def cost(name: str, label: int = int(i)) -> float:
-            x0, y0, x1, y1 = _label_box(points[label], labels[label], name, gaps[label])
-            out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
-            shared = sum(
-                max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
-                for k, (x2, y2, x3, y3) in enumerate(taken)
-                if k != label
-            )
-            # At a corner of a large mark it would be nearer to another one.
-            astray = 0.1 * abs(_SIDES[name][0]) * (gaps[label] - _GAP)
-            return shared * 100 + out + astray
-
-        places[i] = min(_SIDES, key=cost)
-        taken.append(_label_box(points[i], labels[i], places[i], gaps[i]))
-    return places
 
 
 def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,13 +20,14 @@ from mlem_core.figures.style import (
     Annotations,
     as_number,
     as_p,
+    block_edges,
     model_blocks,
     panel_ref,
-    panel_title,
     panels,
     say,
     short,
     sparse_ticks,
+    title_of,
 )
 
 # A difference of similarities as large as this is always drawn in a strong colour, and no smaller
@@ -112,42 +114,45 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     names = list(dict.fromkeys([*table["layer_a"], *table["layer_b"]]))
     layers = [parse_layer(name) for name in names]
     figure, places = panels([title for _, title in _MEASURES], height=420, across=across)
-    figure.layout.annotations = ()
     highest = table[[f"{name}_difference" for name, _ in _MEASURES]].abs().to_numpy().max()
     end = max(_LEAST_SCALE, float(np.ceil(highest * 10) / 10))
     blocks = model_blocks(layers)
     models = model_labels([model for *_, model in blocks], 16)
+    edges: list[dict[str, Any]] = []
+    texts: list[dict[str, Any]] = []
+    axes: dict[str, dict[str, str]] = {}
     for number, ((name, title), (row, column)) in enumerate(zip(_MEASURES, places, strict=True)):
         ref, at = panel_ref(number), {"row": row, "col": column}
         figure.add_trace(_heatmap(table, names, name), **at)
         if name == "rsa":
             sure = table[table["rsa_p_corrected"] <= SIGNIFICANT]
             figure.add_trace(_dots(sure, names), **at)
-        panel_title(figure, title, ref)
-        for (start, stop, _), model in zip(blocks, models, strict=True):
-            for line in (figure.add_vline, figure.add_hline) if start else ():
-                line(start - 0.5, line={"color": "rgba(140,140,140,0.7)", "width": 1}, **at)
-            figure.add_annotation(
-                text=model,
-                x=(start + stop - 1) / 2,
-                y=0,
-                xref=f"x{ref}",
-                yref=f"y{ref} domain",
-                yshift=-26,
-                yanchor="top",
-                textangle=-30 if len(blocks) > 2 else 0,
-                showarrow=False,
-            )
+        edges += block_edges(blocks, ref, "rgba(140,140,140,0.7)")
+        named = {
+            "y": 0,
+            "xref": f"x{ref}",
+            "yref": f"y{ref} domain",
+            "yshift": -26,
+            "yanchor": "top",
+            "textangle": -30 if len(blocks) > 2 else 0,
+            "showarrow": False,
+        }
+        texts.append(title_of(title, ref))
+        texts += [
+            {"text": model, "x": (start + stop - 1) / 2, **named}
+            for (start, stop, _), model in zip(blocks, models, strict=True)
+        ]
+        axes[f"xaxis{ref}"] = {"constrain": "domain"}
+        axes[f"yaxis{ref}"] = {"scaleanchor": f"x{ref}"}
     ends, ticks = [-0.5, len(names) - 0.5], sparse_ticks(layers, blocks, layer_labels(layers))
     figure.update_xaxes(range=ends, showgrid=False, zeroline=False, **CLEAR, **ticks)
     figure.update_yaxes(
         range=ends[::-1], showgrid=False, zeroline=False, constrain="domain", **CLEAR, **ticks
     )
-    for number in range(len(places)):
-        ref = panel_ref(number)
-        figure.update_layout({f"yaxis{ref}": {"scaleanchor": f"x{ref}"}})
-        figure.update_layout({f"xaxis{ref}": {"constrain": "domain"}})
     figure.update_layout(
+        **axes,
+        shapes=edges,
+        annotations=texts,
         coloraxis={
             "colorscale": DIVERGING,
             "cmin": -end,

@@ -14,14 +14,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.figures.naming import (
-    layer_in_model,
-    layer_title,
-    layer_titles,
-    model_labels,
-    named_layers,
-)
-from mlem_core.figures.stress import UNKNOWN, say_stress
+from mlem_core.figures.maps import UNKNOWN, frame_map, uncrowded
+from mlem_core.figures.naming import layer_in_model, layer_title, layer_titles, model_labels
+from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
     CLEAR,
     DASHES,
@@ -32,7 +27,7 @@ from mlem_core.figures.style import (
     SIZE,
     TITLE,
     as_number,
-    bare_axes,
+    bar_title,
     in_full,
     panel_layout,
     panel_ref,
@@ -40,8 +35,6 @@ from mlem_core.figures.style import (
     short,
     short_names,
     title_of,
-    uncrowded,
-    whole_layers,
 )
 
 MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
@@ -124,7 +117,7 @@ def _scale(highest: float) -> dict[str, Any]:
             "thickness": 10,
             "len": 0.8,
             "outlinewidth": 0,
-            "title": {"text": "squared distance", "side": "right", "font": {"size": SIZE}},
+            "title": bar_title("squared distance"),
             "tickvals": [0.0, highest / 2, highest],
             "ticktext": ["0", short(highest / 2), short(highest)],
         },
@@ -256,8 +249,7 @@ def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.F
     quiet(figure, height=400)
     figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
     padded = pd.DataFrame(middle + _ROOM * (xy - middle), columns=["x", "y"])
-    bare_axes(figure, padded, 1, 1)
-    say_stress(figure, stress)
+    frame_map(figure, padded, stress)
     return figure
 
 
@@ -295,12 +287,8 @@ def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure
                 name = f"{labels[pair[0]]} / {labels[pair[1]]}"
                 traces.append({**at, **_named(lines[pair], name, place, number == 0)})
         numbers = table.loc[table["model"] == model, "layer"]
-        layout[f"xaxis{ref}"] |= named_layers(whole_layers(numbers), model, numbers)
-        layout[f"xaxis{ref}"]["title"]["text"] = "layer"
-        shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": column == 1}
-        layout[f"yaxis{ref}"] |= {"matches": "y", **shown}
-        if column == 1:
-            layout[f"yaxis{ref}"]["title"]["text"] = "squared distance"
+        value = "squared distance" if column == 1 else None
+        layer_axes(layout, ref, (model, numbers), value)
     return go.Figure({"data": traces, "layout": layout})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -30,11 +28,13 @@ from mlem_core.figures.style import (
     TITLE,
     as_number,
     bar_title,
+    block_edges,
     faded,
     feature_colors,
     model_blocks,
+    panel_ref,
     panels,
-    quiet,
+    quiet_layout,
     short,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -69,7 +69,7 @@ def waterfall(
     low, high = float(reach.min()), float(reach.max())
     span = float(np.ptp(reach)) or 1.0
     edge = high + 0.03 * span
-    layout = copy.deepcopy(_quiet_layout(100 + 34 * (len(terms) + 1)))
+    layout = quiet_layout(100 + 34 * (len(terms) + 1))
     layout |= {
         "barmode": "overlay",
         "bargap": 0.2,
@@ -100,14 +100,6 @@ def waterfall(
     layout["xaxis"]["title"]["text"] = "contribution"
     # Checking each property would take most of the time; the tests check them.
     return go.Figure([bars, _total_bar(len(terms), whole, total)], layout, _validate=False)
-
-
-@functools.lru_cache(maxsize=16)
-def _quiet_layout(height: int) -> dict[str, Any]:
-    figure = go.Figure()
-    quiet(figure, height=height)
-    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
-    return layout
 
 
 def _goes_on(row: int, end: float) -> dict[str, Any]:
@@ -221,7 +213,8 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     edges: list[dict[str, Any]] = []
-    for (term, square), (row, column) in zip(terms.items(), places, strict=True):
+    for number, (term, square) in enumerate(terms.items()):
+        (row, column), ref = places[number], panel_ref(number)
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
         values = np.where(off, square.to_numpy(dtype=np.float64), np.nan)
         scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
@@ -246,17 +239,15 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
             ),
             **at,
         )
-        ref = figure.get_subplot(row, column).xaxis.plotly_name.replace("axis", "")
-        edges += _edges([start - 0.5 for start, _, _ in blocks[1:]], ref)
+        edges += block_edges(blocks, ref)
         ends = [-0.5, len(layers) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.
         lowest = row == places[-1][0]
         angle = 0 if len(blocks) < 3 else -90 if crowded else -40
         figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
         figure.update_yaxes(
-            range=ends[::-1], showticklabels=column == 1, scaleanchor=ref, **shared, **at
+            range=ends[::-1], showticklabels=column == 1, scaleanchor=f"x{ref}", **shared, **at
         )
-    # At once: Plotly checks all shapes anew whenever one is added.
     figure.update_layout(shapes=edges)
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
@@ -272,19 +263,6 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     if across < 3:
         figure.update_layout(margin_b=146, height=figure.layout.height + 98)
     return figure
-
-
-def _edges(at: Sequence[float], x: str) -> list[dict[str, Any]]:
-    """The lines between models in a panel, upright and lying, by the name of its x axis."""
-    y = x.replace("x", "y")
-    line = {"type": "line", "line": {"color": LINE, "width": 1}}
-    upright = {"xref": x, "yref": f"{y} domain", "y0": 0, "y1": 1}
-    lying = {"xref": f"{x} domain", "yref": y, "x0": 0, "x1": 1}
-    return [
-        {**line, **along, **ends}
-        for edge in at
-        for along, ends in ((upright, {"x0": edge, "x1": edge}), (lying, {"y0": edge, "y1": edge}))
-    ]
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:

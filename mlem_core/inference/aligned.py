@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.similarities import Compared
-from mlem_core.base.brief import as_html
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
+from mlem_core.base.repr_html import as_html
 from mlem_core.base.text import number
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife

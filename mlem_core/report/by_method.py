@@ -97,7 +97,7 @@ def noise_agreement(shown: FigureContext) -> RenderedFigure | None:
     if store is None:
         return None
     for layer in layers or shown.selection.layers:
-        table = noise.find(analysis, store, shown.selection, layer)
+        table = noise.find_noise(analysis, store, shown.selection, layer)
         if table is None:
             continue
         means = table.groupby("noise")[["frobenius", "tau"]].mean()

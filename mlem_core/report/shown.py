@@ -30,7 +30,7 @@ from mlem_core.pairs.columns import coding
 from mlem_core.pairs.units import Units
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
-from mlem_core.robustness.audit_tables import Audit
+from mlem_core.robustness.variants import Audit
 from mlem_core.storage.store import Store
 
 T = TypeVar("T")
@@ -248,7 +248,7 @@ class FigureContext(Selected):
         store = self.drawing.store
         if store is None:
             return None
-        return self.once("audit", lambda: auditing.find(self.analysis, store))
+        return self.once("audit", lambda: auditing.find_audit(self.analysis, store))
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:

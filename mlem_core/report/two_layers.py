@@ -392,7 +392,7 @@ def claimed(shown: FigureContext) -> tuple[Claim, multiverse.Multiverse | None]:
     varied = multiverse.choices_of(shown.analysis)
     pooled = {"pooling": multiverse.poolings_of(shown.analysis)}
     for choices in (varied, varied | pooled):
-        found = multiverse.find(shown.analysis, layers, store, choices)
+        found = multiverse.find_multiverse(shown.analysis, layers, store, choices)
         if found is not None:
             return asked, found
     return asked, None

@@ -8,28 +8,48 @@ variants are runs on stored representations; only the control with random weight
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.run import run
+from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Progress, Report
-from mlem_core.pairs.distances import PRECOMPUTED
-from mlem_core.robustness.audit_tables import Audit
-from mlem_core.robustness.comparison import CHANGES, PAIRS, LayerResults, compare
-from mlem_core.robustness.flags import notes
-from mlem_core.robustness.layer_measures import layer_table
-from mlem_core.robustness.variants import CONTROL, VARIANTS
+from mlem_core.base.executor import results, workers_sharing
+from mlem_core.base.parallel import cores, in_order
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
+from mlem_core.measures.importance import fitted
+from mlem_core.measures.similarity import weighted_tau
+from mlem_core.models.registry import base_name
+from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
+from mlem_core.pairs.distances import PRECOMPUTED, design_distances
+from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.tables import without_training_ranks
+from mlem_core.robustness.flags import CLEAR_LEAD, notes
+from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit, every_two
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 STAGE = Stage("audit", 2, Audit.save, Audit.load)
+_NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}
+CHANGES = (
+    *("model", "layer", "variant", "tau", "top", "top_before", "less", "more", "lead"),
+    *("rho", "rho_before", "same", "rsa_change", "rsa_with"),
+)
+PAIRS = (
+    *("model_a", "layer_a", "model_b", "layer_b", "variant"),
+    *("rsa", "rsa_before", "tau", "tau_before"),
+)
 
 
-def find(analysis: Analysis, store: Store) -> Audit | None:
+def find_audit(analysis: Analysis, store: Store) -> Audit | None:
     """The audit of an analysis if it is in the store or came with it; computes nothing."""
     return STAGE.find(store, depends_on(analysis))
 
@@ -112,3 +132,285 @@ def _joined(tables: list[pd.DataFrame], columns: tuple[str, ...]) -> pd.DataFram
     if not tables:
         return pd.DataFrame(columns=list(columns))
     return pd.concat(tables, ignore_index=True)[list(columns)]
+
+
+@dataclass(frozen=True)
+class LayerResults:
+    """The results of an analysis that its variants are compared by.
+
+    Attributes
+    ----------
+    layers : (model, layer) of n_layers layers
+    terms : names of the n_columns features, interactions among them
+    profiles : (n_layers, n_columns) importances, means over folds
+    rho : (n_layers,) held-out scores
+    tau, rsa : (n_layers, n_layers)
+    """
+
+    layers: list[Layer]
+    terms: tuple[str, ...]
+    profiles: FloatArray
+    rho: FloatArray
+    tau: FloatArray
+    rsa: FloatArray
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> LayerResults:
+        """With the estimator and the interactions of the analysis."""
+        tables = analysis.tables.with_interactions(analysis.spec.interactions)
+        fits, importance = fitted(tables, analysis.spec.estimator)
+        profiles = importance.mean(axis=1)
+        return cls(
+            analysis.layers,
+            tables.columns.parts,
+            profiles,
+            fits.rho.mean(axis=1),
+            weighted_tau(profiles),
+            analysis.rsa,
+        )
+
+    def under_trained_names(self) -> LayerResults:
+        """The control's layers under the names of those that they are a control of."""
+        names = [(base_name(model), layer) for model, layer in self.layers]
+        return replace(self, layers=names)
+
+    def top(self, at: int) -> str:
+        """The most important feature of a layer; "" where nothing matters."""
+        place = int(self.profiles[at].argmax())
+        return self.terms[place] if self.profiles[at, place] > 0 else ""
+
+
+def compare(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every layer and every two layers of an analysis in a variant of it.
+
+    Returns
+    -------
+    The columns of `CHANGES` but variant and same; a layer that the variant does not have is a row
+    of NaN. And those of `PAIRS` but variant; only of layers that the variant has
+    """
+    layers = before.layers
+    places = {layer: at for at, layer in enumerate(after.layers)}
+    at = np.array([places.get(layer, -1) for layer in layers])
+    gone = at < 0
+
+    def square(values: FloatArray) -> FloatArray:
+        chosen = values[np.ix_(at, at)]
+        chosen[gone] = chosen[:, gone] = np.nan
+        return chosen
+
+    rsa, tau = square(after.rsa), square(after.tau)
+    change = rsa - before.rsa
+    np.fill_diagonal(change, np.nan)
+    rows = [
+        _layer_change(before, i, after, int(at[i])) | _largest(change[i], layers)
+        for i in range(len(layers))
+    ]
+    both = {"rsa": rsa, "rsa_before": before.rsa, "tau": tau, "tau_before": before.tau}
+    pairs = every_two(layers, **both)
+    return pd.DataFrame(rows), pairs[np.isfinite(pairs["rsa"])]
+
+
+def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> dict[str, Any]:
+    """The profile and the score of layer i before and layer j after (-1: there is none)."""
+    (model, layer), there = before.layers[i], j >= 0
+    both = np.stack((before.profiles[i], after.profiles[j]))
+    return {
+        "model": model,
+        "layer": layer,
+        "tau": weighted_tau(both)[0, 1] if there else np.nan,
+        "top": after.top(j) if there else "",
+        "top_before": before.top(i),
+        **(_reversal(before.terms, *both) if there else _NO_REVERSAL),
+        "rho": after.rho[j] if there else np.nan,
+        "rho_before": before.rho[i],
+    }
+
+
+def _largest(change: FloatArray, layers: list[Layer]) -> dict[str, Any]:
+    """Where the RSA of a layer with the others (n_layers,) changes most."""
+    if not np.isfinite(change).any():
+        return {"rsa_change": np.nan, "rsa_with": ""}
+    most = int(np.nanargmax(np.abs(change)))
+    return {"rsa_change": change[most], "rsa_with": layer_name(layers[most])}
+
+
+def _reversal(terms: tuple[str, ...], before: FloatArray, after: FloatArray) -> dict[str, Any]:
+    """Two features that changed places: the most important ones, or those that did so most clearly.
+
+    The lead of a reversal is the smaller of the two leads in importance, before and after.
+    """
+    leads = np.minimum(before[:, None] - before, after - after[:, None])
+    tops = (int(before.argmax()), int(after.argmax()))
+    f, g = np.unravel_index(leads.argmax(), leads.shape)
+    if leads[tops] >= CLEAR_LEAD:
+        f, g = np.intp(tops[0]), np.intp(tops[1])
+    lead = float(leads[f, g])
+    return {"less": terms[f], "more": terms[g], "lead": lead} if lead > 0 else _NO_REVERSAL
+
+
+def position_share(values: FloatArray, number: NDArray[np.integer]) -> float:
+    """The share of the variance of values over pairs that is between three kinds of pairs.
+
+    With z the values, and the pairs in three groups by how many of their two stimuli (0, 1 or 2)
+    are at position 0: Σ_g n_g (z̄_g - z̄)² / Σ (z - z̄)².
+
+    Parameters
+    ----------
+    values : (n_pairs,)
+    number : (n_pairs,) 0, 1 or 2, see `stimuli_at_first`
+
+    Returns
+    -------
+    From 0 to 1; NaN where all values are equal or all pairs are of one kind
+    """
+    mean = float(values.mean())
+    total = float(np.square(values - mean).sum())
+    groups = [values[number == k] for k in range(3)]
+    means = [(len(group), float(group.mean())) for group in groups if len(group)]
+    if total == 0 or len(means) < 2:
+        return float("nan")
+    return sum(n * (group_mean - mean) ** 2 for n, group_mean in means) / total
+
+
+def stimuli_at_first(first: NDArray[np.bool_], design: PairDesign) -> NDArray[np.uint8]:
+    """How many of the two stimuli of each pair are at position 0: (n_stimuli,) to (n_pairs,)."""
+    ones = first.astype(np.uint8)
+    number = np.repeat(ones[design.stimulus], np.diff(design.starts))
+    if not design.is_complete:
+        number += ones[design.partner]
+        return number
+    for i, where in row_slices(len(first)):
+        number[where] += ones[i + 1 :]
+    return number
+
+
+def mean_cosine(rows: NDArray[np.floating]) -> float:
+    """The mean cosine of every two different stimuli: how anisotropic a layer is.
+
+    (|Σ u|² - n) / (n (n - 1)) for rows u of norm 1. A row of zeros has cosine 0 with all others.
+
+    Parameters
+    ----------
+    rows : (n_stimuli, n_units)
+
+    Source: Ethayarajh (2019), section 4.1.
+    """
+    exact = rows.astype(np.float64)
+    norms = np.linalg.norm(exact, axis=1, keepdims=True)
+    units = np.divide(exact, norms, out=np.zeros_like(exact), where=norms > 0)
+    n = len(units)
+    total = units.sum(axis=0)
+    return float((total @ total - np.count_nonzero(norms)) / (n * (n - 1)))
+
+
+class _Audited(NamedTuple):
+    """What the measures of a layer are taken from.
+
+    design : of the pairs whose distances are looked at
+    at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
+    """
+
+    analysis: Analysis
+    variants: Mapping[str, Analysis]
+    design: PairDesign
+    at_first: NDArray[np.uint8] | None
+
+
+def layer_table(
+    analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
+) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
+    """The measures of every layer, and how alike its distances are in each variant.
+
+    Returns
+    -------
+    model, layer, position0, position0_ranks, mean_cosine, n_units, n_outliers, outliers,
+    outlier_share; and for each variant Spearman ρ of every layer's distances before and after (NaN
+    where the pairs are others). Of a design of more than `RESAMPLED` pairs, from a part of it.
+    """
+    index = analysis.stimuli.word_index
+    design = resampled_part(analysis.design, analysis.folds)
+    at_first = None if index is None else stimuli_at_first(index == 0, design)
+    bare = {name: _bare(variant) for name, variant in variants.items()}
+    audited = _Audited(_bare(analysis), bare, design, at_first)
+    n = len(analysis.layers)
+
+    def told(done: int) -> None:
+        report(Progress("audit", None, done, n, "layers"))
+
+    told(0)
+    where = workers_sharing(store.root)
+    if where is None:
+        rows = []
+        for row in in_order(partial(_row, audited, store.root), analysis.layers, cores()):
+            rows.append(row)
+            told(len(rows))
+    else:
+        rows = results(where, _row, analysis.layers, (audited, store.root), told, store.root)
+    table = pd.DataFrame(rows)
+    return table, {name: table.pop(f"same {name}") for name in variants}
+
+
+def _bare(analysis: Analysis) -> Analysis:
+    """The same without the tables, which no measure of a layer needs."""
+    empty = without_training_ranks(analysis.tables).of_layers([])
+    return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
+
+
+def _row(audited: _Audited, root: Path, layer: Layer) -> dict[str, Any]:
+    """The row of one layer, representations from the store at `root`."""
+    analysis, variants, design, at_first = audited
+    store = Store(root)
+    rows = representations_of(analysis, layer[0], store)[layer[1]]
+    distance = analysis.spec.distance_of(layer[0])
+    squared = _squared(rows, distance, layer, design)
+    ranks = _centred_ranks(squared)
+    # Distances have no units.
+    units = rows[:, :0] if distance == PRECOMPUTED else rows
+    variance = variances(units)
+    outliers = outlier_units(variance)
+    total = float(variance.sum())
+    shares = (np.nan, np.nan)
+    if at_first is not None:
+        shares = (position_share(np.sqrt(squared), at_first), position_share(ranks, at_first))
+    return {
+        "model": layer[0],
+        "layer": layer[1],
+        "position0": shares[0],
+        "position0_ranks": shares[1],
+        "mean_cosine": mean_cosine(units) if units.size else np.nan,
+        "n_units": units.shape[1],
+        "n_outliers": len(outliers),
+        "outliers": " ".join(map(str, outliers)),
+        "outlier_share": float(variance[outliers].sum()) / total if total else 0.0,
+        **{
+            f"same {name}": _correlation(ranks, name, variant, layer, store)
+            for name, variant in variants.items()
+        },
+    }
+
+
+def _squared(
+    rows: NDArray[np.floating], distance: str, layer: Layer, design: PairDesign
+) -> FloatArray:
+    return design_distances(rows, distance, design, layer=f"{layer[0]} layer {layer[1]}")
+
+
+def _centred_ranks(squared: FloatArray) -> FloatArray:
+    ranks: FloatArray = pair_ranks(squared).astype(np.float64)
+    return ranks - (len(squared) + 1.0)
+
+
+def _correlation(
+    ranks: FloatArray, name: str, variant: Analysis, layer: Layer, store: Store
+) -> float:
+    """Spearman ρ of a layer's distances before and after; NaN where the pairs are others."""
+    model = layer[0]
+    if name == CONTROL:
+        model = next((one for one, _ in variant.layers if base_name(one) == model), "")
+    design = resampled_part(variant.design, variant.folds)
+    if (model, layer[1]) not in variant.layers or design.n_pairs != len(ranks):
+        return float("nan")
+    rows = representations_of(variant, model, store)[layer[1]]
+    after = _centred_ranks(_squared(rows, variant.spec.distance_of(layer[0]), layer, design))
+    scale = np.sqrt((ranks @ ranks) * (after @ after))
+    return float(ranks @ after / scale) if scale > 0 else float("nan")

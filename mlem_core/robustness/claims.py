@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.labels import SEPARATOR, Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
@@ -30,13 +30,24 @@ from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.robustness.multiverse import Multiverse
 
-# How many layers and features a claim names, and whether it is about a similarity and a threshold.
+
+class ClaimKind(NamedTuple):
+    """How many layers (a, b, c) and features (f, g) a claim names, whether it is about a similarity
+    and a threshold, and its sentence."""
+
+    layers: int
+    features: int
+    similar: bool
+    limited: bool
+    sentence: str
+
+
 CLAIMS = {
-    "top": (1, 1, False, False),
-    "above": (1, 2, False, False),
-    "more-in": (2, 1, False, False),
-    "closer": (3, 0, True, False),
-    "alike": (2, 0, True, True),
+    "top": ClaimKind(1, 1, False, False, "{f} matters most in {a}"),
+    "above": ClaimKind(1, 2, False, False, "{f} matters more than {g} in {a}"),
+    "more-in": ClaimKind(2, 1, False, False, "{f} matters more in {a} than in {b}"),
+    "closer": ClaimKind(3, 0, True, False, "{a} is more like {b} than like {c} by {measure}"),
+    "alike": ClaimKind(2, 0, True, True, "{measure} of {a} and {b} is above {threshold:g}"),
 }
 MEASURES = {"rsa": "RSA", "tau": "τ"}
 
@@ -60,10 +71,8 @@ class Claim:
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.kind not in CLAIMS:
-            raise unknown("kind of claim", self.kind, CLAIMS)
-        if self.measure not in MEASURES:
-            raise unknown("measure of a claim", self.measure, MEASURES)
+        check_choice("kind of claim", self.kind, CLAIMS)
+        check_choice("measure of a claim", self.measure, MEASURES)
         n_layers, n_features, *_ = CLAIMS[self.kind]
         if (len(self.layers), len(self.features)) != (n_layers, n_features):
             raise InputError(
@@ -89,9 +98,7 @@ class Claim:
                 f"{text!r} is no claim; one begins with {', '.join(CLAIMS)}, such as "
                 "'top tense minilm:3'."
             ) from None
-        if kind not in CLAIMS:
-            raise unknown("kind of claim", kind, CLAIMS)
-        *_, similar, limited = CLAIMS[kind]
+        check_choice("kind of claim", kind, CLAIMS)
         layers: list[Layer] = []
         features: list[str] = []
         more: dict[str, str | float] = {}
@@ -99,9 +106,9 @@ class Claim:
             with contextlib.suppress(InputError):
                 layers.append(parse_layer(word))
                 continue
-            if similar and word in MEASURES:
+            if CLAIMS[kind].similar and word in MEASURES:
                 more["measure"] = word
-            elif limited and _is_number(word):
+            elif CLAIMS[kind].limited and _is_number(word):
                 more["threshold"] = float(word)
             else:
                 features.append(word)
@@ -111,9 +118,8 @@ class Claim:
     def text(self) -> str:
         """The claim as `parse` reads it."""
         words = [self.kind, *self.features, *map(layer_name, self.layers)]
-        *_, similar, limited = CLAIMS[self.kind]
-        words += [self.measure] if similar else []
-        words += [f"{self.threshold:g}"] if limited else []
+        words += [self.measure] if CLAIMS[self.kind].similar else []
+        words += [f"{self.threshold:g}"] if CLAIMS[self.kind].limited else []
         return shlex.join(words)
 
     @property
@@ -123,18 +129,11 @@ class Claim:
 
     def named(self, names: Names | None) -> str:
         """The claim in words, its features and layers called by these names."""
-        a, *others = [names.layer_title(one) if names else layer_name(one) for one in self.layers]
+        layers = [names.layer_title(one) if names else layer_name(one) for one in self.layers]
         features = [names.feature(one) if names else one for one in self.features]
-        if self.kind == "top":
-            return f"{features[0]} matters most in {a}"
-        if self.kind == "above":
-            return f"{features[0]} matters more than {features[1]} in {a}"
-        if self.kind == "more-in":
-            return f"{features[0]} matters more in {a} than in {others[0]}"
-        if self.kind == "closer":
-            of = f"by {MEASURES[self.measure]}"
-            return f"{a} is more like {others[0]} than like {others[1]} {of}"
-        return f"{MEASURES[self.measure]} of {a} and {others[0]} is above {self.threshold:g}"
+        called = dict(zip("abc", layers, strict=False)) | dict(zip("fg", features, strict=False))
+        more: dict[str, object] = {"measure": MEASURES[self.measure], "threshold": self.threshold}
+        return CLAIMS[self.kind].sentence.format(**called, **more)
 
     def margins(self, multiverse: Multiverse) -> pd.Series:
         """The margin in each universe, by its number; the claim holds where it is above 0.

@@ -9,11 +9,9 @@ Source: Steegen et al. (2016), multiverse analysis; Simonsohn et al. (2020), spe
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -32,6 +30,7 @@ from mlem_core.models import tokens
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
+from mlem_core.robustness.variants import TablesAndNotices, every_two
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -51,8 +50,11 @@ def dimensions() -> dict[str, tuple[str, ...]]:
     }
 
 
+_TEXTS = (*dimensions(), "model", "model_a", "model_b", "feature")
+
+
 @dataclass(frozen=True)
-class Multiverse:
+class Multiverse(TablesAndNotices):
     """What some layers are in every universe.
 
     Attributes
@@ -66,6 +68,8 @@ class Multiverse:
     notices : sentences about universes that there are not
     """
 
+    TEXTS: ClassVar[Sequence[str]] = _TEXTS
+
     universes: pd.DataFrame
     layers: pd.DataFrame
     importance: pd.DataFrame
@@ -76,28 +80,6 @@ class Multiverse:
     def dimensions(self) -> list[str]:
         """The dimensions that vary."""
         return [name for name in self.universes.columns if name in dimensions()]
-
-    def save(self, folder: Path | str) -> None:
-        """Write the tables as CSV, and the notices, into an existing folder."""
-        target = Path(folder)
-        for name in _TABLES:
-            getattr(self, name).to_csv(target / f"{name}.csv", index=False)
-        (target / "notices.json").write_text(json.dumps(self.notices), encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Multiverse:
-        """Read what `save` wrote."""
-        source = Path(folder)
-        texts = dict.fromkeys([*dimensions(), "model", "model_a", "model_b", "feature"], str)
-        tables = {
-            name: pd.read_csv(source / f"{name}.csv", dtype=texts, keep_default_na=False)
-            for name in _TABLES
-        }
-        notices = json.loads((source / "notices.json").read_text(encoding="utf-8"))
-        return cls(**tables, notices=tuple(notices))
-
-
-_TABLES = ("universes", "layers", "importance", "similarity")
 
 
 STAGE = Stage("multiverse", 1, Multiverse.save, Multiverse.load)
@@ -134,7 +116,7 @@ def poolings_of(analysis: Analysis) -> tuple[str, ...]:
     )
 
 
-def find(
+def find_multiverse(
     analysis: Analysis, layers: Sequence[Layer], store: Store, choices: Choices | None = None
 ) -> Multiverse | None:
     """The multiverse of some layers if it is in the store or came with it; computes nothing."""
@@ -242,7 +224,7 @@ def _multiverse(
     runs = {name: values for name, values in varied.items() if name != "estimator"}
     estimators = varied.get("estimator", (own.estimator,))
     rows: list[dict[str, Any]] = []
-    tables: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES[1:]}
+    tables: dict[str, list[pd.DataFrame]] = {}
     notices = []
     combinations: list[dict[str, Any]] = [
         dict(zip(runs, values, strict=True)) for values in itertools.product(*runs.values())
@@ -273,7 +255,7 @@ def _multiverse(
             rows.append({"universe": number, **choice, "own": ours})
             for name, table in _universe(universe, layers, estimator).items():
                 table.insert(0, "universe", number)
-                tables[name].append(table)
+                tables.setdefault(name, []).append(table)
         told(done)
     if not rows:
         raise InputError("there is no universe at all: " + " ".join(notices))
@@ -294,7 +276,6 @@ def _universe(
     models = np.array([model for model, _ in layers], dtype=object)
     numbers = np.array([number for _, number in layers])
     orders = [terms[np.argsort(-profile, kind="stable")] for profile in profiles]
-    a, b = np.triu_indices(len(layers), 1)
     return {
         "layers": pd.DataFrame(
             {
@@ -313,14 +294,5 @@ def _universe(
                 "importance": profiles.ravel(),
             }
         ),
-        "similarity": pd.DataFrame(
-            {
-                "model_a": models[a],
-                "layer_a": numbers[a],
-                "model_b": models[b],
-                "layer_b": numbers[b],
-                "rsa": rsa[a, b],
-                "tau": tau[a, b],
-            }
-        ),
+        "similarity": every_two(layers, rsa=rsa, tau=tau),
     }

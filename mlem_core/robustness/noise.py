@@ -45,14 +45,14 @@ def can_be_made(analysis: Analysis, selection: Selection, layer: Layer) -> bool:
     return both and analysis.spec.distance_of(layer[0]) != PRECOMPUTED
 
 
-def find(
+def find_noise(
     analysis: Analysis, store: Store, selection: Selection, layer: Layer
 ) -> pd.DataFrame | None:
-    """What `make` has kept for a layer; None where there is nothing."""
+    """What `make_noise` has kept for a layer; None where there is nothing."""
     return STAGE.find(store, _depends_on(analysis, selection, layer))
 
 
-def make(
+def make_noise(
     analysis: Analysis,
     store: Store,
     selection: Selection,

@@ -8,7 +8,7 @@ is left out of both, and the interval is that of the difference (a paired delete
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,25 +44,9 @@ class Paired(NamedTuple):
     second: LayerIntervals
 
 
-@dataclass(frozen=True)
-class Common:
-    """What two analyses share.
-
-    Attributes
-    ----------
-    layers : (model, layer) that both have, in the order of the first
-    features : whose importance both have, in the order of the first
-    """
-
-    layers: tuple[Layer, ...]
-    features: tuple[str, ...]
-
-
-def common(first: Analysis, second: Analysis) -> Common:
-    """The layers and features that both have."""
-    layers = tuple(layer for layer in first.layers if layer in second.layers)
-    names = (first.tables.features, second.tables.features)
-    return Common(layers, tuple(name for name in names[0] if name in names[1]))
+def common_layers(first: Analysis, second: Analysis) -> tuple[Layer, ...]:
+    """The layers (model, layer) that both have, in the order of the first."""
+    return tuple(layer for layer in first.layers if layer in second.layers)
 
 
 def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
@@ -140,10 +124,7 @@ def _in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return listed(
-            list(map(in_text, value)),
-            most=6,
-        )
+        return listed(list(map(in_text, value)), most=6)
     return str(value)
 
 
@@ -167,7 +148,7 @@ def same_stimuli(first: Analysis, second: Analysis) -> bool:
 
 def why_no_intervals(first: Analysis, second: Analysis) -> str:
     """Why differences of two analyses have no intervals; empty where they may have."""
-    if not common(first, second).layers:
+    if not common_layers(first, second):
         return "They have no layer in common: no difference can be taken."
     if not same_stimuli(first, second):
         return (
@@ -185,7 +166,7 @@ def paired(first: Analysis, second: Analysis, store: Store, report: Report | Non
     InputError
         As `mlem_core.inference.all_layers.layer_intervals`.
     """
-    layers = common(first, second).layers
+    layers = common_layers(first, second)
     made = [
         all_layers.layer_intervals(
             one, store, one.select(layers=layers), blocks=blocks, report=report
@@ -199,7 +180,7 @@ def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | Non
     """What `paired` gives if it is in the store; computes nothing."""
     if why_no_intervals(first, second):
         return None
-    layers = common(first, second).layers
+    layers = common_layers(first, second)
     one = all_layers.find(first, store, first.select(layers=layers))
     other = all_layers.find(second, store, second.select(layers=layers), _blocks(first, second))
     return None if one is None or other is None else Paired(one, other)

@@ -1,13 +1,21 @@
-"""The variants of an analysis that an audit compares it with."""
+"""What an audit consists of: the variants of an analysis, and the tables of what was found."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
+from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.storage.stage import save_tables
 
 
 @dataclass(frozen=True)
@@ -39,28 +47,100 @@ def _control(analysis: Analysis) -> AnalysisSpec:
     return with_models(with_files(analysis.spec, ()), list(controls(analysis).values()))
 
 
+def _changed(name: str, says: str, **field: Any) -> Variant:
+    """The variant in which a field of the spec is another."""
+    return Variant(name, says, lambda analysis: replace(analysis.spec, **field))
+
+
 CONTROL = "random-weights"
 VARIANTS = (
-    Variant(
-        "without-first",
-        "without position 0",
-        lambda analysis: replace(analysis.spec, positions="without-first"),
-    ),
-    Variant(
-        "without-outliers",
-        "without its outlier units",
-        lambda analysis: replace(analysis.spec, units="without-outliers"),
-    ),
-    Variant(
-        "standardised",
-        "with standardised units",
-        lambda analysis: replace(analysis.spec, units="standardised"),
-    ),
-    Variant(
-        "cosine",
-        "with cosine distance",
-        lambda analysis: replace(analysis.spec, distance="cosine"),
-    ),
+    _changed("without-first", "without position 0", positions="without-first"),
+    _changed("without-outliers", "without its outlier units", units="without-outliers"),
+    _changed("standardised", "with standardised units", units="standardised"),
+    _changed("cosine", "with cosine distance", distance="cosine"),
     Variant(CONTROL, "with random weights", _control),
 )
 SAYS = {variant.name: variant.says for variant in VARIANTS}
+
+
+@dataclass(frozen=True)
+class TablesAndNotices:
+    """Tidy tables of what was found, and sentences about what could not be looked at.
+
+    A subclass has a field for each table, and says which columns are texts (`TEXTS`), and which
+    numbers may be not defined (`UNDEFINED`): an empty cell elsewhere is an empty text.
+    """
+
+    TEXTS: ClassVar[Sequence[str]]
+    UNDEFINED: ClassVar[Sequence[str]] = ()
+
+    def save(self, folder: Path | str) -> None:
+        """Write the tables as CSV, and the notices, into an existing folder."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        notices, target = found.pop("notices"), Path(folder)
+        save_tables(found, target)
+        (target / "notices.json").write_text(json.dumps(notices), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read what `save` wrote."""
+        source = Path(folder)
+        found: dict[str, Any] = {
+            field.name: pd.read_csv(
+                source / f"{field.name}.csv",
+                dtype=dict.fromkeys(cls.TEXTS, str),
+                keep_default_na=False,
+                na_values={name: [""] for name in cls.UNDEFINED} or None,
+            )
+            for field in fields(cls)
+            if field.name != "notices"
+        }
+        found["notices"] = tuple(json.loads((source / "notices.json").read_text("utf-8")))
+        return cls(**found)
+
+
+@dataclass(frozen=True)
+class Audit(TablesAndNotices):
+    """What is to be known of each layer before its results are believed.
+
+    Attributes
+    ----------
+    layers : model, layer, position0 and position0_ranks (share of the variance of the distances
+        and of their ranks, see `position_share`), mean_cosine, n_outliers, outliers (numbers of the
+        units, largest first), outlier_share (of the variance of all units), rho (held-out), top
+        (most important feature), note (what is striking, in sentences)
+    changes : model, layer, variant, tau (of the two profiles), top and top_before, less, more and
+        lead (two features that changed places, if any did, see `audit.compare`), rho and
+        rho_before, same (Spearman ρ of the distances in both), rsa_change and rsa_with (where the
+        layer's RSA with another layer changes most)
+    pairs : model_a, layer_a, model_b, layer_b, variant, rsa, rsa_before, tau, tau_before
+    notices : sentences about what could not be looked at
+    """
+
+    TEXTS: ClassVar[Sequence[str]] = (
+        *("model", "model_a", "model_b", "variant", "outliers", "top", "top_before"),
+        *("less", "more", "rsa_with", "note"),
+    )
+    UNDEFINED: ClassVar[Sequence[str]] = (
+        *("position0", "position0_ranks", "mean_cosine", "tau", "rho", "same", "rsa_change"),
+    )
+
+    layers: pd.DataFrame
+    changes: pd.DataFrame
+    pairs: pd.DataFrame
+    notices: tuple[str, ...]
+
+
+def every_two(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
+    """Every two layers, a row each: model_a, layer_a, model_b, layer_b, and what these
+    (n_layers, n_layers) arrays have of them."""
+    a, b = np.triu_indices(len(layers), 1)
+    models = np.array([model for model, _ in layers], dtype=object)
+    numbers = np.array([number for _, number in layers])
+    ends = {
+        "model_a": models[a],
+        "layer_a": numbers[a],
+        "model_b": models[b],
+        "layer_b": numbers[b],
+    }
+    return pd.DataFrame(ends | {name: values[a, b] for name, values in squares.items()})

@@ -70,7 +70,7 @@ def _noise(analysis: Analysis, options: Options, store: Store, report: Report) -
 
     model, layer = options["layer"]
     selection = _selected(analysis, options["selection"])
-    noise.make(analysis, store, selection, (str(model), int(layer)), report)
+    noise.make_noise(analysis, store, selection, (str(model), int(layer)), report)
     return {}
 
 
@@ -184,7 +184,7 @@ def _versus(analysis: Analysis, options: Options, store: Store, report: Report) 
     if job is None:
         raise InputError("the other analysis is no longer in the store.")
     other = job.analysis()
-    shared = two_analyses.common(analysis, other).layers
+    shared = two_analyses.common_layers(analysis, other)
     restore(other, [model for model, _ in shared], store, report)
     two_analyses.paired(analysis, other, store, report)
     return {}

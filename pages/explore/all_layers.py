@@ -7,30 +7,23 @@ from typing import Any
 
 import streamlit as st
 
-from pages.explore import groups, model_maps, surprising
-from pages.parts import alike, frame, linked, naming, tables
+from pages.explore import groups, notable, stimuli
+from pages.parts import alike, frame, naming, navigation
 from pages.parts.exporting import Panel
 from pages.parts.view import View
+from pages.parts.wording import without_minus_zero
 
 
-def show(view: View) -> None:
-    if len(view.layers) < 2:
-        st.info("There is one layer: no two to compare.", icon=":material/info:")
+def show_all_layers(view: View) -> None:
+    """What all layers show together."""
+    if not view.has_pairs() or view.results() is None:
         return
-    if view.results() is None:
-        return
-    surprising.show(view)
+    notable.show_surprises(view)
     groups.show(view)
     st.subheader("Maps of the layers")
-    _maps(view)
-    model_maps.show(view)
+    frame.alone(partial(_clickable_maps, view))
+    stimuli.show_model_maps(view)
     frame.attempt(partial(_models_alike, view))
-
-
-# A fragment, so that choosing a layer draws nothing but this.
-@st.fragment
-def _maps(view: View) -> None:
-    frame.attempt(partial(_clickable_maps, view))
 
 
 def _clickable_maps(view: View) -> None:
@@ -40,7 +33,7 @@ def _clickable_maps(view: View) -> None:
     if panel is not None:
         chosen = panel.select("points", "lasso")
         with place:
-            linked.one_after_the_other(view, chosen, "map")
+            navigation.one_after_the_other(view, chosen, "map")
 
 
 def _models_alike(view: View) -> None:
@@ -48,17 +41,18 @@ def _models_alike(view: View) -> None:
     from mlem_core.report.all_layers import models_alike
 
     st.subheader("What makes the models alike")
-    alike.choose()
-    alike.offer(view)
-    there = alike.of(view) is not None and alike.has_terms(view)
-    chosen: dict[str, Any] = {"similarity": alike.chosen()} if there else {}
+    other = alike.choose_similarity(view)
+    if other is not None and other.similarity.no_terms:
+        st.info(f"{other.similarity.no_terms} What follows is RSA.", icon=":material/info:")
+        other = None
+    chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
     shown, panel = view.shown(**chosen), Panel.of(view, "why_layers", **chosen)
     if shown is None or panel is None:
         return
     means = models_alike(shown)
     terms = naming.of_features(list(means["term"]))
     st.dataframe(
-        tables.without_minus_zero(means.assign(term=means["term"].map(terms))),
+        without_minus_zero(means.assign(term=means["term"].map(terms))),
         hide_index=True,
         key="models alike",
         column_config={

@@ -1,4 +1,4 @@
-"""Figure 2 of paper 1, and beside it what is seen of two layers that are chosen there."""
+"""Figure 2 of paper 1, and beside it two layers that are chosen there (figure 4)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.explore import surprising, two, why
-from pages.parts import alike, audited, choices, exporting, frame, linked, tabs, uncertainty
+from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.report import captions, tables
+from pages.explore import notable, stimuli, values, why
+from pages.parts import (
+    alike,
+    choices,
+    exporting,
+    frame,
+    naming,
+    navigation,
+    uncertainty,
+)
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
+from pages.parts.wording import plain, without_minus_zero
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
+    from mlem_core.base.typing import Layer
 
 ORDERS = {"model": "by model", "clustering": "alike ones together (RSA)"}
-PANELS = {"why": why.show, "features": two.features, "maps": two.maps}
+NOTHING = "-"  # as the second feature that divides the stimuli
 
 
-def show(view: View) -> None:
-    if len(view.layers) < 2:
-        st.info("There is one layer: no two to compare.", icon=":material/info:")
-        return
-    results = view.results()
+def show_pairs(view: View) -> None:
+    """The matrices of how alike all layers are, and the two layers that are chosen there."""
+    results = view.results() if view.has_pairs() else None
     if results is not None:
-        _linked(view, results)
+        frame.alone(partial(_linked, view, results))
 
 
-# A fragment, so that choosing a cell draws nothing but this.
-@st.fragment
 def _linked(view: View, results: Results) -> None:
     left, right = st.columns(2, gap="large")
     with left:
@@ -42,29 +50,28 @@ def _linked(view: View, results: Results) -> None:
         if a == b:
             st.info("Choose two different layers.", icon=":material/info:")
             return
-        look = tabs.choose("look", "What is shown of these two layers.")
-        frame.attempt(partial(PANELS[look], view, a, b))
+        look = navigation.choose_tab("look", "What is shown of these two layers.")
+        panels = {"why": why.show_why, "features": _features, "maps": _stimuli}
+        frame.attempt(partial(panels[look], view, a, b))
     if look == "why":
-        frame.attempt(partial(why.more, view, a, b))
+        frame.attempt(partial(why.show_more, view, a, b))
 
 
 def _matrices(view: View, results: Results) -> None:
     from mlem_core.measures.similarity import agreement
 
     _order(view)
-    alike.choose()
-    alike.offer(view)
-    other = alike.of(view)
+    other = alike.choose_similarity(view)
     chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
     panel = Panel.of(view, "similarity", **chosen)
     if panel is None:
         return
-    panel.on_click(partial(_choose, view))
+    panel.on_click(partial(navigation.look_at_cell, view))
     if other is not None:
         values = other.of(view.analysis, view.selection).values
         _agreement(agreement(results.similarity_profiles.to_numpy(), values), {})
         return
-    _agreement(results.agreement, uncertainty.around(uncertainty.agreement(view)))
+    _agreement(results.agreement, uncertainty.around(uncertainty.agreement_interval(view)))
     _published(view)
     frame.folded(
         "Alike in what? In the features, in the rest, by transfer",
@@ -72,7 +79,7 @@ def _matrices(view: View, results: Results) -> None:
         "similar in",
         partial(_similar_in, view),
     )
-    surprising.show(view)
+    notable.show_surprises(view)
 
 
 def _order(view: View) -> None:
@@ -91,8 +98,8 @@ def _order(view: View) -> None:
             help="Alike layers beside each other, with the tree that says how alike, or each "
             "model's layers in their order.",
         )
-        if audited.reasons(view):
-            audited.choose_marks()
+        if uncertainty.flag_reasons(view):
+            uncertainty.choose_marks()
 
 
 def _agreement(value: float, around: dict[str, Any]) -> None:
@@ -120,7 +127,7 @@ def _similar_in(view: View) -> None:
     )
     panel = Panel.of(view, "similar_in", partial=name)
     if panel is not None:
-        panel.on_click(partial(_choose, view))
+        panel.on_click(partial(navigation.look_at_cell, view))
 
 
 def _published(view: View) -> None:
@@ -138,8 +145,127 @@ def _published(view: View) -> None:
     )
 
 
-def _choose(view: View, points: list[dict[str, Any]]) -> None:
-    """Look at the two layers of the cell that was clicked."""
-    layers = linked.cell(view, points)
-    if layers:
-        linked.look_at(view, *layers)
+def _features(view: View, a: str, b: str) -> None:
+    """Which features matter in each of two layers."""
+    results = view.results()
+    if results is None:
+        return
+    exporting.show_figure(view, "compare")
+    _similarities(view, results, a, b)
+    uncertainty.offer_intervals(view)
+    uncertainty.say_of_pair(view, a, b)
+    frame.folded(
+        values.TITLE,
+        ":material/call_split:",
+        "values",
+        partial(values.show_in_two, view, results),
+    )
+
+
+def _stimuli(view: View, a: str, b: str) -> None:
+    """How each of two layers lays out the stimuli."""
+    called = naming.of_features(view.all_features)
+    first, second = st.columns(2)
+    with first:
+        colour = stimuli.choose_colour(
+            view, "The feature that colours the two maps of the stimuli."
+        )
+    others = [NOTHING, *(name for name in view.all_features if name != colour)]
+    with second:
+        within = choices.choose_one(
+            "Divided again by",
+            others,
+            "within",
+            NOTHING,
+            format_func=lambda one: "nothing" if one == NOTHING else called(one),
+            help="A second feature: its groups inside those of the first, with their centres.",
+        )
+    by = {"color": colour, "within": "" if within == NOTHING else within}
+    _maps(view, [parse_layer(a), parse_layer(b)], by)
+
+
+def _similarities(view: View, results: Results, a: str, b: str) -> None:
+    around_tau, around_rsa = uncertainty.intervals_of_pair(view, a, b)
+    left, right = st.columns(2)
+    left.metric(
+        "By features (weighted τ)",
+        f"{results.similarity_profiles.loc[a, b]:.2f}",
+        **uncertainty.around(around_tau),
+        help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
+        + captions.tau_by_chance(results.n_profile_features),
+    )
+    right.metric(
+        "By distances (RSA)",
+        f"{results.similarity_rsa.loc[a, b]:.2f}",
+        **uncertainty.around(around_rsa),
+        help="Spearman ρ of the neural distances of the two layers over all pairs.",
+    )
+    other = alike.compared_layers(view)
+    if other is not None:
+        st.metric(
+            f"{other.similarity.title.capitalize()} ({other.similarity.short})",
+            f"{other.square.loc[a, b]:.2f}",
+            help=f"{other.similarity.called.capitalize()}: {other.similarity.meaning}.",
+        )
+    st.dataframe(
+        naming.now().table(without_minus_zero(tables.importance_of(results, a, b))),
+        hide_index=True,
+        key="importances",
+        column_config={
+            name: st.column_config.NumberColumn(naming.now().layer(name), format="%.3f")
+            for name in dict.fromkeys((a, b))
+        },
+    )
+
+
+@st.fragment
+def _maps(view: View, chosen: list[Layer], by: dict[str, str]) -> None:
+    """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
+    key = f"marked {view.job_id} {chosen}"
+    marked: list[int] = st.session_state.setdefault(key, [])
+    for layer, place in zip(chosen, "ab", strict=True):
+        frame.attempt(partial(_show_map, view, layer, by, place, key))
+    if not marked:
+        st.caption(
+            "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
+            "and listed here."
+        )
+        return
+    st.button(
+        "Mark none",
+        icon=":material/deselect:",
+        key="mark none",
+        on_click=lambda: st.session_state.update({key: [], f"{key} last": None}),
+        help="Takes the marks away in both maps.",
+    )
+    shown = view.analysis.stimuli.table.iloc[marked]
+    columns = [c for c in ("word", "sentence") if c in shown.columns]
+    exporting.show_table(
+        shown[[*columns, *view.all_features]],
+        "marked-stimuli",
+        f"{len(marked):,} stimuli are marked",
+        "The stimuli that are marked in the maps, with their features.",
+        first=True,
+        features=view.all_features,
+    )
+
+
+def _show_map(view: View, layer: Layer, by: dict[str, str], place: str, key: str) -> None:
+    from mlem_core.report.two_layers import points_of
+
+    shown = view.shown()
+    if shown is None:
+        return
+    with st.spinner(f"Laying out the stimuli of {plain(naming.layer(layer_name(layer)))} …"):
+        points_of(shown, layer)  # where it cannot be had, this says why
+    marked = tuple(st.session_state[key])
+    figure, name = f"stimulus_map_{place}", f"stimuli-{place}"
+    panel = Panel.of(view, figure, name, marked=marked, **by)
+    chosen = [] if panel is None else panel.select("points", "box", "lasso")
+    now = sorted({int(point["customdata"][0]) for point in chosen})
+    # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
+    last = f"{key} last"
+    if now and st.session_state.get(last) != (place, now):
+        st.session_state[last] = (place, now)
+        st.session_state[key] = now
+        st.rerun(scope="fragment")

@@ -1,18 +1,21 @@
-"""Table S1 and figure S5 of paper 1: the stimuli and their features."""
+"""The stimuli: their features (table S1, figure S5 of paper 1), and maps of them in all layers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
-from pages.parts import exporting
-from pages.parts.exporting import Panel
+from mlem_core.analysis.maps import easiest_to_read, some_layers
+from mlem_core.report.two_layers import MOST, points_of
+from pages.parts import choices, exporting, frame, naming
 from pages.parts.view import View
 from pages.parts.wording import plain
 
 
-def show(view: View) -> None:
+def show_stimuli(view: View) -> None:
+    """The stimuli with their features, and how these are spread and go together."""
     stimuli = view.analysis.stimuli
     exporting.show_table(
         stimuli.table,
@@ -29,6 +32,46 @@ def show(view: View) -> None:
         ("feature_correlations", "Correlations between the feature distances"),
     ):
         st.subheader(title)
-        panel = Panel.of(replace(view, selection=quick), figure)
-        assert panel is not None
-        panel.show()
+        exporting.show_figure(replace(view, selection=quick), figure)
+
+
+def choose_colour(view: View, help: str) -> str:
+    """Let the user choose the feature that colours maps of the stimuli."""
+    return choices.choose_one(
+        "Colour of the stimuli",
+        view.all_features,
+        "colour",
+        easiest_to_read(view.analysis.stimuli, view.features),
+        format_func=naming.of_features(view.all_features),
+        help=help,
+    )
+
+
+def show_model_maps(view: View) -> None:
+    """How the layers of one model lay out the stimuli (paper 1, figure 3); folded away."""
+    frame.folded(
+        "The stimuli in all layers of a model",
+        ":material/grid_view:",
+        "model maps",
+        partial(_model_maps, view),
+    )
+
+
+def _model_maps(view: View) -> None:
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    first, second = st.columns(2)
+    with first:
+        model = choices.choose_one(
+            "Model", models, "mapped", models[0], format_func=naming.of_models(models),
+            help="The model whose layers are drawn.",
+        )  # fmt: skip
+    with second:
+        color = choose_colour(view, "The feature that colours the maps.")
+    shown = view.shown()
+    if shown is None:
+        return
+    with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
+        # Where one cannot be had, this says why.
+        for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
+            points_of(shown, layer)
+    exporting.show_figure(view, "map_panels", mapped=model, color=color)

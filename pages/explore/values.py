@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.parts import choices, exporting, naming
 from pages.parts.exporting import Panel
-from pages.parts.other_tables import values_to_tell_apart
+from pages.parts.method import values_to_tell_apart
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TITLE = "Values told apart"
 
 
-def in_layers(view: View, results: Results) -> None:
+def show_in_layers(view: View, results: Results) -> None:
     """The distances of the values of a feature: in one layer, with their map, and over layers."""
     if not results.resolved:
         _offer(view)
@@ -54,7 +54,7 @@ def in_layers(view: View, results: Results) -> None:
     exporting.draw_table(own, "value-distances", table_caption(called))
 
 
-def in_two(view: View, results: Results) -> None:
+def show_in_two(view: View, results: Results) -> None:
     """The distances of the values of a feature in two layers against each other."""
     if not results.resolved:
         _offer(view)

@@ -11,17 +11,16 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.report import captions
-from pages.explore import extremes, why_more
+from pages.explore import notable
 from pages.parts import (
     alike,
-    audited,
     background,
     choices,
-    explained,
     exporting,
     frame,
     naming,
     stored,
+    uncertainty,
 )
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -33,31 +32,20 @@ if TYPE_CHECKING:
 MOST = "add most"
 
 
-@stored.kept(64, copied=True, show_spinner="Looking for the pairs of stimuli behind it …")
-def _behind(
-    job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
-) -> pd.DataFrame:
-    from mlem_core.inference.behind import behind
-
-    sides = [parse_layer(a), parse_layer(b)]
-    analysis = stored.open_analysis(job_id)
-    return behind(analysis, stored.store(), sides, features, term, most=most)
-
-
-def show(view: View, a: str, b: str) -> None:
+def show_why(view: View, a: str, b: str) -> None:
     """Why two layers are alike: in words, and as a sum."""
     from mlem_core.inference.explanation import REPLICATES
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
 
-    other = alike.of(view)
+    other = alike.compared_layers(view)
     if other is not None and not other.similarity.divides:
         _aligned(view, other, a, b)
         other = None
     chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
-    why = explained.of_pair(view, a, b, **chosen)
+    why = alike.explanation(view, a, b, **chosen)
     with st.container(border=True):
         if other is None:
-            explained.in_words(view, explained.checked(view, why))
+            alike.show_finding(view, alike.finding(view, why))
         else:
             st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
             for text in (why.how_sure, *why.notes):
@@ -66,13 +54,13 @@ def show(view: View, a: str, b: str) -> None:
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
     if other is None:
-        extremes.offer(view, "why")
+        notable.offer_extremes(view)
     if "chance" not in why.terms:
         drawn = "Blocks left out in turn"
         if other is None:
             drawn = f"{REPLICATES:,} bootstrap replicates"
         background.offer(
-            explained.intervals(view, a, b, **chosen),
+            alike.work_for_intervals(view, a, b, **chosen),
             "Finer confidence intervals" if why.how else "Add confidence intervals",
             f"{drawn}, and labels permuted {TERM_PERMUTATIONS} times, in the background; about a "
             "minute.",
@@ -94,28 +82,60 @@ def _aligned(view: View, other: Compared, a: str, b: str) -> None:
         st.caption(plain(f"{found.meaning[0].upper()}{found.meaning[1:]}"))
     if not found.how_sure:
         background.offer(
-            view.work("alignment", {"a": sides[0], "b": sides[1], "similarity": alike.chosen()}),
+            view.work(
+                "alignment", {"a": sides[0], "b": sides[1], "similarity": other.similarity.name}
+            ),
             "Add its confidence interval",
             "Blocks of stimuli left out in turn, in the background; some seconds.",
         )
     st.info(f"{other.similarity.no_terms} What follows is RSA.", icon=":material/info:")
 
 
-def more(view: View, a: str, b: str) -> None:
+def show_more(view: View, a: str, b: str) -> None:
     """What else there is to say of why two layers are alike, over the whole width."""
-    if alike.of(view) is None or not alike.has_terms(view, say=False):
+    other = alike.compared_layers(view)
+    if other is None or not other.similarity.divides:
         # The audit and the pairs behind a term are those of RSA.
-        audited.say_of_pair(view, a, b)
-        frame.attempt(partial(why_more.beside, view, a, b))
-        why = explained.of_pair(view, a, b)
+        uncertainty.say_of_pair(view, a, b)
+        frame.attempt(partial(_beside, view, a, b))
+        why = alike.explanation(view, a, b)
         frame.folded(
             "The pairs of stimuli behind it",
             ":material/format_quote:",
             "pairs behind",
             partial(_pairs, view, why, a, b),
         )
-    why_more.tau(view)
-    why_more.alone(view, a, b)
+    frame.folded(
+        "The same for τ, the feature-based similarity",
+        ":material/swap_vert:",
+        "tau terms",
+        partial(exporting.show_figure, view, "why_tau"),
+    )
+    frame.folded(
+        "What each layer alone is made of",
+        ":material/bar_chart:",
+        "alone",
+        partial(_alone, view, a, b),
+    )
+
+
+def _beside(view: View, a: str, b: str) -> None:
+    """What RSA mixes, apart: alike in the features, alike in the rest, and transfer."""
+    said = alike.with_transfer(view, a, b).beside
+    st.markdown("**Alike in what?** RSA mixes what the features explain with all else.")
+    for place, one in zip(st.columns(len(said), gap="medium"), said, strict=True):
+        value, _, interval = one.value.partition(" [")
+        span = interval.rstrip("]").replace(", ", " to ")
+        place.metric(plain(one.name), value, **uncertainty.below_metric(span))
+        place.caption(plain(one.sentence))
+
+
+def _alone(view: View, a: str, b: str) -> None:
+    """The held-out ρ of each of the two layers as a sum over the features."""
+    for side, name, place in zip(st.columns(2, gap="large"), (a, b), "ab", strict=True):
+        with side:
+            st.markdown(f"**{plain(naming.layer(name))}**")
+            frame.attempt(partial(exporting.show_figure, view, f"why_score_{place}"))
 
 
 def _numbers(why: Explanation, a: str, b: str) -> None:
@@ -137,13 +157,11 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
     for place, (_, row) in zip(places, why.whole.iterrows(), strict=True):
         interval = ""
         if "lower" in row.index:
-            interval = f"95 %: {row['lower']:.2f} to {row['upper']:.2f}"
+            interval = f"{row['lower']:.2f} to {row['upper']:.2f}"
         place.metric(
             names[row["quantity"]],
             f"{row['value']:.2f}",
-            delta=interval or None,
-            delta_color="off",
-            delta_arrow="off",
+            **uncertainty.below_metric(interval),
             help=helps[row["quantity"]],
         )
 
@@ -168,8 +186,13 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    models = sorted({parse_layer(layer)[0] for layer in (a, b)})
-    if not (_kept(view, a, b, term, which) or _there(view, models)):
+    from mlem_core.inference import behind
+
+    sides, most = [parse_layer(a), parse_layer(b)], which == MOST
+    models = sorted({model for model, _ in sides})
+    asked = view.analysis, stored.store(), sides, view.selection.features, term
+    # They have been looked up before, or came with the example.
+    if not (behind.kept_at(*asked, most=most) is not None or _there(view, models)):
         st.caption(
             "The pairs are looked up in the representations of "
             f"{plain(' and '.join(map(naming.now().model, models)))}, which are not on this "
@@ -181,8 +204,9 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
         return
-    pairs = _behind(view.job_id, a, b, view.selection.features, term, which == MOST)
-    if pairs.empty:
+    with st.spinner("Looking for the pairs of stimuli behind it …"):
+        pairs = view.once(("behind", *sides, term, most), lambda: behind.behind(*asked, most=most))
+    if pairs is None or pairs.empty:
         st.caption("There are no such pairs.")
         return
     words = view.analysis.stimuli.word_index is not None
@@ -221,15 +245,6 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
         f"{plain(naming.now().feature(term))}, each stimulus in one of them at most; one pair "
         "contributes very little, they show the kind."
     )
-
-
-def _kept(view: View, a: str, b: str, term: str, which: str) -> bool:
-    """Whether the pairs behind a term have been looked up before, or came with the example."""
-    from mlem_core.inference.behind import kept_at
-
-    sides, features = [parse_layer(a), parse_layer(b)], view.selection.features
-    asked = view.analysis, stored.store(), sides, features, term
-    return kept_at(*asked, most=which == MOST) is not None
 
 
 def _there(view: View, models: list[str]) -> bool:

@@ -1,26 +1,37 @@
-"""The similarity that is looked at beside τ: RSA, or one that is computed when asked for."""
+"""How alike layers are: the similarity that is looked at, and why two of a view are alike."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import streamlit as st
 
-from pages.parts import background, choices, stored
+from mlem_core.base.typing import parse_layer
+from pages.parts import background, choices, naming, stored, uncertainty
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.similarities import Compared
+    from mlem_core.inference.explained import Explanation
+    from mlem_core.robustness.flags import Finding
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
 RSA = "rsa"
+COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
+SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
 
 
-def choose() -> str:
-    """Let the user choose the similarity; its name."""
+def choose_similarity(view: View) -> Compared | None:
+    """Let the user choose the similarity that is looked at beside τ; all layers by it.
+
+    None where it is RSA, or not computed yet; then there is the button that computes it.
+    """
     from mlem_core.pairs.similarities import SIMILARITIES
 
-    return choices.choose_one(
+    name = choices.choose_one(
         "By distances",
         list(SIMILARITIES),
         "similarity",
@@ -31,9 +42,20 @@ def choose() -> str:
         "is among the nearest of whom (where only small ones count); or how far one layer can be "
         "turned onto the other (Procrustes), and whether their directions go together (CCA).",
     )
+    found = compared_layers(view)
+    if name != RSA and found is None:
+        similarity = SIMILARITIES[name]
+        st.caption(f"The {similarity.called} has not been computed yet; what is shown is RSA.")
+        background.offer(
+            view.work("similarity", {"name": name}),
+            f"Compute {similarity.short}",
+            "Compares all pairs of stimuli in every layer again, in the background; about a second "
+            "a layer, and models are run again whose representations are no longer there.",
+        )
+    return found
 
 
-def chosen() -> str:
+def chosen_similarity() -> str:
     """The name of the similarity that is looked at."""
     from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -41,41 +63,110 @@ def chosen() -> str:
     return name if name in SIMILARITIES else RSA
 
 
-def of(view: View) -> Compared | None:
+def compared_layers(view: View) -> Compared | None:
     """All layers by the similarity that is looked at; None where it is RSA, or not computed yet."""
     from mlem_core.analysis.similarities import find
 
-    name = chosen()
-    return None if name == RSA else find(view.analysis, name, stored.store())
+    name = chosen_similarity()
+    if name == RSA:
+        return None
+    return view.once(name, lambda: find(view.analysis, name, stored.store()))
 
 
-def has_terms(view: View, *, say: bool = True) -> bool:
-    """Whether features divide the similarity that is looked at; where not, a line says so."""
-    from mlem_core.pairs.similarities import SIMILARITIES
+def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanation:
+    """Why the layers "model:layer" a and b are alike, in the names that the user gave.
 
-    similarity = SIMILARITIES[chosen()]
-    if say and similarity.no_terms:
-        st.info(f"{similarity.no_terms} What follows is RSA.", icon=":material/info:")
-    return similarity.divides
+    A similarity other than RSA has to be in the store.
+    """
+    from mlem_core.inference.explanation import best_known
+
+    why, of = _explained(view, a, b, similarity), (view.analysis, view.selection, stored.store())
+    found = best_known(why, *of, uncertainty.intervals_of(view))
+    return replace(found, names=naming.now(), coding=view.coding)
 
 
-def offer(view: View) -> None:
-    """A button that computes the similarity that is looked at, where it is not there yet."""
-    from mlem_core.pairs.similarities import SIMILARITIES
+def _explained(view: View, a: str, b: str, similarity: str) -> Explanation:
+    from mlem_core.analysis.similarities import compared
+    from mlem_core.inference.explanation import explain
 
-    name = chosen()
-    if name == RSA or of(view) is not None:
-        return
-    similarity = SIMILARITIES[name]
-    st.caption(f"The {similarity.called} has not been computed yet; what is shown is RSA.")
-    background.offer(
-        work(view, name),
-        f"Compute {similarity.short}",
-        "Compares all pairs of stimuli in every layer again, in the background; about a second a "
-        "layer, and models are run again whose representations are no longer there.",
+    sides, features = (parse_layer(a), parse_layer(b)), view.selection.features
+
+    def made() -> Explanation:
+        found = compared(view.analysis, similarity, stored.store())
+        return explain(view.analysis, *sides, features=features, compared=found)
+
+    why = view.once(("why", sides, similarity), made)
+    assert why is not None
+    return why
+
+
+def with_transfer(view: View, a: str, b: str) -> Explanation:
+    """The explanation of the two layers with S_feat, S_rest and transfer.
+
+    Without transfer where metrics are slow to fit and the work that makes intervals is not done.
+    """
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference import explanation as explanations
+    from mlem_core.inference.partial import PARTS
+
+    found, n = explanation(view, a, b), len(PARTS)
+    if len(found.partial) > n or estimator_named(view.selection.estimator).slow:
+        return found
+
+    def transfers() -> pd.DataFrame:
+        why = _explained(view, a, b, RSA)
+        why = explanations.with_transfer(why, view.analysis, view.selection)
+        return why.partial.iloc[n:]
+
+    with st.spinner("Carrying the metrics over …"):
+        more = view.once(("transfer", a, b), transfers)
+    return replace(found, partial=pd.concat((found.partial, more), ignore_index=True))
+
+
+def work_for_intervals(view: View, a: str, b: str, similarity: str = RSA) -> Followup:
+    """The work that makes the finest intervals of two layers."""
+    from mlem_core.inference.explanation import REPLICATES
+
+    options = {
+        "a": list(parse_layer(a)),
+        "b": list(parse_layer(b)),
+        "features": view.features,
+        "estimator": view.selection.estimator,
+        "interactions": view.selection.interactions,
+        "draws": REPLICATES,
+        "similarity": similarity,
+    }
+    return view.work("error-bars", options)
+
+
+def finding(view: View, why: Explanation) -> Finding:
+    """An explanation with what the audit says of it."""
+    from mlem_core.robustness.flags import Checked, Finding, check
+
+    audit = uncertainty.audit_of(view)
+    checked = None
+    if audit is not None:
+        checked = view.once(("checked", why.layers), lambda: check(audit, *why.layers))
+    return Finding(why, checked or Checked())
+
+
+def show_finding(view: View, finding: Finding) -> None:
+    """A finding with its badge and how sure it is; where none may be said, why not."""
+    checked = finding.checked
+    said = finding.headline or finding.instead
+    # A share stays on one line with its sign.
+    st.markdown(f"##### {plain(said)}".replace(" %", "\u00a0%"))
+    st.badge(
+        checked.badge,
+        icon=f":material/{SYMBOLS[checked.verdict]}:",
+        color=COLORS[checked.verdict],  # type: ignore[arg-type]
+        help=checked.sentence,
     )
-
-
-def work(view: View, name: str) -> Followup:
-    """What computes a similarity of all layers."""
-    return view.work("similarity", {"name": name})
+    text = finding.why.how_sure if finding.headline else finding.why_not
+    if text:
+        st.markdown(plain(text))
+    for note in finding.why.notes:
+        st.caption(plain(note))
+    uncertainty.offer_intervals(view)
+    if not checked.audited:
+        uncertainty.offer_audit(view)

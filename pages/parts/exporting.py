@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import streamlit as st
 
 from mlem_core.base.text import listed
-from pages.parts import adding, frame, naming, tables, visitor, window
+from pages.parts import adding, frame, naming, visitor, window
 from pages.parts.paper import paper, pick
-from pages.parts.wording import plain
+from pages.parts.wording import plain, without_minus_zero
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -331,7 +331,7 @@ def draw_table(
 
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     rows = _some_rows(table, name)
-    shown = naming.now().table(tables.without_minus_zero(table.iloc[rows]), features)
+    shown = naming.now().table(without_minus_zero(table.iloc[rows]), features)
     st.dataframe(shown, **more)
     if len(shown) < len(table):
         caption += (

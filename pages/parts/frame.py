@@ -11,10 +11,13 @@ from pathlib import Path
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.shared import shared
 from mlem_core.storage.files import is_full
-from pages.parts import choices, naming, running, sharing, tour, visitor
+from pages.parts import background, choices, naming, navigation, stored, visitor
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
+
+SHARED = "shared"  # in an address: the secret of a link that one visitor has made for others
 
 
 def page(body: Callable[[], None]) -> None:
@@ -23,12 +26,24 @@ def page(body: Callable[[], None]) -> None:
     # The address of Home is that of a finding; the form keeps what it knows in the session.
     held = {"home": choices.VIEW, "versus": choices.VERSUS}
     written = held.get(here, (*choices.FORM, *choices.VIEW))
-    attempt(sharing.take)
+    attempt(_open_shared)
     choices.sync(here, (*written, *choices.PLACE) if SCREENS[here].tabs else written)
-    attempt(running.bar)
-    tour.bar(here)
+    attempt(background.show_runs)
+    navigation.show_tour(here)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
+
+
+def _open_shared() -> None:
+    """Open the analysis of the link by which the visitor has come, if that is how."""
+    secret = st.query_params.get(SHARED)
+    if secret is None or shared() is None:
+        return
+    from mlem_core.tasks import visitors
+
+    # Gone from the address first, so that what is wrong is said once.
+    del st.query_params[SHARED]
+    st.query_params["analysis"] = visitors.take(secret, stored.store())
 
 
 @functools.cache
@@ -57,6 +72,12 @@ def attempt(body: Callable[[], None]) -> None:
         if isinstance(error, OSError) and is_full(error):
             said = "The disk of the server is full: free some space."
         st.error(said, icon=":material/error:")
+
+
+@st.fragment
+def alone(body: Callable[[], None]) -> None:
+    """A part of a page in which a choice draws nothing but the part anew."""
+    attempt(body)
 
 
 @st.fragment

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.errors import InputError
 from mlem_core.base.shared import shared
 from mlem_core.base.text import listed, many
-from pages.parts import choices, duplicate, frame, opening, sharing, stored
+from pages.parts import choices, duplicate, frame, opening, stored
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -30,7 +31,7 @@ STATES = {
 MOST_LISTED = 6
 
 
-def show() -> None:
+def show_my_analyses() -> None:
     """The heading, what was just deleted, and a line for each analysis."""
     from mlem_core.tasks import analyses, trash
 
@@ -156,7 +157,7 @@ def _more(job: Job, names: dict[str, str]) -> None:
         help="Anything that you want to remember of it; it stands in the list.",
     )
     if job.status().state == "done":
-        sharing.offer(job.id)
+        _offer_link(job.id)
     _compare(job, names)
     with st.container(horizontal=True):
         if st.button(
@@ -246,3 +247,46 @@ def _undo(deleted: Deleted) -> None:
     ):
         trash.restore(deleted, stored.store())
         st.rerun()
+
+
+def _offer_link(job_id: str) -> None:
+    """What makes a link to an analysis that nobody can guess, shows it, and takes it back."""
+    if shared() is None or job_id == stored.EXAMPLE:
+        return
+    from mlem_core.tasks import visitors
+
+    store = stored.store()
+    secret = visitors.shared_as(job_id, store)
+    if not secret:
+        st.button(
+            "Show to others",
+            icon=":material/share:",
+            key=f"share {job_id}",
+            on_click=partial(_share, job_id),
+            help="Makes a link. Whoever has it gets a copy of this analysis, with its stimuli.",
+        )
+        return
+    st.caption("Whoever has this link gets a copy of the analysis, with its stimuli:")
+    st.code(f"{_server()}/?{frame.SHARED}={secret}", language=None, wrap_lines=True)
+    st.button(
+        "Take the link back",
+        icon=":material/link_off:",
+        key=f"unshare {job_id}",
+        on_click=partial(visitors.unshare, job_id, store),
+        help="The link shows nothing any more; those who have opened it keep their copies.",
+    )
+
+
+def _share(job_id: str) -> None:
+    from mlem_core.tasks import visitors
+
+    try:
+        visitors.share(job_id, stored.store())
+    except InputError as error:
+        st.toast(str(error))
+
+
+def _server() -> str:
+    """The address of the server as the browser knows it, with the path it is served under."""
+    here = (st.context.url or "").rstrip("/")
+    return here.removesuffix("/home")  # the page of the list

@@ -68,15 +68,16 @@ def _of_layers(job_id: str, visitor: str) -> Mapping[str, str]:
 
 def of_features(names: Sequence[str]) -> Callable[[str], str]:
     """Gives what each of some features (or terms) is called, all different."""
-    called = now()
-    shown = dict(zip(names, distinct(names, [called.feature(one) for one in names]), strict=True))
-    return lambda name: shown.get(name, name)
+    return _apart(names, now().feature)
 
 
 def of_models(names: Sequence[str]) -> Callable[[str], str]:
     """Gives what each of some models is called, all different."""
-    called = now()
-    shown = dict(zip(names, distinct(names, [called.model(one) for one in names]), strict=True))
+    return _apart(names, now().model)
+
+
+def _apart(names: Sequence[str], called: Callable[[str], str]) -> Callable[[str], str]:
+    shown = dict(zip(names, distinct(names, [called(one) for one in names]), strict=True))
     return lambda name: shown.get(name, name)
 
 

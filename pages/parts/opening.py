@@ -10,16 +10,7 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from mlem_core.estimators.registry import check_values
-from pages.parts import (
-    adding,
-    capsules,
-    choices,
-    method,
-    naming,
-    other_tables,
-    stored,
-    taking_back,
-)
+from pages.parts import adding, capsules, choices, method, naming, stored
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -57,7 +48,7 @@ def open_view(url_path: str, lead: str) -> View | None:
         _choose_analysis(job_id, done)
         analysis = stored.open_analysis(job_id)
         selection, changes = _choose_selection(job_id, analysis)
-        taking_back.offer()
+        _offer_undo()
     say_what(job_id, analysis)
     _show_notices(analysis)
     if not selection.features or not selection.layers:
@@ -72,7 +63,7 @@ def open_view(url_path: str, lead: str) -> View | None:
         st.error(f"The choices under How it is computed: {plain(error)}", icon=":material/error:")
         return None
     if changes:
-        other = other_tables.made(job_id, changes, selection)
+        other = method.other_tables(job_id, changes, selection)
         if other is not None:
             job_id, analysis = other, stored.open_analysis(other)
             there = tuple(layer for layer in selection.layers if layer in analysis.layers)
@@ -170,7 +161,7 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.estimator("fit", default=spec.estimator)
         interactions = method.interactions("products", spec.interactions)
-        changes = other_tables.choose(job_id, analysis)
+        changes = method.choose_tables(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
     return Selection(ordered, tuple(shown), estimator, interactions), changes
 
@@ -233,3 +224,27 @@ def _ways_on(latest: Job | None) -> None:
                 help="Shows the latest analysis that is done.",
             )
         st.page_link(SCREENS["new"].file, label="Go to New analysis", icon=SCREENS["new"].icon)
+
+
+def _offer_undo() -> None:
+    """The ways back from what was chosen; what cannot be taken back now is greyed out."""
+    with st.container(horizontal=True):
+        st.button(
+            "Undo",
+            icon=":material/undo:",
+            key="undo",
+            disabled=not choices.can_undo(),
+            on_click=choices.undo,
+            width="stretch",
+            help="Takes back the last choice: a feature, a layer, a pair, another analysis.",
+        )
+        st.button(
+            "Reset",
+            icon=":material/restart_alt:",
+            key="reset",
+            disabled=not choices.can_reset(),
+            on_click=choices.reset,
+            width="stretch",
+            help="Takes back all choices: shows this analysis as it was run. Undo brings them "
+            "back.",
+        )

@@ -1,4 +1,4 @@
-"""Confidence intervals and tests of what a view shows, and the button that computes them."""
+"""How sure what a view shows is: its intervals and tests, and what the audit flags."""
 
 from __future__ import annotations
 
@@ -8,57 +8,49 @@ import streamlit as st
 
 from mlem_core.base.text import minus
 from mlem_core.base.typing import parse_layer
-from pages.parts import background, choices, exporting, frame, stored
-from pages.parts.wording import duration
+from pages.parts import background, choices, exporting, frame, naming, stored
+from pages.parts.view import HIDDEN, View
+from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.selection import Selection
     from mlem_core.inference.corrections import FamilyOfTests
     from mlem_core.inference.intervals import LayerIntervals
-    from pages.parts.view import View
+    from mlem_core.robustness.variants import Audit
 
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
     "bonferroni": "Bonferroni (any false finding)",
     "none": "not corrected",
 }
+SHOWN = "shown"
+MEASURES = ("profiles", "scores", "rsa", "tau")
+Reasons = dict[str, dict[Any, str]]
 
 
-@stored.kept(16)
-def _found(job_id: str, selection: Selection) -> LayerIntervals:
-    from mlem_core.inference.all_layers import find
-
-    intervals = find(stored.open_analysis(job_id), stored.store(), selection)
-    if intervals is None:
-        raise LookupError("no intervals yet")  # what raises is not kept
-    return intervals
-
-
-@stored.kept(64)
-def _agreement(job_id: str, selection: Selection) -> tuple[float, float]:
-    from mlem_core.inference.tables import agreement_interval
-
-    return agreement_interval(_found(job_id, selection), selection.layers)[1:]
-
-
-def of(view: View) -> LayerIntervals | None:
+def intervals_of(view: View) -> LayerIntervals | None:
     """The intervals of what a view shows; None where they have not been computed."""
-    try:
-        return _found(view.job_id, view.selection)
-    except LookupError:
-        return None
+    from mlem_core.inference import all_layers
+    from mlem_core.inference.resample import REPLICATES
+
+    asked = view.analysis, stored.store(), view.selection
+    return view.once(("intervals", REPLICATES), lambda: all_layers.find(*asked))
 
 
-def agreement(view: View) -> tuple[float, float] | None:
+def agreement_interval(view: View) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
-    return None if of(view) is None else _agreement(view.job_id, view.selection)
+    from mlem_core.inference import tables
+
+    intervals = intervals_of(view)
+    if intervals is None:
+        return None
+    return view.once("agreement", lambda: tables.agreement_interval(intervals, view.layers)[1:])
 
 
-def offer(view: View) -> None:
+def offer_intervals(view: View) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     from mlem_core.pairs.units import Units
 
-    if of(view) is not None:
+    if intervals_of(view) is not None:
         return
     background.offer(
         view.work("all-error-bars", view.selection.to_dict()),
@@ -77,7 +69,7 @@ def _minutes(view: View) -> str:
     return duration(seconds)
 
 
-def tests(
+def show_tests(
     view: View,
     intervals: LayerIntervals,
     family: FamilyOfTests,
@@ -91,12 +83,12 @@ def tests(
     def body() -> None:
         how = how_computed(intervals.estimator, intervals.units)
         claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
-        _tests(family, name, f"{caption} {how} {ZERO} {claimed}")
+        _draw_tests(family, name, f"{caption} {how} {ZERO} {claimed}")
 
     frame.folded(title, ":material/rule:", name, body)
 
 
-def _tests(tests: FamilyOfTests, name: str, caption: str) -> None:
+def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
     exporting.draw_table(
         tests.table,
         name,
@@ -109,7 +101,7 @@ def _tests(tests: FamilyOfTests, name: str, caption: str) -> None:
     )
 
 
-def chance(view: View) -> None:
+def show_chance(view: View) -> None:
     """Whether each layer's score is above chance; folded away."""
     frame.folded(
         "Is each layer's score above chance?",
@@ -145,7 +137,7 @@ def _chance(view: View) -> None:
             "Works in the background; about ten seconds a layer.",
         )
         return
-    _tests(
+    _draw_tests(
         family_of_tests(found, "scores", chosen_correction()),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
@@ -175,17 +167,24 @@ def chosen_correction() -> str:
 def around(interval: tuple[float, float] | None) -> dict[str, Any]:
     """What a metric says of its interval: arguments of `st.metric`."""
     if interval is None or interval[0] != interval[0]:
+        return below_metric("")
+    return below_metric(minus(f"{interval[0]:.2f} to {interval[1]:.2f}"))
+
+
+def below_metric(span: str) -> dict[str, Any]:
+    """Arguments of `st.metric`, for an interval in words; none where that is empty."""
+    if not span:
         return {}
-    text = minus(f"95 %: {interval[0]:.2f} to {interval[1]:.2f}")
-    return {"delta": text, "delta_color": "off", "delta_arrow": "off"}
+    return {"delta": f"95 %: {span}", "delta_color": "off", "delta_arrow": "off"}
 
 
-def of_pair(
-    intervals: LayerIntervals | None, a: str, b: str
+def intervals_of_pair(
+    view: View, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
     from mlem_core.inference.tables import similarity_table
 
+    intervals = intervals_of(view)
     if intervals is None or a == b:
         return None, None
     layers = [parse_layer(a), parse_layer(b)]
@@ -195,3 +194,64 @@ def of_pair(
         for name in ("weighted_tau", "rsa")
     )
     return tau, rsa
+
+
+def audit_of(view: View) -> Audit | None:
+    """The audit of the analysis; None where there is none yet."""
+    from mlem_core.robustness.audit import find_audit
+
+    return view.once("audit", lambda: find_audit(view.analysis, stored.store()))
+
+
+def flag_reasons(view: View) -> Reasons:
+    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
+    from mlem_core.robustness.flags import flags, reasons
+
+    audit, names = audit_of(view), naming.now()
+    if audit is None:
+        return {}
+
+    def made() -> Reasons:
+        flagged = flags(audit, names)
+        return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
+
+    return view.once(("reasons", repr(names)), made) or {}
+
+
+def choose_marks() -> None:
+    """Let the user hide what the audit marks, in figures and in what is saved of them."""
+    choices.choose_one(
+        "Marks of the audit",
+        [SHOWN, HIDDEN],
+        "marks",
+        SHOWN,
+        help="Dots and triangles where a conclusion of the figure changes in the audit by twice "
+        "its limit or more. Trust has all that changes.",
+    )
+
+
+def offer_audit(view: View) -> None:
+    """The button that makes the audit, or its progress."""
+    background.offer(
+        view.work("audit", {}),
+        "Audit every layer",
+        "Works in the background on stored representations; only the control with random "
+        "weights runs the models again. It takes a few minutes.",
+    )
+
+
+def say_of_pair(view: View, a: str, b: str) -> None:
+    """What the audit says of two layers "model:layer" that a page compares."""
+    from mlem_core.robustness.flags import of_two
+
+    one, other = naming.layer(a), naming.layer(b)
+    names = {
+        "a": f"The profile of {one}",
+        "b": f"The profile of {other}",
+        "both": f"The similarity of {one} and {other}",
+    }
+    flagged = of_two(flag_reasons(view), parse_layer(a), parse_layer(b))
+    sentences = [plain(f"{names[side]}: {why}.") for side, why in flagged.items()]
+    if sentences:
+        with st.expander("The audit flags these layers", icon=":material/warning:"):
+            st.markdown("\n".join(f"- {one}" for one in sentences))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mlem_core.report.shown import FigureContext
     from mlem_core.tasks.followups import Followup
 
+T = TypeVar("T")
 
 # The choice that draws no marks of the audit.
 HIDDEN = "hidden"
@@ -38,9 +39,9 @@ def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results 
     return _analysis.results_of(selection)
 
 
-@stored.kept(16)
-def _memory(job_id: str, selection: Selection) -> dict[Any, Any]:
-    """What was computed for the figures of what is kept of an analysis."""
+@stored.kept(32)
+def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
+    """What was computed of what is kept of an analysis, beside its tables."""
     return {}
 
 
@@ -77,18 +78,14 @@ class View:
         return list(self.selection.features)
 
     @property
-    def resolved(self) -> list[str]:
-        """Those of them that are resolved by value."""
-        return [name for name in self.analysis.tables.resolved if name in self.features]
-
-    @property
     def coding(self) -> str:
         """How they are coded, see `mlem_core.pairs.columns.coding`."""
         from mlem_core.pairs.columns import coding
 
         tables = self.analysis.tables
         kinds = dict(zip(tables.features, tables.kinds, strict=True))
-        return coding([kinds[name] for name in self.features], self.resolved, naming.now())
+        resolved = [name for name in tables.resolved if name in self.features]
+        return coding([kinds[name] for name in self.features], resolved, naming.now())
 
     @property
     def layers(self) -> list[Layer]:
@@ -104,6 +101,22 @@ class View:
     def layer_names(self) -> list[str]:
         """ "model:layer" of each kept layer."""
         return [layer_name(layer) for layer in self.layers]
+
+    def once(self, key: Hashable, make: Callable[[], T | None]) -> T | None:
+        """What `make` gives, kept in memory unless it is None: what is not there yet may come.
+
+        The figures keep theirs in the same place, see `mlem_core.report.shown.Selected.once`: what
+        both need has the same key.
+
+        Parameters
+        ----------
+        key : with all that it depends on but the analysis and what is kept of it
+        """
+        memory = _memory(self.job_id, self.selection)
+        found: T | None = memory.get(key)
+        if found is None and (found := make()) is not None:
+            memory[key] = found
+        return found
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
@@ -186,6 +199,12 @@ class View:
             task, "Fit the metric models", "Fits every layer that is shown, in the background."
         )
 
+    def has_pairs(self) -> bool:
+        """Whether there are two layers to compare; where there are not, it is said."""
+        if len(self.layers) < 2:
+            st.info("There is one layer: no two to compare.", icon=":material/info:")
+        return len(self.layers) > 1
+
     @property
     def pair(self) -> tuple[str, str]:
         """The two layers "model:layer" that Compare and Why alike look at."""
@@ -194,44 +213,21 @@ class View:
         there = self.layer_names
         return a if a in there else defaults[0], b if b in there else defaults[1]
 
-    def caption(self, results: Results) -> str:
-        """How and on how much the results are computed, for a caption."""
-        from mlem_core.report.figures import basis
-
-        return basis(self.analysis, self.selection, results, self.coding)
-
-    @property
-    def held_out(self) -> str:
-        """What the analysis tests, for a caption."""
-        from mlem_core.report.figures import held_out
-
-        return held_out(self.analysis)
-
 
 def two_layers(view: View) -> tuple[str, str]:
     """The pair of layers "model:layer" that Compare and Why alike look at."""
-    one, other = _first_look(view)
-    first, second = st.columns(2)
-    called = naming.of_all_layers()
-    with first:
-        a = choices.choose_one(
-            "First layer",
-            view.layer_names,
-            "a",
-            one,
-            format_func=called,
-            help="One of the two layers that are compared.",
-        )
-    with second:
-        b = choices.choose_one(
-            "Second layer",
-            view.layer_names,
-            "b",
-            other,
-            format_func=called,
-            help="The other one.",
-        )
-    return a, b
+    asked = (
+        ("First layer", "a", "One of the two layers that are compared."),
+        ("Second layer", "b", "The other one."),
+    )
+    chosen, called = [], naming.of_all_layers()
+    for place, first, (label, name, help) in zip(
+        st.columns(2), _first_look(view), asked, strict=True
+    ):
+        with place:
+            more = {"format_func": called, "help": help}
+            chosen.append(choices.choose_one(label, view.layer_names, name, first, **more))
+    return chosen[0], chosen[1]
 
 
 def _first_look(view: View) -> tuple[str, str]:

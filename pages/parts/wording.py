@@ -1,4 +1,4 @@
-"""How the screens put things into words: plain text, times, progress, layers."""
+"""How the screens put things: plain text, times, progress, and numbers of tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from mlem_core.base.folders import default_root
 from mlem_core.base.shared import shared
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mlem_core.base.typing import Progress
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
@@ -65,3 +67,10 @@ def progress_text(progress: Progress, seconds_left: float | None) -> str:
     if progress.done < progress.total and seconds_left is not None:
         text += f", about {duration(seconds_left)} left"
     return plain(text)
+
+
+def without_minus_zero(table: pd.DataFrame, digits: int = 3) -> pd.DataFrame:
+    """The table for a screen that shows so many digits: what would be shown as -0 is 0."""
+    numbers = table.select_dtypes("float")
+    shown_as_zero = (numbers < 0) & (numbers > -0.5 * 10.0**-digits)
+    return table.assign(**{name: numbers[name].mask(shown_as_zero[name], 0.0) for name in numbers})

@@ -105,7 +105,7 @@ class Sources:
         layers = {"model": self.layers(4)}
         spec = in_files(self.folder, self.table, layers, folds=3, features=two)
         plain = run(spec, self.store)
-        noise.make(plain, self.store, plain.select(), plain.layers[1])
+        noise.make_noise(plain, self.store, plain.select(), plain.layers[1])
         return self.shown(plain)
 
     @cached_property

@@ -77,7 +77,7 @@ def waterfall(of):
 OF_LAYERS: dict[str, Callable[[Given], go.Figure]] = {
     "profiles": lambda of: figures.profiles(of.importance, scores_of(of.importance), of.features),
     "similarity": lambda of: figures.similarity_matrices(of.square, of.square),
-    "clustering": lambda of: figures.rsa_matrix(of.square, order="clustering"),
+    "clustering": lambda of: figures.similarity_matrices(of.square, of.square, order="clustering"),
     "maps": lambda of: figures.layer_maps(
         layer_map_of(dict.fromkeys(of.models, (0, 1))), of.importance
     ),

@@ -17,11 +17,9 @@ from mlem_core.cli.commands import main
 from mlem_core.inference.explained import Explanation
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.robustness import flags
-from mlem_core.robustness.audit import audit
-from mlem_core.robustness.audit_tables import Audit
-from mlem_core.robustness.finding import Finding, check
-from mlem_core.robustness.layer_measures import mean_cosine, position_share, stimuli_at_first
-from mlem_core.robustness.variants import CONTROL, controls
+from mlem_core.robustness.audit import audit, mean_cosine, position_share, stimuli_at_first
+from mlem_core.robustness.flags import Finding, check
+from mlem_core.robustness.variants import CONTROL, Audit, controls
 
 SINK, OUTLIER, CLEAN = 0, 1, 2
 TABLE = words(60)

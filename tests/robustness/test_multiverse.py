@@ -251,8 +251,8 @@ def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monke
     monkeypatch.setattr(noise, "LEVELS", (0.0, 1.5))
     analysis, store, layer = spoken.analysis, spoken.store, spoken.layers[1]
     selection, seen = analysis.select(interactions=interactions), []
-    assert noise.find(analysis, store, selection, ("model", 1)) is None
-    found = noise.make(analysis, store, selection, ("model", 1), seen.append)
+    assert noise.find_noise(analysis, store, selection, ("model", 1)) is None
+    found = noise.make_noise(analysis, store, selection, ("model", 1), seen.append)
     assert (seen[-1].done, seen[-1].total) == (2, 2)
     added = np.random.default_rng(analysis.spec.seed).standard_normal(layer.shape)
     layers = {0: layer, 1: layer + 1.5 * added * layer.std(axis=0)}
@@ -264,6 +264,6 @@ def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monke
     expected, columns = methods.agreement(*by_method), ["fold", "frobenius", "tau"]
     pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-6)
     assert list(found["noise"]) == [0.0] * 3 + [1.5] * 3
-    kept = noise.find(analysis, store, selection, ("model", 1))
+    kept = noise.find_noise(analysis, store, selection, ("model", 1))
     pd.testing.assert_frame_equal(kept, found)
-    assert noise.find(analysis, store, selection, ("model", 0)) is None
+    assert noise.find_noise(analysis, store, selection, ("model", 0)) is None

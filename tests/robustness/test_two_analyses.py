@@ -143,7 +143,7 @@ def test_other_stimuli_have_no_interval_and_it_says_why(both, results, store, tm
     other, _ = analysed(tmp_path / "fewer", store, few, 1.0, features=("noun", "long"))
     assert "different stimuli" in two.why_no_intervals(one, other)
     assert two.find_paired(one, other, store) is None
-    assert two.common(one, other) == two.Common(tuple(one.layers), ("noun", "long"))
+    assert two.common_layers(one, other) == tuple(one.layers)
     table = two.importance_differences((results[0], other.results()), None).table
     assert len(table) == 4 and table["difference"].notna().all()
     said = two.in_a_sentence(two.differences(one, other))

@@ -48,7 +48,7 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
     store = Store(tmp_path)
-    intervals, found = all_layers.find(example, store), audit.find(example, store)
+    intervals, found = all_layers.find(example, store), audit.find_audit(example, store)
     assert intervals.layers == tuple(example.layers) and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
@@ -60,7 +60,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
     assert whole["lower"].iloc[0] > HARDLY
     np.testing.assert_allclose(intervals.tau, example.results().similarity_profiles, atol=1e-3)
-    assert len(multiverse.find(example, pair, store).universes) == 64
+    assert len(multiverse.find_multiverse(example, pair, store).universes) == 64
     for term in (*features, UNEXPLAINED):
         assert kept_at(example, store, pair, features, term) is not None
     (first,) = behind(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")

@@ -27,15 +27,15 @@ KINDS = {
 }
 
 
-def show(view: View) -> None:
+def show_claim(view: View) -> None:
     """A claim about the layers, and whether it holds when the analysis is done otherwise."""
-    from mlem_core.robustness.multiverse import find
+    from mlem_core.robustness.multiverse import find_multiverse
 
     asked = _ask(view)
     if asked is None:
         return
     claim, layers, varied = asked
-    multiverse = find(view.analysis, layers, stored.store(), varied)
+    multiverse = find_multiverse(view.analysis, layers, stored.store(), varied)
     _show_verdict(view, claim, multiverse)
     if multiverse is None:
         _offer_combinations(view, layers, varied)
@@ -75,7 +75,7 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
     """Whether the claim holds: in all combinations, and over other stimuli."""
     from mlem_core.robustness.claims import over_stimuli, verdict
 
-    intervals = uncertainty.of(view)
+    intervals = uncertainty.intervals_of(view)
     stimuli = None if intervals is None else over_stimuli(claim, intervals)
     with st.container(border=True):
         sentence = claim.named(naming.now())

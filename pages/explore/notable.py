@@ -1,4 +1,4 @@
-"""The pairs of layers that surprise, each a click away."""
+"""Pairs of layers that stand out, each a click away: the extremes of τ, and those that surprise."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.text import minus
-from pages.parts import exporting, frame, linked, naming
+from mlem_core.base.text import minus, number
+from mlem_core.base.typing import layer_name
+from pages.parts import exporting, frame, naming, navigation
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -26,17 +27,45 @@ KINDS = {
 }
 
 
-def show(view: View) -> None:
+def offer_extremes(view: View) -> None:
+    """A click to the pair of layers with the highest and with the lowest weighted Kendall τ."""
+    from mlem_core.measures.similarity import extremes
+
+    results = view.results()
+    if results is None or len(view.layers) < 3:
+        return
+    found = extremes(results.similarity_profiles.to_numpy(), results.layers)
+    if found is None or found[0] == found[1]:
+        return
+    st.caption("By their features the two layers most alike, and the two least alike:")
+    for (one, other), most in zip(found, ("most", "least"), strict=True):
+        a, b = layer_name(one), layer_name(other)
+        tau = number(results.similarity_profiles.loc[a, b])
+        if _button(
+            f"τ {tau}: {naming.layer(a)}, {naming.layer(b)}",
+            f"extreme {most}",
+            "Shows these two layers; of different models where there are several, as in "
+            "figure 4 of the first paper.",
+        ):
+            navigation.explore(view, a, b, tab="pairs", look="why")
+
+
+def _button(said: str, key: str, help: str) -> bool:
+    symbol = ":material/arrow_forward:"
+    return st.button(plain(said), key=key, type="tertiary", icon=symbol, help=help)
+
+
+def show_surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains; folded away."""
     frame.folded(
         "Surprises: where the two similarities disagree, or no feature explains",
         ":material/priority_high:",
         "surprises",
-        partial(_show, view),
+        partial(_surprises, view),
     )
 
 
-def _show(view: View) -> None:
+def _surprises(view: View) -> None:
     from mlem_core.measures import discordant_pairs as of
 
     shown = view.shown()
@@ -51,14 +80,9 @@ def _show(view: View) -> None:
         for values in rows.to_dict("records"):
             row = {str(name): value for name, value in values.items()}
             a, b = row["layer_a"], row["layer_b"]
-            if st.button(
-                plain(f"{naming.layer(a)} and {naming.layer(b)}: {_numbers(row)}"),
-                key=f"surprise {kind} {a} {b}",
-                type="tertiary",
-                icon=":material/arrow_forward:",
-                help="Shows these two layers.",
-            ):
-                linked.go(view, a, b, tab="pairs")
+            said = f"{naming.layer(a)} and {naming.layer(b)}: {_numbers(row)}"
+            if _button(said, f"surprise {kind} {a} {b}", "Shows these two layers."):
+                navigation.explore(view, a, b, tab="pairs")
     exporting.draw_table(
         table,
         "surprises",

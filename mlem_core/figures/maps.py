@@ -1,0 +1,260 @@
+"""Maps: points near where alike, with frame, labels and stress; those of the layers.
+
+The maps of the layers are those of figure 2 of Salle et al. (2024).
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from mlem_core.base.labels import width
+from mlem_core.base.text import stress_in_words
+from mlem_core.figures.naming import feature_name, layer_labels, layer_title, model_labels
+from mlem_core.figures.style import (
+    FAINT,
+    GREY,
+    LEGEND,
+    MODEL_COLORS,
+    SIZE,
+    SYMBOLS,
+    as_number,
+    faded,
+    panel_ref,
+    quiet,
+    title_of,
+)
+
+UNKNOWN = math.nan
+NOT_KNOWN: Mapping[str, float] = MappingProxyType({})
+_NAMED = 12  # layers of a model that all have their names
+
+
+def frame_map(
+    figure: go.Figure, points: pd.DataFrame, stress: float, ref: str = "", more: str = ""
+) -> None:
+    """A square frame with the same scale on both sides, as only distances mean something; below it,
+    where it is known, how far they are off.
+
+    Parameters
+    ----------
+    points : x, y of all that is in the panel
+    stress : see `mlem_core.measures.similarity.map_stress`
+    ref : what Plotly writes behind x and y for the panel
+    more : what else stands below it
+    """
+    bare = {"showticklabels": False, "zeroline": False, "showgrid": False}
+    frame = {"showline": True, "mirror": True, "linecolor": FAINT, "constrain": "domain"}
+    centre = {key: (points[key].max() + points[key].min()) / 2 for key in ("x", "y")}
+    half = max((float(np.ptp(points[key])) / 2 for key in centre if len(points)), default=0.0)
+    half = 1.1 * half or 1.0
+    axes: dict[str, dict[str, Any]] = {
+        key: {"range": [middle - half, middle + half], **bare, **frame}
+        for key, middle in centre.items()
+    }
+    axes["y"]["scaleanchor"] = f"x{ref}"
+    figure.update_layout({f"{key}axis{ref}": axis for key, axis in axes.items()})
+    text = "<br>".join(filter(None, (stress_in_words(stress), more)))
+    if text:
+        below = {"y": 0, "yanchor": "top", "yshift": -5}
+        font = {"size": SIZE - 1, "color": GREY}
+        figure.add_annotation(title_of(text, ref) | below | {"font": font})
+
+
+def heading(text: str) -> dict[str, Any]:
+    """The title of a figure of one panel."""
+    return {
+        "text": text,
+        "font": {"size": SIZE + 1, "weight": 400},
+        "x": 0.5,
+        "xref": "paper",
+        "xanchor": "center",
+    }
+
+
+def uncrowded(
+    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
+) -> tuple[list[str], list[str]]:
+    """Labels of points in [0, 1]² with their places; "" for those that would stand on others.
+
+    `gaps` (n_points,) is how far from its point each label stands, where marks are large.
+    """
+    places = label_places(points, labels, gaps)
+    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
+    taken: list[tuple[float, float, float, float]] = []
+    texts = [""] * len(labels)
+    # Those with most room around them first.
+    near = np.linalg.norm(points[:, None] - points, axis=2) if len(points) else np.zeros((0, 0))
+    for i in np.argsort(-np.sort(near, axis=1)[:, 1:4].mean(axis=1)) if len(points) > 1 else [0]:
+        if not len(labels) or not labels[i]:
+            continue
+        x0, y0, x1, y1 = _label_box(points[i], labels[i], places[i], gaps[i])
+        inside = x0 >= -0.1 and x1 <= 1.15
+        if inside and all(x1 <= a or c <= x0 or y1 <= b or d <= y0 for a, b, c, d in taken):
+            texts[i] = labels[i]
+            taken.append((x0, y0, x1, y1))
+    return texts, places
+
+
+_SIDES = {
+    "top right": (1, 1),
+    "top left": (-1, 1),
+    "bottom right": (1, -1),
+    "bottom left": (-1, -1),
+    "top center": (0, 1),
+    "bottom center": (0, -1),
+}
+
+
+_GAP = 0.02  # from a point to its label, in parts of a panel
+
+
+def _label_box(
+    point: np.ndarray, label: str, place: str, gap: float
+) -> tuple[float, float, float, float]:
+    """The corners of a label beside its point, in parts of a panel of about 300 px."""
+    (x, y), high, wide = point.tolist(), 0.06, 0.024 * width(html.unescape(label))
+    a, b = _SIDES[place]
+    left = x + (gap if a > 0 else -gap - wide if a < 0 else -wide / 2)
+    low = y + (gap if b > 0 else -gap - high if b < 0 else -high / 2)
+    return left, low, left + wide, low + high
+
+
+def label_places(
+    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
+) -> list[str]:
+    """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
+    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
+    marks = gaps - _GAP + 0.015
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
+    places = [""] * len(labels)
+    for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
+
+        def cost(name: str, label: int = int(i)) -> float:
+            x0, y0, x1, y1 = _label_box(points[label], labels[label], name, gaps[label])
+            out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
+            shared = sum(
+                max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
+                for k, (x2, y2, x3, y3) in enumerate(taken)
+                if k != label
+            )
+            # At a corner of a large mark it would be nearer to another one.
+            astray = 0.1 * abs(_SIDES[name][0]) * (gaps[label] - _GAP)
+            return shared * 100 + out + astray
+
+        places[i] = min(_SIDES, key=cost)
+        taken.append(_label_box(points[i], labels[i], places[i], gaps[i]))
+    return places
+
+
+def layer_maps(
+    layer_map: pd.DataFrame,
+    importance: pd.DataFrame | None = None,
+    across: int = 2,
+    stress: Mapping[str, float] = NOT_KNOWN,
+) -> go.Figure:
+    """Layers as points, near where alike (MDS), a line a model, one panel a measure.
+
+    Parameters
+    ----------
+    layer_map : measure ("profiles" or "rsa"), model, layer, x, y
+    importance : model, layer, fold, feature, importance; what hovering over a layer tells of it
+    across : 2 beside each other, 1 below each other
+    stress : by measure, how far the map is off, see `mlem_core.measures.similarity.map_stress`
+    """
+    figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
+    models = list(dict.fromkeys(layer_map["model"]))
+    labels = model_labels(models, LEGEND)
+    profiles = {} if importance is None else _profiles_in_words(importance)
+    measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
+    sides = _sides_of_numbers(layer_map)
+    quiet(figure, height=460 if across == 2 else 860)
+    for place, (measure, title) in enumerate(measures):
+        ref, of_measure = panel_ref(place), layer_map[layer_map["measure"] == measure]
+        for i, model in enumerate(models):
+            points = of_measure[of_measure["model"] == model].sort_values("layer")
+            color = MODEL_COLORS[i % len(MODEL_COLORS)]
+            texts = _texts(model, points["layer"].tolist())
+            figure.add_trace(
+                go.Scatter(
+                    x=points["x"],
+                    y=points["y"],
+                    name=labels[i],
+                    legendgroup=model,
+                    showlegend=place == 0,
+                    mode="lines+markers+text",
+                    line={"color": faded(color, 0.45), "width": 1.5},
+                    marker={
+                        "color": color,
+                        "symbol": SYMBOLS[i % len(SYMBOLS)],
+                        # Depth can be seen without counting: points grow with the layer.
+                        "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
+                        "opacity": 0.9,
+                    },
+                    selected={"marker": {"opacity": 1, "size": 16}},
+                    unselected={"marker": {"opacity": 0.55}},
+                    text=texts,
+                    textposition=sides[(model, measure)],
+                    cliponaxis=False,
+                    customdata=points[["model", "layer"]].to_numpy(dtype=object),
+                    hovertext=[
+                        f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
+                        for n in points["layer"]
+                    ],
+                    hoverinfo="text",
+                    xaxis=f"x{ref}",
+                    yaxis=f"y{ref}",
+                )
+            )
+        figure.add_annotation(title_of(title, ref))
+        frame_map(figure, of_measure, stress.get(measure, UNKNOWN), ref)
+    return figure
+
+
+def _texts(model: str, layers: Sequence[int]) -> list[str]:
+    """What stands at the layers of a model: the numbers of the first and the last, names at all,
+    while they are few."""
+    labels, last = layer_labels([(model, int(n)) for n in layers]), len(layers) - 1
+    return [
+        label if at in (0, last) or (last < _NAMED and label != str(n)) else ""
+        for at, (label, n) in enumerate(zip(labels, layers, strict=True))
+    ]
+
+
+def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """On which side of each point its number stands, by model and measure; few meet."""
+    sides: dict[tuple[str, str], list[str]] = {}
+    for measure, points in layer_map.sort_values("layer").groupby("measure", sort=False):
+        xy = points[["x", "y"]].to_numpy(dtype=np.float64)
+        span = float(np.ptp(xy, axis=0).max()) or 1.0
+        texts = [""] * len(points)
+        for model, rows in points.reset_index().groupby("model", sort=False):
+            for place, text in zip(rows.index, _texts(str(model), rows["layer"]), strict=True):
+                texts[place] = text
+        # Points and numbers are as large on the way across as on the way up.
+        placed = label_places((xy - xy.min(axis=0)) / span, texts)
+        for model in points["model"].unique():
+            own = np.flatnonzero((points["model"] == model).to_numpy())
+            sides[(str(model), str(measure))] = [placed[i] for i in own]
+    return sides
+
+
+def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[str, int], str]:
+    """The features that matter most in each layer, as lines of a hover text."""
+    means = importance.groupby(["model", "layer", "feature"], sort=False)["importance"].mean()
+    words = {}
+    for (model, layer), profile in means.groupby(level=["model", "layer"], sort=False):
+        top = profile.droplevel(["model", "layer"]).nlargest(most)
+        lines = [
+            f"<br>{feature_name(str(name))}: FI = {as_number(value)}" for name, value in top.items()
+        ]
+        words[(str(model), int(layer))] = "".join(lines)
+    return words

@@ -1,1 +1,0 @@
-"""The screen Trust: intervals and tests, the audit, and claims under other analysis variants."""
