@@ -19,7 +19,7 @@ def _own_modules_first() -> None:
 
 if __name__ == "__main__":
     _own_modules_first()
-    from mlem_core.cli.room import refused
+    from mlem_core.cli.streams import refused
 
     if sentence := refused():
         print(sentence, file=sys.stderr)

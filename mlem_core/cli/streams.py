@@ -1,4 +1,4 @@
-"""What a command prints: in any encoding, and to whoever still reads."""
+"""What a process of the command line must be let have, and what it prints, in any encoding."""
 
 from __future__ import annotations
 
@@ -13,6 +13,32 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import visible
 
 _ENDLESS = re.compile(r"(\S{200})\S{300,}(\S{50})")
+GB = 2**30
+# What the libraries themselves take, measured: (limit, least, its unit, what it is of, its command)
+_LEAST = (
+    ("RLIMIT_AS", 3 * GB, GB, "GB of addresses", "ulimit -v"),
+    ("RLIMIT_DATA", GB, GB, "GB of memory", "ulimit -d"),
+    ("RLIMIT_NOFILE", 16, 1, "open files", "ulimit -n"),
+)
+
+
+def refused() -> str:
+    """One sentence where this process may have less than the program needs; else empty.
+
+    With less, libraries end it without a word that helps.
+    """
+    if sys.platform == "win32":
+        return ""
+    import resource
+
+    for name, least, unit, of, command in _LEAST:
+        allowed, _ = resource.getrlimit(getattr(resource, name))
+        if allowed not in (resource.RLIM_INFINITY, -1) and allowed < least:
+            return (
+                f"this process may have {allowed / unit:.3g} {of} ({command}); expected at least "
+                f"{least / unit:g}."
+            )
+    return ""
 
 
 def any_encoding() -> None:

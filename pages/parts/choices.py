@@ -21,9 +21,8 @@ FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
-    "columns", "ordered", "missing", "values", "estimator", "interactions", "distance",
-    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs", "device",
-    "pooling", "positions", "units",
+    "missing", "values", "estimator", "interactions", "distance", "special_tokens", "dtype",
+    "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
@@ -130,7 +129,7 @@ def key_of(name: str) -> str:
     still answers for the old widget is not heard.
     """
     of = ""
-    if name in ("columns", "ordered", "values"):
+    if name == "values":
         of = get_one("stimuli")
     elif name in VIEW:
         of = get_one("analysis")
@@ -214,11 +213,15 @@ def write(label: str, name: str, default: str = "", **more: Any) -> str:
     return str(st.text_input(label, **_remembered(name, default, str.strip), **more)).strip()
 
 
+def whole(name: str, default: int, low: int, high: int) -> int:
+    """The whole number of a part of the state, or the nearest; the default where it is none."""
+    text = get_one(name)
+    return min(max(int(text) if re.fullmatch(r"\d{1,10}", text) else default, low), high)
+
+
 def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
     """A whole number that is part of the state."""
-    text = get_one(name, str(default))
-    value = int(text) if re.fullmatch(r"\d{1,10}", text) else default
-    st.session_state.setdefault(key_of(name), min(max(value, low), high))
+    st.session_state.setdefault(key_of(name), whole(name, default, low, high))
     return int(st.number_input(label, low, high, **_remembered(name, default), **more))
 
 
