@@ -198,8 +198,8 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """What Run would do, or why it does nothing, beside the button."""
     from mlem_core.base.errors import InputError
-    from mlem_core.base.executor import from_environment, named
     from mlem_core.base.text import listed, many
+    from mlem_core.scale.executor import from_environment, named
 
     for number, (step, text) in enumerate(wrong.items(), start=1):
         if text and step == state.step():

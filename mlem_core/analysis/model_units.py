@@ -12,13 +12,13 @@ from pathlib import Path
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import executor, workers_sharing
 from mlem_core.base.parallel import look
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations, shards
 from mlem_core.models.extraction import STAGE, VERSION, ExtractionOptions
 from mlem_core.models.shards import Part, ShardedModel
+from mlem_core.scale.executor import executor, workers_sharing
 from mlem_core.storage.store import Store
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.base.executor import executor, results
 from mlem_core.base.typing import Counted
 from mlem_core.pairs.resampling import Weights
+from mlem_core.scale.executor import executor, results
 
 # Replicates of one piece of work: whoever does it, the same ones are drawn together.
 SHARE = 32

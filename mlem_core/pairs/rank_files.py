@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.rank_store import (
@@ -20,6 +19,7 @@ from mlem_core.pairs.rank_store import (
     rank_parts,
     rsa_of,
 )
+from mlem_core.scale.executor import Executor
 
 # So many products of two ranks are a second's work: less than it takes to send it away.
 LITTLE = 2**33

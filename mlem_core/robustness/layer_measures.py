@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
-from mlem_core.base.executor import results, workers_sharing
 from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.models.registry import base_name
@@ -24,6 +23,7 @@ from mlem_core.pairs.distances import PRECOMPUTED, design_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.variants import CONTROL
+from mlem_core.scale.executor import results, workers_sharing
 from mlem_core.storage.store import Store
 
 

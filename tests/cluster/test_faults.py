@@ -18,12 +18,12 @@ from distributed import Client
 from inputs import refused
 
 from mlem_core.analysis.run import run
-from mlem_core.base import cluster as clusters
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import Here, computing_on, executor, from_environment, results
 from mlem_core.base.parallel import in_order
 from mlem_core.base.typing import Progress
 from mlem_core.models.arrays import open_arrays
+from mlem_core.scale import cluster as clusters
+from mlem_core.scale.executor import Here, computing_on, executor, from_environment, results
 from mlem_core.storage.store import Store
 
 slow = pytest.mark.slow
@@ -139,7 +139,7 @@ def test_a_header_that_threads_mix_up_is_read_again(tmp_path, monkeypatch):
 LOCALLY = """
 import sys, time
 from pathlib import Path
-from mlem_core.base.executor import computing_on
+from mlem_core.scale.executor import computing_on
 if __name__ == "__main__":
     with computing_on("local:1") as there:
         assert there.shares(Path(sys.argv[1]))

@@ -157,7 +157,7 @@ def computing_on(cluster: Any = None) -> Iterator[Executor]:
         return
     if isinstance(cluster, str):
         check_named(cluster)
-    from mlem_core.base.cluster import connected
+    from mlem_core.scale.cluster import connected
 
     with connected(cluster) as there:
         token = _current.set(there)

@@ -18,7 +18,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.held import held, scratch, sweep
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import many
-from mlem_core.base.worker import Big, Sent, Token, about_here, difference, sees, unit
+from mlem_core.scale.worker import Big, Sent, Token, about_here, difference, sees, unit
 
 INSTALL = "the package distributed is missing; install it with pip install 'mlem-core[cluster]'."
 # Seconds until a scheduler that does not answer, or one without workers, is given up.
@@ -32,7 +32,7 @@ AHEAD = 3
 LOCAL = {
     "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.preload": ["mlem_core.base.worker"],
+    "distributed.worker.preload": ["mlem_core.scale.worker"],
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
@@ -42,7 +42,7 @@ _ENDED = ("cancelled", "lost")
 
 
 class Cluster:
-    """See `mlem_core.base.executor.Executor`; `connected` makes one."""
+    """See `mlem_core.scale.executor.Executor`; `connected` makes one."""
 
     is_here = False
 
