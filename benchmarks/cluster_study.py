@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.scale import features, planted
-from mlem_core.base.worker import about_here
 from mlem_core.data.folds import stimulus_folds
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.pairs.build import LayerWork, one_layer
@@ -26,6 +25,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import RankFiles, rank_parts
+from mlem_core.scale.worker import about_here
 from mlem_core.storage.sealed import sha256_file
 
 MODELS, LAYERS, STIMULI, UNITS, WORDS = 100, 33, 100_000, 1024, 10

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mlem_core.analysis.similarities import Compared, compared
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
-    from mlem_core.base.executor import computing_on
     from mlem_core.base.typing import Progress
     from mlem_core.data.given import with_rdm, with_vector
     from mlem_core.data.reading.read_as import ReadAs
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
+    from mlem_core.scale.cluster import computing_on
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -80,7 +80,6 @@ _HOMES = {
     "analysis.similarities": ("Compared", "compared"),
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
-    "base.executor": ("computing_on",),
     "base.typing": ("Progress",),
     "data.given": ("with_rdm", "with_vector"),
     "data.reading.read_as": ("ReadAs",),
@@ -92,6 +91,7 @@ _HOMES = {
     "estimators.spearman": ("FRRSA", "SpearmanMLEM"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
+    "scale.cluster": ("computing_on",),
     "storage.store": ("Store",),
 }
 

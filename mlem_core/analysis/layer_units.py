@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import Counted, FloatArray, Layer
-from mlem_core.base.worker import Big
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import LayerWork, assembled, one_layer
 from mlem_core.pairs.layer_sums import LayerSums, cuda_device
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import RankFiles, is_little
 from mlem_core.pairs.tables import PairTables
+from mlem_core.scale.executor import Executor
+from mlem_core.scale.worker import Big
 from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store

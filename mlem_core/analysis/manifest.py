@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.executor import executor
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.models.representations import Representations
+from mlem_core.scale.executor import executor
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
 

@@ -17,7 +17,6 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import workers_sharing
 from mlem_core.base.text import span
 from mlem_core.base.typing import IntArray, Layer, Progress, Report
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
@@ -25,6 +24,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Store
 
 
@@ -65,7 +65,7 @@ def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int],
     done : called with how many have been run
     """
     where = workers_sharing(store.root)
-    if where is None:
+    if where.is_here:
         return
     shared = (store.root,)
     for number, _ in enumerate(where.each_of(_kept, specs, shared, folder=store.root), 1):

@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import FORMS, VARIABLE, check_named
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
 from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
+from mlem_core.scale.cluster import FORMS, VARIABLE, check_named
 
 BAD_INPUT = 2
 MOST_REPLICATES = 10_000_000

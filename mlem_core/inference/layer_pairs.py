@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
-from mlem_core.base.executor import executor
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.pairs.build import pair_tables
@@ -25,6 +24,7 @@ from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.tables import PairTables, group_rows, without_training_ranks
 from mlem_core.pairs.units import StimulusUnits
+from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
 
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.

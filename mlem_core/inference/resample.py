@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import executor, results
 from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.inference.jackknife import (
@@ -33,6 +32,7 @@ from mlem_core.inference.jackknife import (
     standard_error,
     t_quantile,
 )
+from mlem_core.scale.executor import executor
 
 # Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
 # for those of τ; as many as the calibration has (docs/validation).
@@ -70,7 +70,7 @@ def resample(
         if progress is not None:
             progress(int(ends[number - 1]), n)
 
-    return np.concatenate(results(where, statistic, parts, shared, done))
+    return np.concatenate(where.results(statistic, parts, shared, done))
 
 
 def in_parts(

@@ -13,9 +13,9 @@ from typing import BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.executor import Executor
 from mlem_core.base.parallel import cores, each, in_order
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.scale.executor import Executor
 
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
@@ -294,14 +294,7 @@ class KeptRanks:
         little = is_little(self.n_layers, self.n_pairs)
         if little or executor is None or folder is None or not executor.shares(folder):
             return in_order(partial(sums_of_part, self), parts, cores())
-        given = dict(executor.each_of(sums_of_part, parts, (self,), folder))
-        return (_checked(given[at]) for at in range(len(parts)))
-
-
-def _checked(found: RankSums | Exception) -> RankSums:
-    if isinstance(found, Exception):
-        raise found
-    return found
+        return iter(executor.results(sums_of_part, parts, (self,), folder=folder))
 
 
 def sums_of_part(ranks: KeptRanks, part: RankPart) -> RankSums:

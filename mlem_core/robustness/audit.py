@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +21,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
-from mlem_core.base.executor import results, workers_sharing
-from mlem_core.base.parallel import cores, in_order
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
@@ -34,6 +32,7 @@ from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, notes
 from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit, every_two
+from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -338,14 +337,9 @@ def layer_table(
         report(Progress("audit", None, done, n, "layers"))
 
     told(0)
-    where = workers_sharing(store.root)
-    if where is None:
-        rows = []
-        for row in in_order(partial(_row, audited, store.root), analysis.layers, cores()):
-            rows.append(row)
-            told(len(rows))
-    else:
-        rows = results(where, _row, analysis.layers, (audited, store.root), told, store.root)
+    shared, root = (audited, store.root), store.root
+    where = workers_sharing(root)
+    rows = where.results(_row, analysis.layers, shared, told, root, threads=cores())
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}
 

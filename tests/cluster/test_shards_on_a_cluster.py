@@ -10,11 +10,11 @@ from inputs import refused, words
 
 from mlem_core.analysis.model_units import extracted_there
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.executor import computing_on
 from mlem_core.base.typing import Progress
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models import representations, shards
 from mlem_core.models.shards import ShardedModel, take_part
+from mlem_core.scale.cluster import computing_on
 from mlem_core.storage.store import Store
 
 NAME = "mini-gpt2"
