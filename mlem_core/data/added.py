@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, texts, typed_column
@@ -39,8 +39,7 @@ class Added:
 
 def word_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The characters of each word without punctuation around it: (n_stimuli,)."""
-    length = Once[str, int](lambda word: len(bare(word)))
-    return np.array(length.of(stimuli.words), dtype=np.float64)
+    return np.array([len(word) for word in map(cache(bare), stimuli.words)], dtype=np.float64)
 
 
 def word_position(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -56,7 +55,7 @@ def position_from_end(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatAr
 
 def sentence_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The words of each sentence that are not punctuation alone: (n_stimuli,)."""
-    return np.array(Once(count_words).of(stimuli.sentences), dtype=np.float64)
+    return np.array(list(map(cache(count_words), stimuli.sentences)), dtype=np.float64)
 
 
 def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -74,9 +73,9 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
         raise unknown("language of frequencies", language, known)
     import wordfreq
 
-    found = Once[str, float](lambda word: wordfreq.zipf_frequency(bare(word), language))
+    found = cache(lambda word: wordfreq.zipf_frequency(bare(word), language))
     try:
-        values = np.array(found.of(stimuli.words), dtype=np.float64)
+        values = np.array(list(map(found, stimuli.words)), dtype=np.float64)
     except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
         raise InputError(
             f"frequencies of the language {language!r} need a further package: {error}."

@@ -11,12 +11,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
 from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
 from mlem_core.data.columns import (
@@ -300,7 +300,7 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
 
 
 def _stripped(column: pd.Series[str]) -> list[str | None]:
-    return Once[str | None, str | None](lambda cell: cell and cell.strip()).of(texts(column))
+    return [cell and cell.strip() for cell in texts(column)]
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
@@ -317,8 +317,7 @@ def _mean_words(column: pd.Series[str]) -> float:
 def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
     cells = texts(words)
-    filled = Once[str | None, bool](lambda cell: bool((cell or "").strip()))
-    there = np.array(filled.of(cells), dtype=np.bool_)
+    there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
     times, _ = places(cells, texts(sentences))
     return float((times[there] > 0).sum()) / max(1, int(there.sum()))
 
@@ -328,8 +327,8 @@ def _word_index(
 ) -> list[str | None]:
     """Numbers as they are; words as their number in the sentence."""
     filled = [cell for cell in cells if cell is not None]
-    numbers = Once[str, bool](lambda cell: bool(NUMBER.fullmatch(cell.strip())))
-    if sum(numbers.of(filled)) >= len(filled) / 2:
+    numbers = cache(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
+    if sum(map(numbers, filled)) >= len(filled) / 2:
         return cells  # if one is none, the check of the stimuli says so
     times, place = places(cells, sentences)
     wrong = np.flatnonzero(times != 1)
@@ -340,4 +339,4 @@ def _word_index(
             f"the word {short(cells[row] or '')} in row {row + 1} of the column {name!r} {often} "
             f"in {short(sentences[row] or '')}; give the number of the word, from 0."
         )
-    return Once[int, str | None](str).of(place.tolist())
+    return [str(number) for number in place.tolist()]

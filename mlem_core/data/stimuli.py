@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -19,7 +19,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
@@ -124,7 +123,7 @@ class StimulusSet:
         if ITEM in self.table:
             return _recurring(self.table[ITEM].astype(str).tolist(), self.groups)
         if self.word_index is not None:
-            return _recurring(Once(bare).of(self.words), self.groups)
+            return _recurring(list(map(cache(bare), self.words)), self.groups)
         return None
 
     def values(self, name: str) -> NDArray[Any]:

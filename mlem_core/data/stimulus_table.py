@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from operator import ne
 from pathlib import Path
 from typing import IO, Any, cast
@@ -16,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.once import Once
 from mlem_core.base.text import short, some
 from mlem_core.data.columns import (
     NUMBER,
@@ -117,7 +117,7 @@ def from_cells(
             f"{', '.join(CARRIED)} and those that begin with _ is one."
         )
     for column in {*names, "sentence_id", ITEM} & set(header):
-        texts[column] = Once(_stripped).of(texts[column])
+        texts[column] = list(map(cache(_stripped), texts[column]))
     sentences = _sentences(texts["sentence"])
     word_index = None
     if "word_index" in texts:
@@ -193,7 +193,7 @@ def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.i
         text = (cell or "").strip()
         return float(text) if NUMBER.fullmatch(text) else math.nan
 
-    numbers, n_words = np.array(Once(number).of(cells)), words_in(sentences)
+    numbers, n_words = np.array(list(map(cache(number), cells))), words_in(sentences)
     inside = (numbers >= 0) & (numbers < n_words) & (numbers == np.floor(numbers))
     if inside.all():
         return numbers.astype(np.int64)
@@ -215,8 +215,8 @@ def _check_words(
     cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
 ) -> None:
     words = words_at(sentences, word_index)
-    bare_of = Once[str | None, str | None](lambda cell: cell and bare(cell))
-    differ = map(ne, bare_of.of(words), bare_of.of(cells))
+    bare_of = cache(lambda cell: cell and bare(cell))
+    differ = map(ne, map(bare_of, words), map(bare_of, cells))
     for row in np.flatnonzero(np.fromiter(differ, dtype=bool, count=len(words))):
         cell = cells[row]
         if cell is not None:

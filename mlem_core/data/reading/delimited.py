@@ -10,10 +10,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import islice
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.once import Once
 from mlem_core.data.columns import Cells, with_points
 from mlem_core.data.reading.content import MAX_COLUMNS, Columns
 from mlem_core.data.reading.read_as import SEPARATORS
@@ -77,7 +77,7 @@ def parse(
     filled = filter(any, reader)
     header: list[str] = []
     columns: Columns = []
-    cell_of = Once[str, str | None](lambda cell: _unescape(cell) or None)
+    cell_of = cache(lambda cell: _unescape(cell) or None)
     n_rows, failed = 0, None
     while failed is None:
         rows: list[list[str]] = []
@@ -103,7 +103,7 @@ def parse(
                 f"has {len(header)}{hint}."
             )
         for column, cells in zip(columns, zip(*rows, strict=True), strict=False):
-            column += cell_of.of(cells)
+            column += map(cell_of, cells)
         n_rows += len(rows)
     if failed is not None:
         where = f"row {n_rows + 1}" if header else "the header"
