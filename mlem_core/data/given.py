@@ -18,7 +18,7 @@ from mlem_core.data.columns import GIVEN, Kind, text_of, texts
 from mlem_core.data.rdm import MOST_VALUES, Rdm, checked_distances
 from mlem_core.data.reading.rdm_file import RdmFile, read_rdm
 from mlem_core.data.stimuli import Feature, StimulusSet
-from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.stimulus_csv import read_written
 
 
 def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -> StimulusSet:

@@ -46,7 +46,7 @@ from mlem_core.data.reading.conllu import (
 from mlem_core.data.reading.content import Source
 from mlem_core.data.sampling import sample_rows
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_table import CARRIED, from_frame
+from mlem_core.data.stimulus_csv import CARRIED, from_frame
 from mlem_core.data.words import bare
 from mlem_core.storage.room import check_memory
 

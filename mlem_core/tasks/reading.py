@@ -38,7 +38,7 @@ from mlem_core.data.reading.table import Table
 from mlem_core.data.reading.workbook import is_workbook
 from mlem_core.data.roles import guess_roles
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_table import write_csv
+from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.models.arrays import check_repeated, open_arrays, seem_distances
 from mlem_core.models.csv_array import CountsRows
 from mlem_core.pairs.distances import condensed_from_matrix

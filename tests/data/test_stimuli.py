@@ -11,10 +11,9 @@ from inputs import refused
 from mlem_core.base.errors import InputError
 from mlem_core.data.reading.content import MAX_BYTES
 from mlem_core.data.reading.read_as import ReadAs
-from mlem_core.data.roles import apply_roles
+from mlem_core.data.roles import apply_roles, read_csv
 from mlem_core.data.stimuli import Feature
-from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
-from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.stimulus_csv import from_frame, read_written, write_csv
 
 GOOD = """sentence,word_index,word,length,gender,asked,_note
 the woman plays,1,woman,5,female,False,a

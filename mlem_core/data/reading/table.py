@@ -14,8 +14,15 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import some
 from mlem_core.data.columns import with_points
 from mlem_core.data.doubts import of_thousands
-from mlem_core.data.reading.content import MAX_BYTES, Columns, Source, content, decode
-from mlem_core.data.reading.delimited import decimal_of, parse, separator_of
+from mlem_core.data.reading.content import (
+    MAX_BYTES,
+    Columns,
+    Source,
+    content,
+    decode,
+    parse,
+    separator_of,
+)
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
@@ -86,8 +93,10 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     _check_header(header, columns, name)
     header, columns, renamed = _own_names(header, columns)
     # Where commas separate cells, a comma in a number is more often one between thousands.
-    looked_at = [] if read_as.separator == "," else columns
-    decimal = read_as.decimal or decimal_of(looked_at, read_as.missing)
+    decimal = read_as.decimal or "."
+    if read_as.decimal is None and read_as.separator != ",":
+        pointed = (with_points(cells, read_as.missing) for cells in columns)
+        decimal = "," if any(cells is not None for cells in pointed) else "."
     if decimal == ",":
         notes = (*notes, *of_thousands(header, columns))
         columns = [with_points(cells, read_as.missing) or cells for cells in columns]
