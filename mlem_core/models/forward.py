@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError
-from mlem_core.models.files import first_line
+from mlem_core.models.model_paths import first_line
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlem_core.models.files import READ, first_line
+from mlem_core.models.model_paths import READ, first_line
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.models.files import check_folder, check_gguf, first_line
 from mlem_core.models.forward import count_blocks, is_causal, longest_input
 from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.model_paths import check_type, first_line
 from mlem_core.models.packed import unpack
 from mlem_core.models.registry import ModelFiles, locate
 from mlem_core.storage.watched import changed
@@ -40,13 +40,11 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         raise unknown("dtype", dtype, DTYPES)
     files = locate(name)
     watched = files.watched()
-    if files.gguf is not None:
-        check_gguf(name, files.folder / files.gguf)
-    else:
-        if files.packed is not None:
-            import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
-
-        check_folder(name, files.folder, files.packed)
+    if files.packed is not None:
+        import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
+    if files.gguf is None:
+        check_type(name, files.folder)
+    files.check(name)
     device = resolve_device(device)
     with quiet(), _header_read_once(files):
         tokenizer = _load_tokenizer(name, files)

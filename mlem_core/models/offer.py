@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import hub
-from mlem_core.models.files import check_files, check_gguf, read_config
-from mlem_core.models.places import place_of
+from mlem_core.models.model_paths import place_of, read_config
 from mlem_core.models.registry import (
     MODELS,
     ModelUnavailable,
@@ -114,10 +113,7 @@ def _folder_here(name: str) -> Path | None:
     at_home = is_variant(name) or (name in MODELS and MODELS[name].package)
     if at_home or place_of(name) is not None or name.count("/") > 1 or not id:
         files = locate(name)
-        if files.gguf is None:
-            check_files(name, files.folder, files.packed)
-            return files.folder
-        check_gguf(name, files.folder / files.gguf)
+        files.check(name)
         return files.folder
     return hub.cached(id, revision or None) if re.fullmatch(r"[\w./-]+", id) else None
 

@@ -25,8 +25,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.shared import shared
 from mlem_core.base.text import listed
 from mlem_core.models import hub
-from mlem_core.models.files import READ
-from mlem_core.models.places import offered, place_of
+from mlem_core.models.model_paths import READ, check_files, check_gguf, offered, place_of
 from mlem_core.storage.watched import Digested, Watched
 
 
@@ -173,6 +172,13 @@ class ModelFiles:
     def identity(self) -> str:
         """The hub's commit, or the SHA-256 of the files that are read (and of the seed)."""
         return self.watched().digest
+
+    def check(self, name: str) -> None:
+        """Raise `InputError` where files of a model of this name are missing or damaged."""
+        if self.gguf is not None:
+            check_gguf(name, self.folder / self.gguf)
+        else:
+            check_files(name, self.folder, self.packed)
 
     def watched(self) -> Watched:
         """The files that are read, under `identity`; none of a hub's commit, which is for good."""

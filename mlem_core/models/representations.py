@@ -17,6 +17,7 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
 from mlem_core.data.stimuli import StimulusSet, add_json
+from mlem_core.models.array_files import npy_file
 from mlem_core.models.arrays import Arrays, check_repeated, open_arrays
 from mlem_core.models.extraction import (
     STAGE,
@@ -28,7 +29,6 @@ from mlem_core.models.extraction import (
 )
 from mlem_core.models.loaded import LoadedModel
 from mlem_core.models.loading import open_model
-from mlem_core.models.mapped import npy_file
 from mlem_core.models.registry import identity
 from mlem_core.models.tokens import SPECIAL_TOKENS, pooled
 from mlem_core.storage.store import Store

@@ -39,8 +39,8 @@ from mlem_core.data.reading.workbook import is_workbook
 from mlem_core.data.roles import guess_roles
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.models.array_files import CountsRows
 from mlem_core.models.arrays import check_repeated, open_arrays, seem_distances
-from mlem_core.models.csv_array import CountsRows
 from mlem_core.pairs.distances import condensed_from_matrix
 from mlem_core.tasks import limits
 from mlem_core.tasks.processes import command_of
