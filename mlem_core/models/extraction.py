@@ -20,9 +20,16 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
-from mlem_core.models.loaded import LoadedModel
-from mlem_core.models.pooled import PooledRows, Spans, to_device
-from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooled, tokenize
+from mlem_core.models.forward import LoadedModel
+from mlem_core.models.tokens import (
+    SPECIAL_TOKENS,
+    PooledRows,
+    Spans,
+    TokenizedStimuli,
+    pooled,
+    to_device,
+    tokenize,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -7,12 +7,22 @@ is run.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.models.forward import count_blocks, is_causal, longest_input
-from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.forward import (
+    LoadedModel,
+    count_blocks,
+    is_causal,
+    longest_input,
+    quiet,
+)
 from mlem_core.models.model_paths import check_type, first_line
 from mlem_core.models.packed import unpack
 from mlem_core.models.registry import ModelFiles, locate
@@ -20,6 +30,7 @@ from mlem_core.storage.watched import changed
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")
+_GGUF_LOCK = threading.RLock()
 
 
 def open_model(name: str, device: str = "auto", dtype: str = "float32") -> LoadedModel:
@@ -46,7 +57,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         check_type(name, files.folder)
     files.check(name)
     device = resolve_device(device)
-    with quiet(), _header_read_once(files):
+    with quiet(), read_once() if files.gguf else contextlib.nullcontext():
         tokenizer = _load_tokenizer(name, files)
         model = _load_weights(name, files, dtype)
         _check_vocabulary(name, tokenizer, model)
@@ -104,12 +115,36 @@ def _reading(files: ModelFiles) -> dict[str, Any]:
     return {"local_files_only": True, "trust_remote_code": False, **options}
 
 
-def _header_read_once(files: ModelFiles) -> contextlib.AbstractContextManager[None]:
-    if files.gguf is None:
-        return contextlib.nullcontext()
-    from mlem_core.models.gguf_header import read_once
+@contextlib.contextmanager
+def read_once() -> Iterator[None]:
+    """Whatever opens a GGUF file in here shares one reading of each file.
 
-    return read_once()
+    transformers reads the header, with each word of the vocabulary, for the tokenizer, for the
+    configuration and for the weights, through a memory map that takes long for each word, and makes
+    the table of tensor names anew for every module. Here it is read once, as plain bytes.
+    """
+    import gguf
+
+    class PlainReader(gguf.GGUFReader):
+        """The same reader on an array that is no memory map for each part of it."""
+
+        @property
+        def data(self) -> Any:
+            return self._data
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            self._data = np.asarray(mapped)
+
+    package: Any = gguf
+    with _GGUF_LOCK:
+        own = package.GGUFReader, package.get_tensor_name_map
+        package.GGUFReader = functools.cache(PlainReader)
+        package.get_tensor_name_map = functools.cache(package.get_tensor_name_map)
+        try:
+            yield
+        finally:
+            package.GGUFReader, package.get_tensor_name_map = own
 
 
 def _load_tokenizer(name: str, files: ModelFiles) -> Any:
@@ -140,7 +175,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
     name, files = loaded.name, locate(loaded.name)
     _check_same(name, files, loaded.identity)
-    with quiet(), _header_read_once(files):
+    with quiet(), read_once() if files.gguf else contextlib.nullcontext():
         try:
             model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
         except Exception as error:  # transformers raises nearly anything for a broken file

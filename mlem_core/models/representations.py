@@ -27,7 +27,7 @@ from mlem_core.models.extraction import (
     extract,
     layer_file,
 )
-from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.forward import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import identity
 from mlem_core.models.tokens import SPECIAL_TOKENS, pooled
