@@ -7,8 +7,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.models.registry import identity_now
-from mlem_core.storage.files import read_json, replacing, write_json
+from mlem_core.storage.files import read_json, replacing, replacing_files, write_json
 from mlem_core.storage.sealed import RESULT, sealed
 from mlem_core.storage.store import Store
 from mlem_core.storage.watched import Digested
@@ -214,6 +215,30 @@ def keep_upload(data: bytes, name: str, store: Store) -> Path:
             temporary.write_bytes(data)
     path.parent.touch()  # see `mlem_core.tasks.visitors.purge_uploads`
     return path
+
+
+def keep_uploads(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
+    """Keep an uploaded file, or several as a folder; the same files give the same path.
+
+    Parameters
+    ----------
+    files : name and content of each, at least one
+    """
+    if len(files) == 1:
+        name, data = files[0]
+        return keep_upload(data, name, store)
+    paths = {keep_upload(data, name, store) for name, data in files}
+    kept = sorted(paths, key=lambda path: (path.name, path))
+    digest = hashlib.sha256("\n".join(map(str, (p.parent.name + p.name for p in kept))).encode())
+    name = f"{kept[0].stem}_and_{len(kept) - 1}_more"
+    folder = store.root / "uploads" / digest.hexdigest() / name
+    if not folder.is_dir():
+        same = len({path.name for path in kept}) < len(kept)
+        names = [f"{number:03d}_" * same + path.name for number, path in enumerate(kept, start=1)]
+        with replacing_files(folder, names[-1]) as whole:
+            for name, path in zip(names, kept, strict=True):
+                shutil.copyfile(path, whole / name)
+    return folder
 
 
 def make(request: Request, folder: Path, report: Report) -> None:

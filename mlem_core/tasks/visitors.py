@@ -10,11 +10,14 @@ it, and of no other.
         address               stands for the network address that the visitor was last here from
         shared/ID.json        the secret of a link to an analysis
     links/DIGEST.json         whose analysis a link is to
+    server.key                the secret by which the server signs tokens
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -32,17 +35,55 @@ import filelock
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS
-from mlem_core.storage.files import read_json, write_json
+from mlem_core.storage.files import read_json, replacing, write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, limits, queue
 from mlem_core.tasks.runner import under_way
-from mlem_core.tasks.signing import signature
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
-# Tokens were not signed at first.
-TOKEN = re.compile(rf"{_SECRET.pattern}(\.{_SECRET.pattern})?")
+TOKEN = re.compile(rf"{_SECRET.pattern}\.{_SECRET.pattern}")
+_BYTES = 32  # of the secret by which a server signs
 DAY = 86400.0
 _GONE = "this link is to no analysis (any more); ask who sent it to you for another one."
+
+
+def signature(text: str, root: Path) -> str:
+    """The server's signature of a text: 43 letters, digits, - and _.
+
+    Parameters
+    ----------
+    root : of the server's store; the secret is made there when first used
+
+    Raises
+    ------
+    InputError
+        The store cannot be written, and has no secret yet.
+    """
+    signed = hmac.digest(_secret(root), text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return base64.urlsafe_b64encode(signed).decode().rstrip("=")
+
+
+@functools.lru_cache(maxsize=8)
+def _secret(root: Path) -> bytes:
+    """The secret of a store, the same after a restart; one that is damaged is replaced."""
+    path = root / "server.key"
+    found = _read_key(path)
+    if len(found) != _BYTES:
+        Store(root).check_writable()
+        with filelock.FileLock(root / "locks" / "server.key.lock"):
+            found = _read_key(path)  # another process may have made it meanwhile
+            if len(found) != _BYTES:
+                found = secrets.token_bytes(_BYTES)
+                with replacing(path, private=True) as temporary:
+                    temporary.write_bytes(found)
+    return found
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _new_secret() -> str:

@@ -18,7 +18,7 @@ from mlem_core.models import offer
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, processes, queue, signing, trash, uploads, visitors
+from mlem_core.tasks import analyses, notes, processes, queue, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import wording
 
@@ -57,7 +57,7 @@ def finished(store, *, stimuli=b"sentence,f\na b,1\n"):
     """An analysis of an upload that counts as done; what it found plays no part here."""
     spec = AnalysisSpec(
         stimuli=str(analyses.keep_upload(stimuli, "mine.csv", store)),
-        representations=(("brain", str(uploads.keep([("v1.npy", b"1")], store))),),
+        representations=(("brain", str(analyses.keep_uploads([("v1.npy", b"1")], store))),),
         models=(),
     )
     job = store.root / "jobs" / analyses.job_id(spec)
@@ -174,15 +174,12 @@ def test_only_tokens_that_this_server_has_given_are_visitors(root, tmp_path):
         with refused("none that this server has given"):
             visitors.store_of(wrong, root)
     assert not (root / "visitors").exists()
-    signing._secret.cache_clear()  # as in a process that starts
+    visitors._secret.cache_clear()  # as in a process that starts
     assert visitors.is_given(token, root)
     assert (root / "server.key").stat().st_mode & 0o077 == 0
-    # Whoever has a store came with a token that was given, before tokens were signed as well.
-    Store(visitors._store(secret, root))
-    assert visitors.is_given(secret, root)
     stays = visitors.store_of(token, root)
     (root / "server.key").write_bytes(b"damaged")
-    signing._secret.cache_clear()
+    visitors._secret.cache_clear()
     assert visitors.store_of(token, root).root == stays.root
     assert visitors.is_given(visitors.new_token(root), root)
 

@@ -17,7 +17,7 @@ from mlem_core.data.datasets import SETS
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import read_table
 from mlem_core.storage.store import Store
-from mlem_core.tasks import reading, uploads
+from mlem_core.tasks import analyses, reading
 
 FRAME = pd.DataFrame(
     {
@@ -166,12 +166,14 @@ def test_several_files_are_a_folder_that_is_read_as_one_treebank(tmp_path):
     sentences = SETS["treebank"].file.read_text("utf-8").split("\n\n")[:20]
     parts = [("\n\n".join(sentences[k::2]) + "\n\n").encode() for k in (0, 1)]
     files = [("a.conllu", parts[0]), ("b.conllu", parts[1])]
-    folder = uploads.keep(files, store)
+    folder = analyses.keep_uploads(files, store)
     assert sorted(path.name for path in folder.iterdir()) == ["a.conllu", "b.conllu"]
-    assert uploads.keep(files[::-1], store) == folder
+    assert analyses.keep_uploads(files[::-1], store) == folder
     both = StimulusSource(str(folder)).load_stimuli()
-    alone = [StimulusSource(str(uploads.keep([one], store))).load_stimuli() for one in files]
+    alone = [
+        StimulusSource(str(analyses.keep_uploads([one], store))).load_stimuli() for one in files
+    ]
     assert len(both) == sum(map(len, alone))
     # Files of one name are both kept.
-    folder = uploads.keep([("a.conllu", b"1"), ("a.conllu", b"2")], store)
+    folder = analyses.keep_uploads([("a.conllu", b"1"), ("a.conllu", b"2")], store)
     assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"1", b"2"]
