@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -24,7 +23,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.models.registry import identity_now
 from mlem_core.storage.files import read_json, replacing, replacing_files, write_json
-from mlem_core.storage.sealed import RESULT, sealed
+from mlem_core.storage.sealed import RESULT, canonical, sealed
 from mlem_core.storage.store import Store
 from mlem_core.storage.watched import Digested
 from mlem_core.tasks import examples, limits
@@ -48,18 +47,8 @@ class Job(Task):
         InputError
             The job is not done, or its result can no longer be read.
         """
-        if not self.result.is_dir():
-            raise InputError(f"the analysis {self.id} is not done: it is {self.status().state}.")
-        # What is sealed is what was written; only another version's may be of another form.
-        try:
-            if self.intact():
-                return replace(files.load(self.result), spec=self.spec)
-            why = "is damaged"
-        except (OSError, ValueError, LookupError, TypeError):
-            why = "can no longer be read"
-        message = f"the result of the analysis {self.id} {why}; run it again."
-        self.damaged(message)
-        raise InputError(message)
+        found = self.read(files.load, "the analysis", "run it again")
+        return replace(found, spec=self.spec)
 
     def contents(self) -> files.Contents | None:
         """What the finished analysis has in it; None where it is not done or cannot be read."""
@@ -165,8 +154,7 @@ def job_id(spec: AnalysisSpec) -> str:
 
 def _id(spec: AnalysisSpec, inputs: dict[str, Any]) -> str:
     about = {"tables": TABLES.version, "spec": spec.to_dict(), **inputs}
-    canonical = json.dumps(about, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical(about)).hexdigest()[:16]
 
 
 def _inputs(spec: AnalysisSpec) -> dict[str, Any]:

@@ -7,7 +7,6 @@ tables, a capsule, or entries of the store.
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from mlem_core.base.held import scratch
 from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import similarity_named
+from mlem_core.storage.sealed import canonical
 from mlem_core.storage.stage import Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
@@ -287,27 +287,11 @@ class Followup(Task):
         InputError
             It is not done, or its result can no longer be read.
         """
-        self._check()
-        try:
-            return load_tables(self.result)
-        except (OSError, ValueError) as error:
-            raise self._put_away() from error
+        return self.read(load_tables, "the work", "start it again")
 
     def file(self, name: str) -> Path:
         """A file that it has made; raises as `tables`."""
-        self._check()
-        return self.result / name
-
-    def _check(self) -> None:
-        if not self.result.is_dir():
-            raise InputError(f"the work {self.id} is not done: it is {self.status().state}.")
-        if not self.intact():
-            raise self._put_away()
-
-    def _put_away(self) -> InputError:
-        message = f"the result of the work {self.id} can no longer be read; start it again."
-        self.damaged(message)
-        return InputError(message)
+        return self.read(lambda folder: folder / name, "the work", "start it again")
 
 
 def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
@@ -330,8 +314,7 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     if job_id == examples.ID:
         # Another version of the program has another example under the same name.
         request["example"] = examples.digest()
-    about = json.dumps(request, sort_keys=True, separators=(",", ":"))
-    name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    name = f"{kind}-{hashlib.sha256(canonical(request)).hexdigest()[:16]}"
     return Followup(name, store.root / "jobs" / name, request)
 
 

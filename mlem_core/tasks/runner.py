@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import filelock
 
@@ -51,6 +51,7 @@ from mlem_core.tasks.processes import (
     write_pid,
 )  # fmt: skip
 
+T = TypeVar("T")
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
 
@@ -93,10 +94,6 @@ class Task:
     def result(self) -> Path:
         """The folder with what it made; it is there when the task is done."""
         return self.folder / "result"
-
-    def intact(self) -> bool:
-        """Whether the files of the result are those that were written."""
-        return sealed(self.result, RESULT)
 
     def status(self) -> Status:
         """What the files say now."""
@@ -143,6 +140,30 @@ class Task:
         write_json(self.folder / "failed.json", {"message": message})
         _removed(self.result)
 
+    def read(self, load: Callable[[Path], T], what: str, again: str) -> T:
+        """What `load` reads from the result.
+
+        Parameters
+        ----------
+        what, again : what messages call the task, and what to do where it cannot be read
+
+        Raises
+        ------
+        InputError
+            It is not done, or its result can no longer be read and is put out of the way.
+        """
+        if not self.result.is_dir():
+            raise InputError(f"{what} {self.id} is not done: it is {self.status().state}.")
+        # What is sealed is what was written; only another version's may be of another form.
+        try:
+            if sealed(self.result, RESULT):
+                return load(self.result)
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        message = f"the result of {what} {self.id} can no longer be read; {again}."
+        self.damaged(message)
+        raise InputError(message)
+
     def start(self, request: Request, module: str) -> None:
         """Start `python -m module folder` unless the task is queued, running or done.
 
@@ -162,15 +183,12 @@ class Task:
             if held is None:
                 return
             try:
-                self._start(request, module, held)
+                with limits.starting(self.folder.parent.parent):
+                    self._start(request, module, held)
             finally:
                 os.close(held)
 
     def _start(self, request: Request, module: str, held: int) -> None:
-        with limits.starting(self.folder.parent.parent):
-            self._start_one(request, module, held)
-
-    def _start_one(self, request: Request, module: str, held: int) -> None:
         root = self.folder.parent.parent
         if limits.of_store(root) is not None:
             runs = {one: len(under_way(one / "jobs")) for one in limits.same_address(root)}
