@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from mlem_core.base.text import short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.added import with_column
 from mlem_core.data.columns import GIVEN, Kind, text_of, texts
-from mlem_core.data.rdm import MOST_VALUES, Rdm, checked_distances
-from mlem_core.data.reading.rdm_file import RdmFile, read_rdm
-from mlem_core.data.stimuli import Feature, StimulusSet
+from mlem_core.data.reading.rdm_file import RdmFile, checked_distances, read_rdm
+from mlem_core.data.stimuli import Feature, Rdm, StimulusSet
 from mlem_core.data.stimulus_csv import read_written
+
+# The table of every two values is 200 MB, and what is computed of it a few times that.
+MOST_VALUES = 5_000
 
 
 def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -> StimulusSet:
@@ -169,14 +171,9 @@ def read_kept(
                 f"{rdms.name if rdms else 'rdms.npz'} beside {path.name}."
             )
     features = tuple(
-        Feature(one.name, _kind(given.get(one.name, one.kind))) for one in stimuli.features
+        Feature(one.name, cast("Kind", given.get(one.name, one.kind))) for one in stimuli.features
     )
     return replace(stimuli, features=features, rdms={one: found[one] for one in given})
-
-
-def _kind(name: str) -> Kind:
-    kinds: dict[str, Kind] = {one: one for one in ("ordered", "nominal", *GIVEN)}  # type: ignore[misc]
-    return kinds[name]
 
 
 def _read_rdms(path: Path | None) -> dict[str, Rdm]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
+from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
-from mlem_core.data.rdm import Rdm
 from mlem_core.data.words import bare, words_at
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
@@ -36,6 +36,35 @@ class Feature:
 
     name: str
     kind: Kind
+
+
+@dataclass(frozen=True, eq=False)
+class Rdm:
+    """A feature that is given by the distances between its values: a dissimilarity matrix.
+
+    values : (n_values,) what the cells of its column say, each once
+    distances : (n_values, n_values) symmetric, at least 0, and 0 on the diagonal
+    """
+
+    values: tuple[str, ...]
+    distances: FloatArray
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the values and their distances."""
+        digest = hashlib.sha256(json.dumps(self.values).encode())
+        digest.update(np.ascontiguousarray(self.distances, dtype="<f8").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The row of each value."""
+        return {value: row for row, value in enumerate(self.values)}
+
+    def among(self, values: Sequence[str]) -> FloatArray:
+        """(n, n) the distances of some values, in their order."""
+        rows = [self.places[value] for value in values]
+        return self.distances[np.ix_(rows, rows)]
 
 
 @dataclass(frozen=True, eq=False)

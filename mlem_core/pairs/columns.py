@@ -16,8 +16,7 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, LARGEST, Kind, text_of
-from mlem_core.data.rdm import Rdm
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import Rdm, StimulusSet
 
 MISSING = ("ignore", "level")
 # A table from value to value is kept for a feature with up to this many values.

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +16,14 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import NUMBER, counted_from
-from mlem_core.data.rdm import checked_distances
 from mlem_core.data.reading.content import MAX_BYTES, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
 # Of 800 MB, where all are read.
 MOST_ROWS = 10_000
+# By what share of the largest distance a matrix may be off from a symmetric one with a diagonal
+# of 0, as one that was written with fewer digits is.
+TOLERANCE = 1e-6
 _FORM = "a square matrix, or the distances of every two stimuli once (condensed)"
 
 
@@ -35,6 +38,62 @@ class RdmFile(NamedTuple):
     distances: FloatArray
     names: tuple[str, ...] = ()
     corner: str = ""
+
+
+def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) -> FloatArray:
+    """The distances (n, n), symmetric to the last digit and with a diagonal of 0.
+
+    Parameters
+    ----------
+    what : how messages call them
+    names : (n,) how messages call each row
+
+    Raises
+    ------
+    InputError
+        Not square, not finite, negative, not symmetric, not 0 on the diagonal, or 0 everywhere.
+    """
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        shape = " × ".join(map(str, distances.shape))
+        raise InputError(
+            f"{what} is of shape {shape}; expected a square matrix of distances, as many rows as "
+            "columns, or the distances of every two stimuli once (condensed)."
+        )
+
+    def where(wrong: np.ndarray) -> tuple[str, float]:
+        row, column = map(int, np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+        return f"row {names[row]}, column {names[column]}", float(distances[row, column])
+
+    if not np.isfinite(distances).all():
+        place, value = where(~np.isfinite(distances))
+        raise InputError(f"{what} has {value} in {place}; expected a distance there.")
+    if (distances < 0).any():
+        place, value = where(distances < 0)
+        raise InputError(f"{what} has {value:g} in {place}; a distance is at least 0.")
+    largest = float(distances.max(initial=0.0))
+    if not 0 < largest <= 1e300:
+        raise InputError(
+            f"the largest distance of {what} is {largest:g}; expected one above 0 and up to 1e300."
+        )
+    diagonal = np.diag(np.diag(distances))
+    if (diagonal > TOLERANCE * largest).any():
+        place, value = where(diagonal > TOLERANCE * largest)
+        raise InputError(
+            f"{what} has {value:g} in {place}, on its diagonal; a distance of a stimulus from "
+            "itself is 0 (of similarities, give 1 minus them)."
+        )
+    # Halves first: the sum of two large numbers may be too large.
+    both = distances / 2 + distances.T / 2
+    apart = np.abs(distances - both)
+    if (apart > TOLERANCE * largest).any():
+        place, value = where(apart > TOLERANCE * largest)
+        row, column = np.unravel_index(int(np.argmax(apart > TOLERANCE * largest)), apart.shape)
+        raise InputError(
+            f"{what} is not symmetric: {value:g} in {place}, {float(distances[column, row]):g} the "
+            "other way round; expected one distance for every two stimuli."
+        )
+    np.fill_diagonal(both, 0.0)
+    return both
 
 
 def read_rdm(path: Path | str) -> RdmFile:
