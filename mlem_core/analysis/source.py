@@ -20,7 +20,7 @@ from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import LEVELS, SUFFIX, Sampling, read_treebank, treebank_paths
 from mlem_core.models.registry import identity
-from mlem_core.storage.watched import Stamp, changed, stamp
+from mlem_core.storage.digests import Stamp, changed, stamp
 
 # Of a word in a causal model, which `add` names behind a colon.
 SURPRISAL = "surprisal"

@@ -22,8 +22,8 @@ from mlem_core.models.array_files import (
     plain,
 )
 from mlem_core.models.model_paths import first_line
+from mlem_core.storage.digests import Digested, Watched
 from mlem_core.storage.room import check_memory
-from mlem_core.storage.watched import Digested, Watched
 
 _LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
 _MOST_DIGITS = 6  # of the number of a layer

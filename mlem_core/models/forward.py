@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError
 from mlem_core.models.model_paths import first_line
-from mlem_core.storage.watched import Watched, changed
+from mlem_core.storage.digests import Watched, changed
 
 if TYPE_CHECKING:
     import torch

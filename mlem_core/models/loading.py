@@ -26,7 +26,7 @@ from mlem_core.models.forward import (
 from mlem_core.models.model_paths import check_type, first_line
 from mlem_core.models.packed import unpack
 from mlem_core.models.registry import ModelFiles, locate
-from mlem_core.storage.watched import changed
+from mlem_core.storage.digests import changed
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")

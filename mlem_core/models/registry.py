@@ -26,7 +26,7 @@ from mlem_core.base.shared import shared
 from mlem_core.base.text import listed
 from mlem_core.models import hub
 from mlem_core.models.model_paths import READ, check_files, check_gguf, offered, place_of
-from mlem_core.storage.watched import Digested, Watched
+from mlem_core.storage.digests import Digested, Watched
 
 
 class ModelUnavailable(InputError):

@@ -33,7 +33,7 @@ from mlem_core.report.figures import FIGURES
 from mlem_core.report.opened import Capsule, no_capsule, opened
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Shown
-from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 
 _DRAWN = (".svg", ".pdf", ".html", ".js")

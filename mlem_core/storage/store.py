@@ -22,9 +22,8 @@ import filelock
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
+from mlem_core.storage.digests import canonical, forget, making, moved, seal, sealed
 from mlem_core.storage.files import is_full
-from mlem_core.storage.sealed import canonical, forget, moved, seal, sealed
-from mlem_core.storage.watched import making
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 # Entries that come with the program (of its example), beside those that a store makes.
@@ -109,7 +108,7 @@ class Store:
         `waiting` is called a few times a second; it may raise to give up.
 
         Raises `InputError` where the store cannot be written, its disk is full, or a file that the
-        entry is made of has changed meanwhile, see `mlem_core.storage.watched`.
+        entry is made of has changed meanwhile, see `mlem_core.storage.digests`.
         """
         found = self.find(stage, version, **depends_on)
         if found is not None:

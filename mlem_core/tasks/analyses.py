@@ -22,10 +22,9 @@ from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.models.registry import identity_now
+from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.files import read_json, replacing, replacing_files, write_json
-from mlem_core.storage.sealed import RESULT, canonical, sealed
 from mlem_core.storage.store import Store
-from mlem_core.storage.watched import Digested
 from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out
 

@@ -24,9 +24,8 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.storage.sealed import RESULT, seal, sealed
+from mlem_core.storage.digests import RESULT, Digested, seal, sealed
 from mlem_core.storage.store import Store
-from mlem_core.storage.watched import Digested
 
 # What stands in an address for it.
 ID = "example"

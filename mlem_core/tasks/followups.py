@@ -24,7 +24,7 @@ from mlem_core.base.held import scratch
 from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import similarity_named
-from mlem_core.storage.sealed import canonical
+from mlem_core.storage.digests import canonical
 from mlem_core.storage.stage import Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples

@@ -35,8 +35,8 @@ from mlem_core.base.bars import heed_signals, heed_stop, stopped_with
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import computing_on, executor, from_environment
 from mlem_core.base.typing import Progress, Report
+from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.files import is_full, read_json, sync, write_json
-from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks import limits, queue
 from mlem_core.tasks.processes import (

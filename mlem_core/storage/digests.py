@@ -1,27 +1,117 @@
-"""Files that results are computed from: their digests, and whether they have changed since.
+"""What folders and files hold, by their digests: whether it is what was written, or was read.
 
-A digest says what an entry of the store was computed from, and the numbers are read later, from
-the same path. So whoever reads them says so (`Watched.is_read`), and `Store.entry` keeps nothing
-whose key has the digest of files that have changed when it is made.
+A finished folder is sealed: `entry.json` has the size and digest of each of its files. What does
+not match it is damaged: it is made again, or a sentence says so; nothing of it is used.
+
+Of a file that results are computed from, a digest says in an entry's key what that was, and the
+numbers are read later, from the same path. So whoever reads them says so (`Watched.is_read`), and
+`Store.entry` keeps nothing whose key has the digest of files that have changed when it is made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError
-from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.files import sync
 
+INFO = "entry.json"
+# What the seals of results say: counted up when their files change.
+RESULT = {"layout": 1}
+# Folders found sound by this process: folder -> (name, size, mtime) of their files. Hashing a few
+# hundred MB at each look would be felt; a file that changes is seen by its size or time.
+_sound: dict[Path, tuple[tuple[str, int, int], ...]] = {}
 # Two changes within a tick of a file system's clock (4 ms on Linux) have one time.
 _TICK = 20_000_000  # ns
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """One spelling for equal values: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def seal(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write the `entry.json` of a folder that is finished, and have all of it on the disk.
+
+    Parameters
+    ----------
+    about : what else it says, as JSON can hold it; without "files"
+    """
+    files = {
+        path.relative_to(folder).as_posix(): {
+            "size": path.stat().st_size,
+            "sha256": sha256_file(path),
+        }
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / INFO
+    }
+    (folder / INFO).write_text(json.dumps({**about, "files": files}, indent=1, sort_keys=True))
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
+def sealed(folder: Path, about: Mapping[str, Any], only: str = "") -> bool:
+    """Whether a folder was sealed with `about`, and its files are as they were then.
+
+    Its files are hashed once by a process, and again where their sizes or times have changed.
+
+    Parameters
+    ----------
+    only : the one file that is looked at; empty: all of them
+    """
+    try:
+        info = json.loads((folder / INFO).read_bytes())
+        files = info.pop("files")
+        if canonical(info) != canonical(about):
+            return False
+        if only:
+            files = {only: files[only]}
+        stats = _stats(folder, files)
+        if _sound.get(folder) == stats:
+            return True
+        for name, told in files.items():
+            path = folder / name
+            if path.stat().st_size != told["size"] or sha256_file(path) != told["sha256"]:
+                return False
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False  # absent, or written by someone else
+    if not only:
+        _sound[folder] = stats
+    return True
+
+
+def moved(folder: Path, target: Path) -> None:
+    """Rename a folder that this process has just sealed; it need not be hashed again."""
+    folder.rename(target)
+    sync(target.parent)
+    files = json.loads((target / INFO).read_bytes())["files"]
+    _sound[target] = _stats(target, files)
+
+
+def forget(folder: Path) -> None:
+    """Have a folder hashed when it is next looked at."""
+    _sound.pop(folder, None)
+
+
+def _stats(folder: Path, files: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    stats = ((name, (folder / name).stat()) for name in files)
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
 class Stamp(NamedTuple):
