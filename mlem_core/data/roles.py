@@ -76,12 +76,7 @@ def guess_roles(table: Table) -> dict[str, str]:
     ----------
     table : of `read_table`
     """
-    roles = _guess(table.frame, table.read_as)
-    return {name: "ignore" if name in table.nameless else role for name, role in roles.items()}
-
-
-def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
-    names = [str(column) for column in frame.columns]
+    frame, names = table.frame, [str(column) for column in table.frame.columns]
     sentence = _first(names, _SENTENCES)
     if sentence is None:
         # The column with the most words is the sentence.
@@ -102,14 +97,14 @@ def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
             special[word] = "word"
     roles = {}
     for name in names:
-        if name in special:
+        if name in special and name not in table.nameless:
             roles[name] = special[name]
         elif name == "word":
             roles[name] = "word"
-        elif name.startswith("_") or name in _WORDS:
+        elif name in table.nameless or name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            cells = without_marks(texts(frame[name]), read_as.missing)
+            cells = without_marks(texts(frame[name]), table.read_as.missing)
             roles[name] = _feature(cells)
     return roles
 
@@ -125,7 +120,7 @@ def _feature(cells: Cells) -> str:
     return kind if distinct > 1 else "ignore"
 
 
-def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = None) -> StimulusSet:
+def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
     The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
@@ -134,7 +129,7 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
 
     Parameters
     ----------
-    table : of `read_table`, or stimuli whose columns get other roles
+    table : of `read_table`
     roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
 
     Raises
@@ -144,20 +139,14 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
         or is there twice; and as `from_frame`.
     """
     roles = roles or {}
-    name = table.name
-    if isinstance(table, StimulusSet):
-        frame, read_as = table.table, ReadAs(missing=())
-        guessed = {**_guess(frame, read_as), **{f.name: f.kind for f in table.features}}
-    else:
-        frame, read_as = table.frame, table.read_as
-        guessed = guess_roles(table)
+    name, frame, read_as = table.name, table.frame, table.read_as
     names = [str(column) for column in frame.columns]
     for column, role in roles.items():
         if column not in names:
             raise unknown("column", column, names)
         if role not in ROLES:
             raise unknown("role of a column", role, ROLES)
-    chosen = {**guessed, **roles}
+    chosen = {**guess_roles(table), **roles}
     _check_roles(chosen, name)
     columns: dict[str, list[str | None]] = {}
     found: list[str] = []
@@ -175,8 +164,6 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
         columns[_new_name(column, role, names)] = cells
     kinds = {kind: _having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), name, **kinds)
-    if isinstance(table, StimulusSet):
-        return replace(stimuli, notes=table.notes)
     read_as = replace(read_as, found=tuple(dict.fromkeys(found)))
     return replace(stimuli, notes=_notes(name, read_as, chosen, roles, table))
 

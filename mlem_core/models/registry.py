@@ -72,12 +72,6 @@ class BuiltInModel:
             return None
         return Path(spec.submodule_search_locations[0]) / self.folder
 
-    def available(self) -> bool:
-        """Whether it can be loaded now, as far as is known."""
-        if self.package:
-            return self.path() is not None
-        return hub.cached(self.name) is not None or hub.answers()
-
 
 SEED_0 = "seed-0.safetensors"
 

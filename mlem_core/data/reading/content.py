@@ -46,13 +46,13 @@ _BLOCK = 50_000  # rows, so that what is read and not yet looked at stays small
 _SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
 
 
-def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> tuple[bytes, str]:
+def content(source: Source, what: str = "a CSV file") -> tuple[bytes, str]:
     """The bytes of a source, refused before they are read when there are too many, and its name.
 
     Raises
     ------
     InputError
-        The file cannot be read or has more than `most` bytes.
+        The file cannot be read or has more than `MAX_BYTES`.
     """
     if isinstance(source, bytes):
         data, size, name = source, len(source), "the CSV"
@@ -61,7 +61,7 @@ def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> 
         name = path.name
         try:
             size = path.stat().st_size
-            data = b"" if size > most else path.read_bytes()
+            data = b"" if size > MAX_BYTES else path.read_bytes()
         except OSError as error:
             raise InputError(
                 f"the stimulus file {str(path)!r} cannot be read ({error.strerror}); "
@@ -69,10 +69,11 @@ def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> 
             ) from error
     else:
         name = Path(str(getattr(source, "name", "the CSV"))).name
-        data = source.read(most + 1)
+        data = source.read(MAX_BYTES + 1)
         size = len(data)
-    if size > most:
-        raise InputError(f"{name} is larger than the limit of {most // 1_000_000} MB for {what}.")
+    if size > MAX_BYTES:
+        most = MAX_BYTES // 1_000_000
+        raise InputError(f"{name} is larger than the limit of {most} MB for {what}.")
     return data, name
 
 

@@ -15,7 +15,6 @@ from mlem_core.base.text import some
 from mlem_core.data.columns import with_points
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
-    MAX_BYTES,
     Columns,
     Source,
     content,
@@ -71,7 +70,7 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         The file is missing, over `MAX_BYTES`, in an encoding that cannot be told, no table, or
         ragged; a choice of `read_as` that does not go with it.
     """
-    data, file_name = content(source, _WHAT, MAX_BYTES)
+    data, file_name = content(source, _WHAT)
     name = name or file_name
     notes: tuple[str, ...] = ()
     if is_workbook(data):
