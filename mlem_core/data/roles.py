@@ -26,7 +26,6 @@ from mlem_core.data.columns import (
     guess_kind,
     missing_marks,
     texts,
-    without_marks,
 )
 from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.read_as import ReadAs
@@ -104,8 +103,7 @@ def guess_roles(table: Table) -> dict[str, str]:
         elif name in table.nameless or name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            cells = without_marks(texts(frame[name]), table.read_as.missing)
-            roles[name] = _feature(cells)
+            roles[name] = _feature(table.values(name))
     return roles
 
 
@@ -160,7 +158,7 @@ def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> Stimulu
             marks = missing_marks(cells, read_as.missing)
             stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
             found += dict.fromkeys(cell for cell in stripped if cell in marks)
-            cells = without_marks(cells, read_as.missing)
+            cells = table.values(column)
         columns[_new_name(column, role, names)] = cells
     kinds = {kind: _having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), name, **kinds)
@@ -285,7 +283,7 @@ def _notes(
     for column in left:
         if column in asked:
             continue
-        cells = without_marks(texts(table.frame[column]), read_as.missing)
+        cells = table.values(column)
         why = "is carried along"
         if column in table.nameless:
             why = "has no name"
@@ -299,7 +297,6 @@ def _notes(
 
 def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
     """What the table's owner may have meant otherwise."""
-    missing = table.read_as.missing
     sentence = _having(chosen, "sentence")[0]
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
@@ -318,12 +315,11 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     for column in _having(chosen, "item"):
         yield from doubts.alike(f"the column {short(column)}", _stripped(table.frame[column]))
     for column in _having(chosen, "nominal"):
-        cells = without_marks(texts(table.frame[column]), missing)
-        yield from doubts.of_names(column, cells, column not in asked, missing is None)
+        detected = table.read_as.missing is None
+        yield from doubts.of_names(column, table.values(column), column not in asked, detected)
     for column in _having(chosen, "ordered"):
         if column not in asked:
-            cells = without_marks(texts(table.frame[column]), missing)
-            yield from doubts.of_numbers(column, cells)
+            yield from doubts.of_numbers(column, table.values(column))
     if _having(chosen, "word") and not _having(chosen, "word_index"):
         yield (
             f"Whole sentences are the stimuli: {some(_having(chosen, 'word'))} names words that "

@@ -43,7 +43,8 @@ def test_known_models_are_listed_without_torch():
     code = (
         "import sys; from mlem_core.models import registry;"
         "registry.identity('minilm');"
-        "print([n for n in registry.packaged() if registry.MODELS[n].path()], 'torch' in sys.modules)"
+        "names = [n for n in registry.packaged() if registry.MODELS[n].path()];"
+        "print(names, 'torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import some
-from mlem_core.data.columns import with_points
+from mlem_core.data.columns import with_points, without_marks
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
     Columns,
@@ -53,6 +53,10 @@ class Table:
     def nameless(self) -> list[str]:
         """The columns without a name in the file, by the names that they have here."""
         return [new for _, name, new in self.read_as.renamed if not name]
+
+    def values(self, column: str) -> list[str | None]:
+        """The cells of a column without space around them; empty ones and missing values None."""
+        return without_marks(self.frame[column].tolist(), self.read_as.missing)
 
 
 def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECTED) -> Table:
