@@ -12,7 +12,6 @@ import functools
 import itertools
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,9 +92,7 @@ def size() -> int:
     return sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
 
 
-def make(
-    store: Store, spec: AnalysisSpec = SPEC, folder: Path = FOLDER, progress: Report | None = None
-) -> Analysis:
+def make(store: Store, progress: Report) -> None:
     """Run it and put it in place of what was there.
 
     With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
@@ -104,11 +101,10 @@ def make(
     from mlem_core.inference import all_layers
     from mlem_core.robustness import audit, multiverse
 
-    analysis = run(spec, store, progress)
+    analysis = run(SPEC, store, progress)
     maps, stress = {}, {}
     for done, (model, layer) in enumerate(analysis.layers):
-        if progress is not None:
-            progress(Progress("maps", None, done, len(analysis.layers), "layers"))
+        progress(Progress("maps", None, done, len(analysis.layers), "layers"))
         points = stimulus_map(analysis, model, layer, store)
         maps[(model, layer)] = points[["x", "y"]].to_numpy()
         stress[(model, layer)] = stimulus_map_stress(analysis, model, layer, store)
@@ -127,22 +123,14 @@ def make(
         multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
         *behind_it,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder))
-    try:
-        unfinished.chmod(0o755)
-        (unfinished / "result").mkdir()
-        files.save(analysis, unfinished / "result")
-        seal(unfinished / "result", RESULT)
-        for entry in filter(None, entries):
-            shutil.copytree(entry, unfinished / "store" / entry.parent.name / entry.name)
-        for name in ("result", "store"):
-            shutil.rmtree(folder / name, ignore_errors=True)
-            (unfinished / name).rename(folder / name)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    example.cache_clear()
-    return analysis
+    for name in ("result", "store"):
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+    result = FOLDER / "result"
+    result.mkdir(parents=True)
+    files.save(analysis, result)
+    seal(result, RESULT)
+    for entry in filter(None, entries):
+        shutil.copytree(entry, FOLDER / "store" / entry.parent.name / entry.name)
 
 
 def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:
@@ -166,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if progress.done == progress.total:
             print(f"{progress.stage} {progress.model or ''}".strip(), file=sys.stderr)
 
-    make(Store(overlays=()), progress=say)
+    make(Store(overlays=()), say)
     print(f"{FOLDER}: {size() / 1e6:.1f} MB")
     return 0
 
