@@ -38,7 +38,7 @@ from mlem_core.base.typing import Progress, Report
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.files import is_full, read_json, sync, write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import limits, queue
+from mlem_core.tasks import limits
 from mlem_core.tasks.processes import (
     command_of,
     gone,
@@ -205,13 +205,15 @@ class Task:
 
 def under_way(folder: Path) -> list[str]:
     """The ids of a folder's tasks that are queued or running, in the order of their turns."""
-    found = []
-    for path in folder.glob("*/pid.json"):
+    return [name for _, name in sorted(map(_asked, _live(folder)))]
+
+
+def _live(jobs: Path) -> Iterator[Path]:
+    """The folders of the tasks that are queued or running."""
+    for path in jobs.glob("*/pid.json"):
         task = path.parent
-        ended = any((task / name).exists() for name in _ENDS)
-        if not ended and live_pid(task) is not None:
-            found.append(_asked(task))
-    return [name for _, name in sorted(found)]
+        if not any((task / name).exists() for name in _ENDS) and live_pid(task) is not None:
+            yield task
 
 
 # What the task's own process does
@@ -306,13 +308,13 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """So many at a time as there are locks for, in the order of `mlem_core.tasks.queue`."""
+    """So many at a time as there are locks for, in the order of `mlem_core.tasks.limits`."""
     while True:
         at = place(folder)
         with contextlib.ExitStack() as held:
             # Looked at again: what it was before may have come while the locks were taken.
-            if at.first and _hold(queue.locks(folder.parent), held) and place(folder).first:
-                queue.serve(folder.parent)
+            if at.first and _hold(limits.locks(folder.parent), held) and place(folder).first:
+                limits.serve(folder.parent)
                 yield
                 return
         # Those far back look less often: each look reads the files of all that wait.
@@ -346,18 +348,15 @@ class Place(NamedTuple):
 
 def place(folder: Path) -> Place:
     """The place of a waiting task in the queue."""
-    waiting, running, owners = [], [], queue.owners(folder.parent)
+    waiting, running, owners = [], [], limits.owners(folder.parent)
     for jobs in owners:
-        for path in jobs.glob("*/pid.json"):
-            task = path.parent
-            ended = any((task / name).exists() for name in _ENDS)
-            if task != folder and (ended or live_pid(task) is None):
-                continue
+        own = {folder} if jobs == folder.parent and (folder / "pid.json").exists() else set()
+        for task in {*_live(jobs), *own}:
             if task != folder and read_json(task / "progress.json").get("state") == "running":
                 running.append(jobs)
             else:
-                waiting.append(queue.Waiting(jobs, _asked(task), task))
-    order = queue.in_turn(waiting, running, queue.last_served(owners))
+                waiting.append(limits.Waiting(jobs, _asked(task), task))
+    order = limits.in_turn(waiting, running, limits.last_served(owners))
     return Place(len(running), order.index(folder) if folder in order else 0)
 
 

@@ -37,7 +37,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS
 from mlem_core.storage.files import read_json, replacing, write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, limits, queue
+from mlem_core.tasks import analyses, limits
 from mlem_core.tasks.runner import under_way
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -122,7 +122,7 @@ def store_of(token: str, root: Path, address: str = "") -> Store:
         raise InputError("the token of this visitor is none that this server has given.")
     store = Store(_store(token, root))
     store.check_writable()
-    queue.arrive(store.root / "jobs")
+    limits.arrive(store.root / "jobs")
     (store.root / "seen").touch()
     if address:
         # Signed: the disk does not say who was here.

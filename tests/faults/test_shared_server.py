@@ -18,7 +18,7 @@ from mlem_core.models import offer
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, processes, queue, trash, visitors
+from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import wording
 
@@ -346,10 +346,10 @@ def test_nobody_waits_for_the_second_turn_of_another(waiting, running, data):
     """Beside rules said one by one: each owner's in order of arrival, and turns even out."""
     served = data.draw(st.dictionaries(st.sampled_from("abcd").map(Path), st.floats(1, 9)))
     asked = [
-        queue.Waiting(Path(owner), (n, f"t{n}"), Path(f"{owner}/t{n}"))
+        limits.Waiting(Path(owner), (n, f"t{n}"), Path(f"{owner}/t{n}"))
         for n, owner in enumerate(waiting)
     ]
-    order = queue.in_turn(asked[::-1], [Path(one) for one in running], served)
+    order = limits.in_turn(asked[::-1], [Path(one) for one in running], served)
     assert sorted(order) == sorted(one.folder for one in asked)
     had = Counter(Path(one) for one in running)
     left = Counter(one.owner for one in asked)
