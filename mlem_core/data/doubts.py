@@ -1,4 +1,4 @@
-"""What in a table its owner may have meant otherwise: a sentence each, with its row.
+"""Doubts about a table, whose owner may have meant it otherwise: a sentence each, with its row.
 
 Nothing here changes what is read. Row 1 is the first one below the header.
 """

@@ -1,4 +1,4 @@
-"""What each column of a user's table is for, and a table to begin with.
+"""The roles of the columns of a user's table, the stimuli that follow, and a table to begin with.
 
 A table whose columns have other names than the stimulus CSV becomes a `StimulusSet` once each
 column has a role: the sentence, the word in it that is the stimulus, an ordered or a nominal
@@ -270,7 +270,7 @@ def _new_name(column: str, role: str, names: list[str]) -> str:
 def _notes(
     name: str, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str], table: Table
 ) -> tuple[str, ...]:
-    """What was detected and guessed that a reader of the file would not see in it."""
+    """Sentences about what was detected and guessed, which a reader of the file would not see."""
     notes = [*([] if read_as.plain else [f"{name} was {read_as.sentence}"]), *table.notes]
     parts = []
     for role, what in {
@@ -296,7 +296,7 @@ def _notes(
 
 
 def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
-    """What the table's owner may have meant otherwise."""
+    """Sentences about what the table's owner may have meant otherwise."""
     sentence = _having(chosen, "sentence")[0]
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]

@@ -138,12 +138,12 @@ class StimulusSet:
 
     @property
     def item_name(self) -> str:
-        """What an item is called: "item" where the CSV names them, else "word"."""
+        """The name of an item: "item" where the CSV names them, else "word"."""
         return ITEM if ITEM in self.table else "word"
 
     @cached_property
     def items(self) -> NDArray[np.int64] | None:
-        """What recurs from sentence to sentence: (n_stimuli,) a number for each item.
+        """A number for each item, which recurs from sentence to sentence: (n_stimuli,).
 
         The column `item`, else the word without case and surrounding punctuation; None for whole
         sentences without that column, and where no item occurs in two groups: then only sentences
@@ -175,7 +175,7 @@ class StimulusSet:
         return distinct[codes]
 
     def select(self, features: Sequence[str] | None) -> StimulusSet:
-        """The same stimuli with only these features, in column order (None: all).
+        """These stimuli with only some features, in column order (None: all).
 
         Raises
         ------
@@ -205,7 +205,7 @@ class StimulusSet:
         )
 
     def with_kinds(self, ordered: Iterable[str] = (), nominal: Iterable[str] = ()) -> StimulusSet:
-        """The same stimuli with the kinds of some features set.
+        """These stimuli with the kinds of some features set.
 
         Raises
         ------

@@ -70,7 +70,7 @@ _NOMINAL = ("upos", "relation", "head_direction", "root_tense")
 
 @dataclass(frozen=True)
 class Sampling:
-    """What of a treebank is taken: `n` stimuli (None: all, `SAMPLE` of more), balanced, seeded."""
+    """A sample of a treebank: `n` stimuli (None: all, `SAMPLE` of more), balanced, seeded."""
 
     n: int | None = None
     balance: tuple[str, ...] = ()

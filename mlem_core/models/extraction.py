@@ -116,7 +116,7 @@ def _facts(
     options: ExtractionOptions,
     widths: list[int],
 ) -> dict[str, Any]:
-    """What the manifest says about hidden states; `widths` are the n_units of the layers."""
+    """The manifest's entries about hidden states; `widths` are the n_units of the layers."""
     import torch
     import transformers
 

@@ -117,7 +117,7 @@ def _reading(files: ModelFiles) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
-    """Whatever opens a GGUF file in here shares one reading of each file.
+    """A block in which all that opens a GGUF file shares one reading of it.
 
     transformers reads the header, with each word of the vocabulary, for the tokenizer, for the
     configuration and for the weights, through a memory map that takes long for each word, and makes
@@ -126,7 +126,7 @@ def read_once() -> Iterator[None]:
     import gguf
 
     class PlainReader(gguf.GGUFReader):
-        """The same reader on an array that is no memory map for each part of it."""
+        """gguf's reader on an array that is no memory map for each part of it."""
 
         @property
         def data(self) -> Any:
@@ -163,7 +163,7 @@ def _load_tokenizer(name: str, files: ModelFiles) -> Any:
 
 
 def load_with_head(loaded: LoadedModel) -> Any:
-    """The same causal model with the head that predicts the next token, on the same device.
+    """A loaded causal model with the head that predicts the next token, on the same device.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is known of a model by its name alone: whether it can be had, and how large it is.
+"""Whether a model can be had, and how large it is, by its name alone.
 
 Nothing is loaded or fetched, and torch stays out, so that a form can ask while somebody types.
 """
@@ -61,7 +61,7 @@ _RECURRENT = re.compile("mamba|rwkv|recurrent", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Offer:
-    """What is known of a model.
+    """Whether a model can be had, and what is known of it.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Offer:
 
 
 def look_up(name: str) -> Offer:
-    """What is known of the model that a name stands for; takes at most some seconds."""
+    """Whether the model that a name stands for can be had; takes at most some seconds."""
     base = base_name(name)
     known = MODELS.get(base.partition("@")[0])
     label, shape = (known.label if known else ""), SHAPES.get(base.partition("@")[0])

@@ -207,7 +207,7 @@ def comes_along(name: str) -> bool:
 
 
 def identity(name: str) -> str:
-    """What the weights and the tokenizer of a model are, without loading it; raises as `locate`."""
+    """The digest or commit of a model's weights and tokenizer, not loaded; raises as `locate`."""
     return locate(name).identity
 
 

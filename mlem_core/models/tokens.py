@@ -45,7 +45,7 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True)
 class Pooling:
-    """What stands for a stimulus: `of` says it of each level ("word", "sentence") that has it."""
+    """The tokens that stand for a stimulus: `of` has them by level ("word", "sentence")."""
 
     name: str
     of: Mapping[str, Mean]
@@ -176,7 +176,7 @@ def tokenize(
 
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
-    """What "start" puts before what the tokenizer makes: its start token, or nothing."""
+    """The token that "start" puts before those of the tokenizer: its start token, or nothing."""
     if special_tokens not in SPECIAL_TOKENS:
         raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
     tokenizer = loaded.tokenizer
@@ -239,7 +239,7 @@ def _tokens_of_words(
 def _tokens_by_prefix(
     tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
 ) -> list[Span | None]:
-    """The same for tokenizers that do not tell where in the text a token is.
+    """As `_tokens_of_words` for tokenizers that do not tell where in the text a token is.
 
     The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
     """
@@ -255,12 +255,12 @@ def _tokens_by_prefix(
 
 
 def poolings_of(level: str) -> dict[str, Mean]:
-    """What can stand for a stimulus of a level, by the name of the pooling."""
+    """The tokens that can stand for a stimulus of a level, by the name of the pooling."""
     return {name: one.of[level] for name, one in POOLINGS.items() if level in one.of}
 
 
 def pooled(level: str, pooling: str) -> Mean:
-    """What stands for a stimulus; `InputError` where its level has no such choice."""
+    """The tokens that stand for a stimulus; `InputError` where its level has no such choice."""
     choices = poolings_of(level)
     if pooling not in choices:
         raise unknown(f"pooling of a {level}", pooling, choices)

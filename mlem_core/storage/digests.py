@@ -1,4 +1,4 @@
-"""What folders and files hold, by their digests: whether it is what was written, or was read.
+"""Digests of folders and files: whether they hold what was written, or what was read.
 
 A finished folder is sealed: `entry.json` has the size and digest of each of its files. What does
 not match it is damaged: it is made again, or a sentence says so; nothing of it is used.
@@ -115,7 +115,7 @@ def _stats(folder: Path, files: Mapping[str, Any]) -> tuple[tuple[str, int, int]
 
 
 class Stamp(NamedTuple):
-    """What of a file is another one after each change of its content.
+    """The marks of a file that differ after each change of its content.
 
     `changed` is kept by the system: nobody can set it, and it never comes back.
     """
@@ -136,7 +136,7 @@ def _now(path: Path) -> Stamp | None:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What a file is now, such that every later change gives another stamp; None if it is not."""
+    """The stamp of a file now, None where there is none; every later change gives another one."""
     found = _now(path)
     if found is not None and abs(time.time_ns() - max(found.modified, found.changed)) < _TICK:
         time.sleep(_TICK / 1e9)

@@ -67,7 +67,7 @@ class Stage(Generic[T]):
         return self.load(store.entry(self.name, self.version, fill, **depends_on))
 
     def kept(self, store: Store, depends_on: Mapping[str, Any], make: Callable[[], T]) -> T:
-        """The same, but what `make` gives is not read again."""
+        """A kept result, or what `make` gives, which is then kept and not read again."""
         made: list[T] = []
 
         def fill(folder: Path) -> None:

@@ -50,7 +50,7 @@ class Job(Task):
         return replace(found, spec=self.spec)
 
     def contents(self) -> files.Contents | None:
-        """What the finished analysis has in it; None where it is not done or cannot be read."""
+        """The contents of the finished analysis; None where it is not done or cannot be read."""
         try:
             whole = sealed(self.result, RESULT, "analysis.json")
             return files.contents(self.result) if whole else None
@@ -157,7 +157,7 @@ def _id(spec: AnalysisSpec, inputs: dict[str, Any]) -> str:
 
 
 def _inputs(spec: AnalysisSpec) -> dict[str, Any]:
-    """What the files and the models that an analysis names are now.
+    """The digests of the files and the models that an analysis names, as they are now.
 
     None stands for what cannot be had, which is the run's to complain about, or to leave out.
     """

@@ -79,7 +79,7 @@ def is_there() -> bool:
 
 
 def digest() -> str:
-    """What tells it from the example of another version; empty where it is not there."""
+    """The digest that tells it from another version's example; empty where it is not there."""
     path = FOLDER / "result" / "analysis.json"
     try:
         return Digested.of(path).digest

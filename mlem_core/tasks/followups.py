@@ -47,7 +47,7 @@ class JobInput:
     report: Report
 
     def selection(self, options: Options | None = None) -> Selection:
-        """What the options (by default all of them) select, as the analysis has it."""
+        """The selection that options (by default all of them) name, as the analysis has it."""
         chosen = Selection.from_dict(self.options if options is None else options)
         return chosen.checked(self.analysis.tables.features, self.analysis.layers)
 
@@ -272,7 +272,7 @@ class Followup(Task):
 
     @property
     def kind(self) -> JobType:
-        """What is done."""
+        """The kind of work that it is."""
         return JOB_TYPES[self.request["kind"]]
 
     def begin(self) -> None:
@@ -280,7 +280,7 @@ class Followup(Task):
         self.start(self.request, "mlem_core.tasks.followups")
 
     def tables(self) -> Tables:
-        """What it has made, by name.
+        """The tables that it has made, by name.
 
         Raises
         ------

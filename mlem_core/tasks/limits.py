@@ -33,7 +33,7 @@ _SERVED = "served"
 
 
 def of_store(root: Path) -> Shared | None:
-    """What the owner of a store may use; None for one without limits."""
+    """The limits of the owner of a store; None for one without limits."""
     return shared() if root.parent.name == VISITORS else None
 
 

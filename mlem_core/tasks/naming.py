@@ -1,4 +1,4 @@
-"""What analyses are called: as the user named them, or by what was chosen, no two of them alike."""
+"""The names of analyses: as the user gave them, or by what was chosen, no two of them alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READ = (*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS)
 
 
 def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
-    """What each of some analyses is called, by its id; no two are called the same.
+    """The name of each of some analyses, by its id; no two are called the same.
 
     Where the names of two would be the same, the models are named one by one, then the time at
     which each was started is added, then its id.
@@ -70,7 +70,7 @@ def models_of(spec: AnalysisSpec) -> list[str]:
 
 
 def chosen(spec: AnalysisSpec, *, read: bool = True) -> dict[str, str]:
-    """What was chosen other than at first, in a few words each, by the field of the spec.
+    """The choices other than those at first, in a few words each, by the field of the spec.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class _Reading:
 
 
 def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
-    """What uploaded files hold: `FoundTable`, a `StimulusSet` or `FoundArrays`.
+    """The content of uploaded files: `FoundTable`, a `StimulusSet` or `FoundArrays`.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def arrays_of(
     repeated: bool = False,
     first_column: str = "",
 ) -> FoundArrays:
-    """What a file of representations holds, checked.
+    """The content of a file of representations, checked.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class _Reader:
         )
 
     def answer(self, message: Mapping[str, Any], settings: Shared) -> dict[str, Any]:
-        """What it says of a message; raises `InputError` where it takes too much, or `Broken`."""
+        """Its answer to a message; raises `InputError` where it takes too much, or `Broken`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         began = time.monotonic()
         try:

@@ -96,7 +96,7 @@ class Task:
         return self.folder / "result"
 
     def status(self) -> Status:
-        """What the files say now."""
+        """The status that the files say now."""
         # Looked at first: a process that ends after this look has left its result or failure.
         alive = live_pid(self.folder) is not None
         progress = read_json(self.folder / "progress.json")
@@ -141,7 +141,7 @@ class Task:
         _removed(self.result)
 
     def read(self, load: Callable[[Path], T], what: str, again: str) -> T:
-        """What `load` reads from the result.
+        """The value that `load` reads from the result.
 
         Parameters
         ----------

@@ -127,7 +127,7 @@ def _unfinished(folder: Path) -> bool:
 
 
 def in_trash(store: Store) -> list[Deleted]:
-    """What was deleted and can be brought back, the latest first."""
+    """The deleted analyses that can be brought back, the latest first."""
     found = []
     for folder in (store.root / "trash").glob("*"):
         about = read_json(folder / "deleted.json")

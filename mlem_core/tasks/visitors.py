@@ -135,7 +135,7 @@ def _store(token: str, root: Path) -> Path:
 
 
 def _network(address: str) -> str:
-    """What counts as one address: of IPv6 the half that a household or an institute is given."""
+    """The network that counts as one address: of IPv6 the half that a household is given."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

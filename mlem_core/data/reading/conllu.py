@@ -332,7 +332,7 @@ def _feats(line: _Line, cell: str) -> dict[str, str]:
 
 
 def _problem(tokens: Sequence[Token]) -> str:
-    """What keeps words from being a sentence with a tree or without any; "" for nothing."""
+    """Why words are no sentence with a tree, nor one without any; "" where they are one."""
     if not tokens:
         return "has no word"
     if all(token.form == NO_VALUE for token in tokens):

@@ -28,7 +28,7 @@ _FORM = "a square matrix, or the distances of every two stimuli once (condensed)
 
 
 class RdmFile(NamedTuple):
-    """What is in such a file.
+    """The content of such a file.
 
     distances : (n, n), checked
     names : (n,) of its rows and columns, or () where it has none: the order of the stimuli

@@ -49,7 +49,7 @@ class Sheet(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """What a sheet holds: of rows with a value their numbers, hidden ones, and values by column;
+    """A sheet's content: of rows with a value their numbers, hidden ones, and values by column;
     of hidden columns the first and last number; the ranges of merged cells; and where a formula
     gives a text without any character."""
 
