@@ -73,9 +73,9 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
         raise unknown("language of frequencies", language, known)
     import wordfreq
 
-    found = cache(lambda word: wordfreq.zipf_frequency(bare(word), language))
+    zipf = cache(lambda word: wordfreq.zipf_frequency(bare(word), language))
     try:
-        values = np.array(list(map(found, stimuli.words)), dtype=np.float64)
+        values = np.array(list(map(zipf, stimuli.words)), dtype=np.float64)
     except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
         raise InputError(
             f"frequencies of the language {language!r} need a further package: {error}."
@@ -166,14 +166,14 @@ def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
         raise InputError(f"found {n_bins} bins for {name!r}; expected at least 2.")
     values = stimuli.values(name)
     codes = quantile_bins(values, n_bins)
-    found = int(np.nanmax(codes))
-    if found < 2:
+    n_filled = int(np.nanmax(codes))
+    if n_filled < 2:
         raise InputError(
             f"{name!r} cannot be cut into {n_bins} bins: most stimuli have the same value."
         )
     notes = stimuli.notes
-    if found < n_bins:
-        notes = (*notes, f"{name} is in {found} bins, not {n_bins}: equal values stay together.")
+    if n_filled < n_bins:
+        notes = (*notes, f"{name} is in {n_filled} bins, not {n_bins}: equal values stay together.")
     columns: Mapping[str, Any] = {
         (f"_{name}" if column == name else str(column)): stimuli.table[column]
         for column in stimuli.table

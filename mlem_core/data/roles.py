@@ -147,7 +147,7 @@ def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> Stimulu
     chosen = {**guess_roles(table), **roles}
     _check_roles(chosen, name)
     columns: dict[str, list[str | None]] = {}
-    found: list[str] = []
+    missing: list[str] = []
     for column in names:
         cells = texts(frame[column])
         role = chosen[column]
@@ -157,12 +157,12 @@ def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> Stimulu
         elif role in FEATURES:
             marks = missing_marks(cells, read_as.missing)
             stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
-            found += dict.fromkeys(cell for cell in stripped if cell in marks)
+            missing += dict.fromkeys(cell for cell in stripped if cell in marks)
             cells = table.values(column)
         columns[_new_name(column, role, names)] = cells
     kinds = {kind: _having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), name, **kinds)
-    read_as = replace(read_as, found=tuple(dict.fromkeys(found)))
+    read_as = replace(read_as, found=tuple(dict.fromkeys(missing)))
     return replace(stimuli, notes=_notes(name, read_as, chosen, roles, table))
 
 

@@ -203,8 +203,8 @@ def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.i
     )
     text = (cells[row] or "").strip()
     if not number(text).is_integer():
-        shown = short(text) if text else "empty"
-        raise InputError(f"word_index in row {row + 1} is {shown}; expected {allowed}.")
+        described = short(text) if text else "empty"
+        raise InputError(f"word_index in row {row + 1} is {described}; expected {allowed}.")
     raise InputError(
         f"word_index in row {row + 1} is {short(text)}, outside the sentence; expected {allowed}."
     )

@@ -69,10 +69,10 @@ def words_in(sentences: Sequence[str | None]) -> IntArray:
 
 def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
-    found = np.empty(len(sentences), dtype=object)
+    chosen = np.empty(len(sentences), dtype=object)
     for part in _split(sentences):
-        found[part.rows] = part.words[part.bounds[part.own] + index[part.rows]]
-    words: list[str] = found.tolist()
+        chosen[part.rows] = part.words[part.bounds[part.own] + index[part.rows]]
+    words: list[str] = chosen.tolist()
     return words
 
 

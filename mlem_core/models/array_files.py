@@ -353,17 +353,17 @@ def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
     CountsRows
         It is not said what the first column is, which counts 0 to n - 1 or 1 to n or has no name.
     """
-    found = _parse_csv(path, stamp(path))
+    parsed = _parse_csv(path, stamp(path))
     if first_column == "skip":
-        return found.numbers[:, 1:]
-    how = "has no name" if found.unnamed else _counting(found.numbers)
+        return parsed.numbers[:, 1:]
+    how = "has no name" if parsed.unnamed else _counting(parsed.numbers)
     if how and not first_column:
         raise CountsRows(
             f"the first column of {path.name} {how}, as row numbers that pandas writes; save the "
             "file without them (to_csv(..., index=False)), or say of its first column whether to "
             "skip it or that it is a unit (--first-column NAME=skip or NAME=unit)."
         )
-    return found.numbers
+    return parsed.numbers
 
 
 def _counting(numbers: NDArray[np.float64]) -> str:

@@ -270,11 +270,11 @@ def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
     if tokenized.words is not None:
-        own, level = tokenized.words[rows], "word"
+        bounds, level = tokenized.words[rows], "word"
     else:
-        own = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
+        bounds = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
         level = "sentence"
-    return rows, Spans(places, *pooled(level, pooling).tokens(*own.T))
+    return rows, Spans(places, *pooled(level, pooling).tokens(*bounds.T))
 
 
 def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:

@@ -214,13 +214,13 @@ def _full_pass(
 
     passed: list[torch.Tensor] = []
     with _entering(_blocks(model, n_layers), passed.append), _as_it_is():
-        given = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
-    states = tuple(given.hidden_states)
+        output = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
+    states = tuple(output.hidden_states)
     if passed and not torch.equal(passed[0], states[0]):
         # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
         # last block twice, before and after the norm.
         states = (passed[0], *states[: n_layers - 1], states[-1])
-    return states, [*passed, given.last_hidden_state]
+    return states, [*passed, output.last_hidden_state]
 
 
 @contextlib.contextmanager
@@ -236,10 +236,10 @@ def _as_it_is() -> Iterator[None]:
 def _entering(blocks: Any, take: Callable[[torch.Tensor], None]) -> Iterator[None]:
     """Give `take` what enters each block."""
 
-    def given(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         take(args[0] if args else kwargs["hidden_states"])
 
-    hooks = [block.register_forward_pre_hook(given, with_kwargs=True) for block in blocks or ()]
+    hooks = [block.register_forward_pre_hook(enter, with_kwargs=True) for block in blocks or ()]
     try:
         yield
     finally:

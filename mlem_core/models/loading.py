@@ -138,13 +138,13 @@ def read_once() -> Iterator[None]:
 
     package: Any = gguf
     with _GGUF_LOCK:
-        own = package.GGUFReader, package.get_tensor_name_map
+        originals = package.GGUFReader, package.get_tensor_name_map
         package.GGUFReader = functools.cache(PlainReader)
         package.get_tensor_name_map = functools.cache(package.get_tensor_name_map)
         try:
             yield
         finally:
-            package.GGUFReader, package.get_tensor_name_map = own
+            package.GGUFReader, package.get_tensor_name_map = originals
 
 
 def _load_tokenizer(name: str, files: ModelFiles) -> Any:
@@ -237,8 +237,8 @@ def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, An
         config = AutoConfig.from_pretrained(files.folder, **_reading(files))
         state = unpack(files.folder / files.packed)
         # The auto classes want a folder; the class that they would take does not.
-        own = type(auto.from_config(config))
-        opened = own.from_pretrained(None, config=config, state_dict=state, **options)
+        model_class = type(auto.from_config(config))
+        opened = model_class.from_pretrained(None, config=config, state_dict=state, **options)
     else:
         # Formats are told apart by what is in the folder, never by what transformers prefers.
         safe = {} if files.gguf else {"use_safetensors": True}

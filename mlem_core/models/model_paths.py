@@ -50,13 +50,13 @@ def offered() -> list[str]:
     settings = shared()
     if settings is None:
         return []
-    found = {
+    names = {
         path.name
         for folder in settings.models
         for path in folder.iterdir()
         if _NAME.fullmatch(path.name) and (path.suffix == ".gguf" or _is_model(path))
     }
-    return sorted(found)
+    return sorted(names)
 
 
 def _is_model(path: Path) -> bool:

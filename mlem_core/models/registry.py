@@ -187,8 +187,8 @@ class ModelFiles:
         else:
             files = sorted(f for f in self.folder.iterdir() if f.is_file() and f.suffix in READ)
             if self.packed is not None:  # the weights of other seeds and steps lie beside
-                own = self.folder / self.packed
-                files = [f for f in files if f.suffix != ".safetensors" or f == own]
+                weights = self.folder / self.packed
+                files = [f for f in files if f.suffix != ".safetensors" or f == weights]
         each = tuple(map(Digested.of, files))
         lines = "".join(f"{file.path.name} {file.digest}\n" for file in each)
         return Watched(hashlib.sha256(lines.encode()).hexdigest(), each)
@@ -271,8 +271,8 @@ def is_variant(name: str) -> bool:
 def variants(name: str, what: str) -> list[int]:
     """The seeds or steps ("seed", "step") of a small model of our own that are there, in order."""
     folder = MODELS[name].path()
-    found = folder.glob(f"{what}-*.safetensors") if folder is not None else ()
-    return sorted(int(file.stem.removeprefix(f"{what}-")) for file in found)
+    files = folder.glob(f"{what}-*.safetensors") if folder is not None else ()
+    return sorted(int(file.stem.removeprefix(f"{what}-")) for file in files)
 
 
 def seeds(name: str) -> tuple[str, ...]:

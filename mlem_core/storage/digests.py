@@ -137,11 +137,11 @@ def _now(path: Path) -> Stamp | None:
 
 def stamp(path: Path) -> Stamp | None:
     """The stamp of a file now, None where there is none; every later change gives another one."""
-    found = _now(path)
-    if found is not None and abs(time.time_ns() - max(found.modified, found.changed)) < _TICK:
+    now = _now(path)
+    if now is not None and abs(time.time_ns() - max(now.modified, now.changed)) < _TICK:
         time.sleep(_TICK / 1e9)
         return _now(path)
-    return found
+    return now
 
 
 class Digested(NamedTuple):
@@ -158,19 +158,19 @@ class Digested(NamedTuple):
         Raises OSError, and InputError where it changes meanwhile.
         """
         path = path.absolute()
-        found = stamp(path)
-        if found is None:
+        now = stamp(path)
+        if now is None:
             os.stat(path)  # says why
             raise changed(path.name)
-        return cls(path, found, _sha256(path, found))
+        return cls(path, now, _sha256(path, now))
 
     def is_same(self) -> bool:
         """Whether its content is what it was."""
-        found = _now(self.path)
-        if found is None or found[:-1] != self.stamp[:-1]:
+        now = _now(self.path)
+        if now is None or now[:-1] != self.stamp[:-1]:
             return False
         # Other rights or another name of the same file leave its content.
-        return found == self.stamp or Digested.of(self.path).digest == self.digest
+        return now == self.stamp or Digested.of(self.path).digest == self.digest
 
 
 @lru_cache(maxsize=256)

@@ -68,11 +68,11 @@ class Stage(Generic[T]):
 
     def kept(self, store: Store, depends_on: Mapping[str, Any], make: Callable[[], T]) -> T:
         """A kept result, or what `make` gives, which is then kept and not read again."""
-        made: list[T] = []
+        results: list[T] = []
 
         def fill(folder: Path) -> None:
-            made.append(make())
-            self.save(made[0], folder)
+            results.append(make())
+            self.save(results[0], folder)
 
         folder = store.entry(self.name, self.version, fill, **depends_on)
-        return made[0] if made else self.load(folder)
+        return results[0] if results else self.load(folder)

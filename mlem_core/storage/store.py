@@ -110,17 +110,17 @@ class Store:
         Raises `InputError` where the store cannot be written, its disk is full, or a file that the
         entry is made of has changed meanwhile, see `mlem_core.storage.digests`.
         """
-        found = self.find(stage, version, **depends_on)
-        if found is not None:
-            return found
+        existing = self.find(stage, version, **depends_on)
+        if existing is not None:
+            return existing
         self.check_writable()
         identity = _identity(stage, version, depends_on)
         key = self.key(stage, version, **depends_on)
         with self._locked(key, waiting):
             # Another process may have made it while we waited.
-            found = _sound_entry(self.root, stage, identity)
-            if found is not None:
-                return found
+            existing = _sound_entry(self.root, stage, identity)
+            if existing is not None:
+                return existing
             self._clean(key)
             folder = self.root / stage / key
             unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))

@@ -127,8 +127,8 @@ def _of_this_store(spec: AnalysisSpec, store: Store) -> AnalysisSpec:
 
     def here(path: str) -> str:
         _, folder, inside = path.rpartition(f"{os.sep}uploads{os.sep}")
-        own = store.root / "uploads" / inside
-        return str(own) if folder and inside and own.exists() else path
+        ours = store.root / "uploads" / inside
+        return str(ours) if folder and inside and ours.exists() else path
 
     return elsewhere(spec, here)
 

@@ -89,15 +89,15 @@ def check_room(root: Path) -> None:
 def same_address(root: Path) -> list[Path]:
     """The stores of all visitors who were last here from the address of one, itself included."""
     try:
-        own = (root / ADDRESS).read_text()
+        address = (root / ADDRESS).read_text()
     except OSError:
         return [root]
-    found = [root]
+    stores = [root]
     for path in root.parent.glob(f"*/{ADDRESS}"):
         with contextlib.suppress(OSError):
-            if path.parent != root and path.read_text() == own:
-                found.append(path.parent)
-    return found
+            if path.parent != root and path.read_text() == address:
+                stores.append(path.parent)
+    return stores
 
 
 def starting(root: Path) -> contextlib.AbstractContextManager[object]:
@@ -272,19 +272,19 @@ def owners(jobs: Path) -> list[Path]:
 def locks(jobs: Path) -> list[list[Path]]:
     """Lock files: a task of that folder holds one of each list while it runs."""
     settings = of_store(jobs.parent)
-    own = [jobs / "turn.lock"]
+    turn = [jobs / "turn.lock"]
     if settings is None:
-        return [own]
-    return [own, [jobs.parent.parent / f"turn-{n}.lock" for n in range(settings.runs_at_once)]]
+        return [turn]
+    return [turn, [jobs.parent.parent / f"turn-{n}.lock" for n in range(settings.runs_at_once)]]
 
 
 def last_served(folders: Iterable[Path]) -> dict[Path, float]:
     """When a task of each owner last had its turn, or the owner first came."""
-    found = {}
+    served = {}
     for jobs in folders:
         with contextlib.suppress(OSError):
-            found[jobs] = (jobs / _SERVED).stat().st_mtime
-    return found
+            served[jobs] = (jobs / _SERVED).stat().st_mtime
+    return served
 
 
 def arrive(jobs: Path) -> None:

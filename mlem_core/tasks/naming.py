@@ -28,21 +28,21 @@ def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     Where the names of two would be the same, the models are named one by one, then the time at
     which each was started is added, then its id.
     """
-    given = {job.id: notes.read(job.id, store).name for job in jobs}
-    found = {job.id: given[job.id] or derived(job) for job in jobs}
+    chosen_names = {job.id: notes.read(job.id, store).name for job in jobs}
+    called = {job.id: chosen_names[job.id] or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
-        lambda job: given[job.id] or derived(job, most_named=100),
-        lambda job: given[job.id] or derived(job, most_named=100, read=True),
-        lambda job: f"{found[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
-        lambda job: f"{found[job.id]} · {job.id[:6]}",
+        lambda job: chosen_names[job.id] or derived(job, most_named=100),
+        lambda job: chosen_names[job.id] or derived(job, most_named=100, read=True),
+        lambda job: f"{called[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
+        lambda job: f"{called[job.id]} · {job.id[:6]}",
     )
     for longer in more:
-        taken = list(found.values())
-        again = [job for job in jobs if taken.count(found[job.id]) > 1]
+        taken = list(called.values())
+        again = [job for job in jobs if taken.count(called[job.id]) > 1]
         if not again:
             break
-        found |= {job.id: longer(job) or found[job.id] for job in again}
-    return found
+        called |= {job.id: longer(job) or called[job.id] for job in again}
+    return called
 
 
 def derived(job: Job, most_named: int = MOST_NAMED, *, read: bool = False) -> str:
@@ -93,9 +93,9 @@ def in_words(field: str, value: Any) -> str:
     name = _SAID.get(field, field.replace("_", " "))
     if field in OF_MODELS:
         # Not who is in them: that makes a line of its own for every group.
-        told = [part for one, parts in value for part in (parts if field == "labels" else [one])]
-        own = list(dict.fromkeys(part.partition(":")[0] for part in told))
-        return f"{name} {', '.join(own)}" if len(own) <= MOST_NAMED + 1 else f"{len(own)} {name}"
+        told = [part for key, parts in value for part in (parts if field == "labels" else [key])]
+        keys = list(dict.fromkeys(part.partition(":")[0] for part in told))
+        return f"{name} {', '.join(keys)}" if len(keys) <= MOST_NAMED + 1 else f"{len(keys)} {name}"
     if value is True:
         return f"with {name}"
     if isinstance(value, tuple):

@@ -56,8 +56,8 @@ class Notes:
         """With `text` shown for a feature or a model; empty, or its identifier: as it is."""
         text = " ".join(text.split())[:LONGEST_NAME].rstrip()
         others = {key: value for key, value in self.shown.items() if key != identifier}
-        own = {identifier: text} if text and text != identifier else {}
-        return replace(self, shown={**others, **own})
+        entry = {identifier: text} if text and text != identifier else {}
+        return replace(self, shown={**others, **entry})
 
     def reporting(self, report: list[Mapping[str, Any]]) -> Notes:
         """With another report."""

@@ -153,8 +153,8 @@ def _write_stimuli(found: StimulusSet, folder: Path) -> None:
 def _load_stimuli(folder: Path) -> StimulusSet:
     about = _load(folder)
     path = folder / "stimuli.csv"
-    found = read_kept(path, about["kinds"], about["name"], folder / "rdms.npz")
-    return replace(found, notes=tuple(about["notes"]))
+    stimuli = read_kept(path, about["kinds"], about["name"], folder / "rdms.npz")
+    return replace(stimuli, notes=tuple(about["notes"]))
 
 
 def _table_of(path: str, **read_as: Any) -> FoundTable:
@@ -241,8 +241,8 @@ def _write(about: Mapping[str, Any], folder: Path) -> None:
 
 def _load(folder: Path) -> dict[str, Any]:
     text = (folder / "found.json").read_text(encoding="utf-8", errors="surrogatepass")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    about: dict[str, Any] = json.loads(text)
+    return about
 
 
 # The process, seen from here
@@ -282,8 +282,8 @@ class _Reader:
                 "the process that read the file ended without an answer, as one does for which "
                 f"the machine has no memory; try again, or {_LESS}."
             )
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def memory(self) -> int:
         """The bytes that it holds."""
@@ -314,7 +314,7 @@ def _asked(message: Mapping[str, Any], settings: Shared) -> None:
         reader = _Reader()
     done = False
     try:
-        found = reader.answer(message, settings)
+        answer = reader.answer(message, settings)
         with _taking:
             done = not _waiting and reader.memory() < _LARGE
             if done:
@@ -322,8 +322,8 @@ def _asked(message: Mapping[str, Any], settings: Shared) -> None:
     finally:
         if not done:
             reader.end()
-    if "error" in found:
-        raise (InputError if found["of_file"] else Broken)(found["error"])
+    if "error" in answer:
+        raise (InputError if answer["of_file"] else Broken)(answer["error"])
 
 
 # The process, seen from within

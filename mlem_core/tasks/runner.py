@@ -350,8 +350,8 @@ def place(folder: Path) -> Place:
     """The place of a waiting task in the queue."""
     waiting, running, owners = [], [], limits.owners(folder.parent)
     for jobs in owners:
-        own = {folder} if jobs == folder.parent and (folder / "pid.json").exists() else set()
-        for task in {*_live(jobs), *own}:
+        itself = {folder} if jobs == folder.parent and (folder / "pid.json").exists() else set()
+        for task in {*_live(jobs), *itself}:
             if task != folder and read_json(task / "progress.json").get("state") == "running":
                 running.append(jobs)
             else:

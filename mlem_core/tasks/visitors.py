@@ -67,16 +67,16 @@ def signature(text: str, root: Path) -> str:
 def _secret(root: Path) -> bytes:
     """The secret of a store, the same after a restart; one that is damaged is replaced."""
     path = root / "server.key"
-    found = _read_key(path)
-    if len(found) != _BYTES:
+    key = _read_key(path)
+    if len(key) != _BYTES:
         Store(root).check_writable()
         with filelock.FileLock(root / "locks" / "server.key.lock"):
-            found = _read_key(path)  # another process may have made it meanwhile
-            if len(found) != _BYTES:
-                found = secrets.token_bytes(_BYTES)
+            key = _read_key(path)  # another process may have made it meanwhile
+            if len(key) != _BYTES:
+                key = secrets.token_bytes(_BYTES)
                 with replacing(path, private=True) as temporary:
-                    temporary.write_bytes(found)
-    return found
+                    temporary.write_bytes(key)
+    return key
 
 
 def _read_key(path: Path) -> bytes:
@@ -137,13 +137,13 @@ def _store(token: str, root: Path) -> Path:
 def _network(address: str) -> str:
     """The network that counts as one address: of IPv6 the half that a household is given."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    own = found.ipv4_mapped
-    return str(own or ipaddress.ip_network((found, 64), strict=False))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    mapped = parsed.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((parsed, 64), strict=False))
 
 
 def share(job_id: str, store: Store) -> str:

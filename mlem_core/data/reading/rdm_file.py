@@ -124,14 +124,14 @@ def read_rdm(path: Path | str) -> RdmFile:
             f"{what} is larger than the limit of {MAX_BYTES // 1_000_000} MB for an RDM."
         )
     if file.suffix.lower() == ".npy":
-        found = RdmFile(_array(data, what))
+        rdm = RdmFile(_array(data, what))
     else:
-        found = _of_text(decode(data, file.name)[0], what)
-    _check_counted(found.distances, what)
-    square = _square(found.distances, what)
-    names = found.names or [str(row + 1) for row in range(len(square))]
-    called = [short(name) if found.names else name for name in names]
-    return found._replace(distances=checked_distances(square, what, called))
+        rdm = _of_text(decode(data, file.name)[0], what)
+    _check_counted(rdm.distances, what)
+    square = _square(rdm.distances, what)
+    names = rdm.names or [str(row + 1) for row in range(len(square))]
+    called = [short(name) if rdm.names else name for name in names]
+    return rdm._replace(distances=checked_distances(square, what, called))
 
 
 def _array(data: bytes, what: str) -> FloatArray:
@@ -235,9 +235,9 @@ def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) 
         pass
     for column, cell in enumerate(row, 1 + place[1]):
         if not NUMBER.fullmatch(_point(cell, separator)):
-            found = short(cell) if cell else "an empty cell"
+            text = short(cell) if cell else "an empty cell"
             raise InputError(
-                f"{what} has {found} in row {place[0]}, column {column}; expected a distance there."
+                f"{what} has {text} in row {place[0]}, column {column}; expected a distance there."
             )
     raise InputError(f"{what} holds no numbers in row {place[0]}; expected {_FORM}.")
 

@@ -144,8 +144,8 @@ def _check_header(header: list[str], columns: Columns, name: str) -> None:
     key = [cell.casefold() for cell in header]
     for first in {cell for cell in set(columns[0]) if _plain(cell or "").casefold() == key[0]}:
         for row, cell in enumerate(columns[0]):
-            own = (_plain(column[row] or "").casefold() for column in columns)
-            if cell == first and all(map(eq, own, key)):
+            cells = (_plain(column[row] or "").casefold() for column in columns)
+            if cell == first and all(map(eq, cells, key)):
                 raise InputError(
                     f"row {row + 1} of {name} is the header again, as where files are put "
                     "together; expected it once: remove the row."
