@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlem_core.base.errors import InputError
     from mlem_core.base.executor import computing_on
     from mlem_core.base.typing import Progress
-    from mlem_core.data.given import with_rdm, with_vector
+    from mlem_core.data.distance_features import with_rdm, with_vector
     from mlem_core.data.reading.read_as import ReadAs
     from mlem_core.data.roles import read_csv
     from mlem_core.data.stimuli import Feature, StimulusSet
@@ -83,7 +83,7 @@ _HOMES = {
     "base.errors": ("InputError",),
     "base.executor": ("computing_on",),
     "base.typing": ("Progress",),
-    "data.given": ("with_rdm", "with_vector"),
+    "data.distance_features": ("with_rdm", "with_vector"),
     "data.reading.read_as": ("ReadAs",),
     "data.roles": ("read_csv",),
     "data.stimuli": ("Feature", "StimulusSet"),

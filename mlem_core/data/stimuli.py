@@ -80,7 +80,7 @@ class StimulusSet:
     word_index : (n_stimuli,) int64, or None for a sentence-level set
     groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
     notes : sentences about how they were read, where that is not as the contract has it
-    rdms : of each feature that is given by its distances, see `mlem_core.data.given`
+    rdms : of each feature that is given by its distances, see `mlem_core.data.distance_features`
     """
 
     name: str

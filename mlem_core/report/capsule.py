@@ -36,7 +36,7 @@ from mlem_core.base.held import scratch
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.data.given import save_rdms
+from mlem_core.data.distance_features import save_rdms
 from mlem_core.data.roles import as_csv
 from mlem_core.inference.recipes import recipes
 from mlem_core.inference.trajectories import trajectories

@@ -20,7 +20,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.held import scratch
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
-from mlem_core.data.given import read_kept
+from mlem_core.data.distance_features import read_kept
 from mlem_core.figures import can_write_images
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub

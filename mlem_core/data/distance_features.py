@@ -1,4 +1,4 @@
-"""Features that are added with their distances: several columns that are one vector, and an RDM."""
+"""Features by their distances: several columns that are one vector, and a matrix (RDM)."""
 
 from __future__ import annotations
 
