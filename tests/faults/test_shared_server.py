@@ -14,7 +14,7 @@ from inputs import refused
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import Shared, shared
-from mlem_core.models import offer
+from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
@@ -113,7 +113,7 @@ def test_a_path_is_one_sentence_whether_it_exists_or_not(settings):
             with pytest.raises(InputError) as error:
                 locate(name + control)
             said.add(str(error.value).replace(repr(name), "NAME"))
-            looked = offer.look_up(name + control)
+            looked = availability.look_up(name + control)
             assert (looked.where, looked.problem) == ("nowhere", str(error.value))
     (sentence,) = said
     assert "NAME" in sentence and "path" in sentence and "\n" not in sentence

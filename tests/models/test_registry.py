@@ -17,8 +17,8 @@ from inputs import refused
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import forward, hub, registry
+from mlem_core.models.availability import Shape, look_up
 from mlem_core.models.loading import open_model, resolve_device
-from mlem_core.models.offer import Shape, look_up
 from mlem_core.models.registry import ModelUnavailable, packaged
 
 ROOT = Path(__file__).parents[2]

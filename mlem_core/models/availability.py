@@ -60,7 +60,7 @@ _RECURRENT = re.compile("mamba|rwkv|recurrent", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Offer:
+class ModelAvailability:
     """Whether a model can be had, and what is known of it.
 
     Attributes
@@ -83,7 +83,7 @@ class Offer:
     problem: str = ""
 
 
-def look_up(name: str) -> Offer:
+def look_up(name: str) -> ModelAvailability:
     """Whether the model that a name stands for can be had; takes at most some seconds."""
     base = base_name(name)
     known = MODELS.get(base.partition("@")[0])
@@ -93,18 +93,18 @@ def look_up(name: str) -> Offer:
         if folder is not None:
             if shape is None and (folder / "config.json").exists():
                 shape = shape_of(read_config(base, folder))
-            return Offer(name, label, "here", 0, shape)
+            return ModelAvailability(name, label, "here", 0, shape)
         check_hub_name(base)
         check_fetched(base)
         id, _, revision = base.partition("@")
         with hub_errors(base):
             n_bytes = hub.size(id, revision or None)
-        return Offer(name, label, "hub", n_bytes, shape)
+        return ModelAvailability(name, label, "hub", n_bytes, shape)
     except ModelUnavailable as error:
         fetched = known.megabytes * 1_000_000 if known else None
-        return Offer(name, label, "away", fetched, shape, str(error))
+        return ModelAvailability(name, label, "away", fetched, shape, str(error))
     except (InputError, OSError) as error:
-        return Offer(name, label, "nowhere", None, shape, str(error))
+        return ModelAvailability(name, label, "nowhere", None, shape, str(error))
 
 
 def _folder_here(name: str) -> Path | None:
