@@ -13,7 +13,7 @@ from pathlib import Path
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import executor, workers_sharing
-from mlem_core.base.parallel import look
+from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
@@ -58,6 +58,8 @@ def keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, mo
         The model cannot be used on this machine.
     """
     try:
-        representations.from_model(stimuli, model, Store(root), options, lambda *_: look())
+        representations.from_model(
+            stimuli, model, Store(root), options, lambda *_: check_cancelled()
+        )
     except InputError as error:
         raise InputError(f"on {platform.node()}, {error}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import stopped_by
+from mlem_core.base.parallel import cancelled_by
 
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "torch", "transformers")
 
@@ -133,5 +133,5 @@ def unit(
         if task is None or task.state in ("cancelled", "released", "forgotten"):
             raise Stopped
 
-    with stopped_by(look):
+    with cancelled_by(look):
         return function(*shared.value, item.value)

@@ -28,7 +28,7 @@ import psutil
 
 from mlem_core.analysis.source import StimulusSource, table_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import look
+from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.parameters import frozen
 from mlem_core.base.shared import Shared
 from mlem_core.data.columns import missing_marks
@@ -102,7 +102,7 @@ def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
     InputError
         As `read_table`, `StimulusSource.load_stimuli` and `open_arrays`; it takes more memory or
         time than a run may; `Broken`.
-    What `mlem_core.base.parallel.stopped_by` raises ends the process.
+    What `mlem_core.base.parallel.cancelled_by` raises ends the process.
     """
     if all(map(_is_small_text, _files(what, request))):
         return _READINGS[what].find(**request)
@@ -271,7 +271,7 @@ class _Reader:
         except OSError:
             pass  # it has ended, and does not answer
         while not select.select([self._process.stdout], [], [], _LOOK)[0]:
-            look()
+            check_cancelled()
             took = time.monotonic() - began
             sentence = limits.excess(settings, took, self.memory(), "reading the file", _LESS)
             if sentence:

@@ -12,7 +12,7 @@ from inputs import refused
 
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import stopped_by
+from mlem_core.base.parallel import cancelled_by
 from mlem_core.data.datasets import SETS
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import read_table
@@ -133,7 +133,7 @@ def test_reading_ends_with_whoever_waits_for_it(root, large):
         if time.monotonic() - began > 0.2:
             raise Closed
 
-    with stopped_by(look), pytest.raises(Closed):
+    with cancelled_by(look), pytest.raises(Closed):
         stimuli(large, root)
     assert time.monotonic() - began < 5
     assert not children() and not list((root / "unfinished").iterdir())
@@ -145,7 +145,7 @@ def test_a_process_that_is_killed_is_a_sentence_and_the_next_one_reads(root, boo
             child.kill()
             child.wait(10)
 
-    with stopped_by(look), refused(by=reading.Broken):
+    with cancelled_by(look), refused(by=reading.Broken):
         stimuli(book, root)
     assert len(stimuli(book, root)) == 5
     look()  # one that waits for the next file
