@@ -46,8 +46,14 @@ _BLOCK = 50_000  # rows, so that what is read and not yet looked at stays small
 _SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
 
 
-def content(source: Source, what: str = "a CSV file") -> tuple[bytes, str]:
+def content(
+    source: Source, what: str = "a CSV file", called: str = "the stimulus file"
+) -> tuple[bytes, str]:
     """The bytes of a source, refused before they are read when there are too many, and its name.
+
+    Parameters
+    ----------
+    what, called : what messages say that is expected, and how they call the source
 
     Raises
     ------
@@ -64,8 +70,7 @@ def content(source: Source, what: str = "a CSV file") -> tuple[bytes, str]:
             data = b"" if size > MAX_BYTES else path.read_bytes()
         except OSError as error:
             raise InputError(
-                f"the stimulus file {str(path)!r} cannot be read ({error.strerror}); "
-                f"expected {what}."
+                f"{called} {str(path)!r} cannot be read ({error.strerror}); expected {what}."
             ) from error
     else:
         name = Path(str(getattr(source, "name", "the CSV"))).name

@@ -16,7 +16,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import NUMBER, counted_from
-from mlem_core.data.reading.content import MAX_BYTES, decode
+from mlem_core.data.reading.content import content, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
 # Of 800 MB, where all are read.
@@ -112,17 +112,7 @@ def read_rdm(path: Path | str) -> RdmFile:
         raise InputError(
             f"{what} ends in {file.suffix or 'nothing'!r}; expected one of {', '.join(SUFFIXES)}."
         )
-    try:
-        size = file.stat().st_size
-        data = file.read_bytes() if size <= MAX_BYTES else b""
-    except OSError as error:
-        raise InputError(
-            f"the RDM {str(file)!r} cannot be read ({error.strerror}); expected {_FORM}."
-        ) from error
-    if size > MAX_BYTES:
-        raise InputError(
-            f"{what} is larger than the limit of {MAX_BYTES // 1_000_000} MB for an RDM."
-        )
+    data, _ = content(file, _FORM, "the RDM")
     if file.suffix.lower() == ".npy":
         rdm = RdmFile(_array(data, what))
     else:
