@@ -23,7 +23,7 @@ from mlem_core.data import datasets
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
 from mlem_core.models.extraction import extract, input_batches, layer_file
-from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.forward import LoadedModel
 from mlem_core.models.loading import DTYPES, open_model
 from mlem_core.models.registry import MODELS
 from mlem_core.models.tokens import tokenize

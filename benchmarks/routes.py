@@ -19,7 +19,7 @@ from mlem_core.base.parallel import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge import ALPHAS
 from mlem_core.models.extraction import extract
-from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.forward import LoadedModel
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
-    from mlem_core.data.given import with_rdm, with_vector
+    from mlem_core.data.distance_features import with_rdm, with_vector
     from mlem_core.data.reading.read_as import ReadAs
+    from mlem_core.data.roles import read_csv
     from mlem_core.data.stimuli import Feature, StimulusSet
-    from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
+    from mlem_core.data.stimulus_csv import from_frame, write_csv
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.soft_rank import SoftRankMLEM
@@ -81,10 +82,11 @@ _HOMES = {
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
-    "data.given": ("with_rdm", "with_vector"),
+    "data.distance_features": ("with_rdm", "with_vector"),
     "data.reading.read_as": ("ReadAs",),
+    "data.roles": ("read_csv",),
     "data.stimuli": ("Feature", "StimulusSet"),
-    "data.stimulus_csv": ("from_frame", "read_csv", "write_csv"),
+    "data.stimulus_csv": ("from_frame", "write_csv"),
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.soft_rank": ("SoftRankMLEM",),

@@ -31,7 +31,7 @@ if os.environ.get("MLEM_SHARED"):
     from mlem_core.base.errors import InputError
     from mlem_core.base.shared import shared
     from mlem_core.storage.store import Store
-    from mlem_core.tasks.signing import signature
+    from mlem_core.tasks.visitors import signature
 
     serve = "scripts/shared_server.py"
     try:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.forward import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.tasks import examples
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.forward import LoadedModel, quiet
 from mlem_core.models.loading import open_model
 
 SENTENCES = [

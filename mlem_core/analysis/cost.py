@@ -14,7 +14,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.offer import Shape
+from mlem_core.models.availability import Shape
 from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import MAX_PATTERNS, MOST_CODES, PairIndex

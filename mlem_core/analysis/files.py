@@ -15,8 +15,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import stimuli_kept
 from mlem_core.base.schema import parsed
 from mlem_core.base.typing import Layer
-from mlem_core.data.given import read_kept, save_rdms
-from mlem_core.data.stimulus_table import write_csv
+from mlem_core.data.distance_features import read_kept, save_rdms
+from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.pairs import tables_io
 
 # Beside stimuli.csv, where features are given by their distances.

@@ -12,14 +12,14 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
-from mlem_core.data.given import with_rdm, with_vector
+from mlem_core.data.distance_features import with_rdm, with_vector
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.treebank import LEVELS, SAMPLE, SUFFIX, Sampling, read_treebank, treebank_paths
 from mlem_core.models.registry import identity
-from mlem_core.storage.watched import Stamp, changed, stamp
+from mlem_core.storage.digests import Stamp, changed, stamp
 
 # Of a word in a causal model, which `add` names behind a colon.
 SURPRISAL = "surprisal"

@@ -16,8 +16,8 @@ from mlem_core.base.schema import checked
 from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
+from mlem_core.models.array_files import FIRST_COLUMN
 from mlem_core.models.checkpoints import check_trajectories, trajectories_of
-from mlem_core.models.csv_array import FIRST_COLUMN
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged

@@ -17,49 +17,49 @@ from threadpoolctl import ThreadpoolController
 T = TypeVar("T")
 LARGE = 2**20
 # Called before each piece of work that is shared out; it may raise to give up.
-_look: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
+_check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 
 
 @contextmanager
-def stopped_by(look: Callable[[], None]) -> Iterator[None]:
-    """Have `look` called again and again while work is shared out; what it raises stops it."""
-    token = _look.set(look)
+def cancelled_by(check: Callable[[], None]) -> Iterator[None]:
+    """Have `check` called again and again while work is shared out; what it raises stops it."""
+    token = _check.set(check)
     try:
         yield
     finally:
-        _look.reset(token)
+        _check.reset(token)
 
 
-def look() -> None:
-    """Stop here if work is `stopped_by` something that says so."""
-    own = _look.get()
-    if own is not None:
-        own()
+def check_cancelled() -> None:
+    """Stop here if work is `cancelled_by` something that says so."""
+    check = _check.get()
+    if check is not None:
+        check()
 
 
-def _looking(items: Iterable[Any]) -> Iterable[Any]:
-    if _look.get() is None:
+def _checking(items: Iterable[Any]) -> Iterable[Any]:
+    if _check.get() is None:
         return items
 
-    def looked() -> Iterator[Any]:
+    def checked() -> Iterator[Any]:
         for item in items:
-            look()
+            check_cancelled()
             yield item
 
-    return looked()
+    return checked()
 
 
-def _looked(call: Callable[[Any], T]) -> Callable[[Any], T]:
+def _checked(call: Callable[[Any], T]) -> Callable[[Any], T]:
     """`call`, in another thread, where it is stopped as it would be in this one."""
-    own = _look.get()
-    if own is None:
+    check = _check.get()
+    if check is None:
         return call
 
-    def after_a_look(item: Any) -> T:
-        own()
+    def after_a_check(item: Any) -> T:
+        check()
         return call(item)
 
-    return after_a_look
+    return after_a_check
 
 
 @functools.lru_cache(maxsize=1)
@@ -98,19 +98,19 @@ def if_large(size: int) -> int:
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:
     """`call` of each item, by so many threads; by none if it is one."""
     if threads == 1:
-        return [call(item) for item in _looking(items)]
+        return [call(item) for item in _checking(items)]
     with one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_looked(call), items))
+        return list(pool.map(_checked(call), items))
 
 
 def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
     """`call` of each item, by so many threads, in the order of the items; few wait at a time."""
     if threads == 1:
-        yield from map(call, _looking(items))
+        yield from map(call, _checking(items))
         return
     waiting: deque[Future[T]] = deque()
     with one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        for item in _looking(items):
+        for item in _checking(items):
             waiting.append(pool.submit(call, item))
             if len(waiting) > 2 * threads:
                 yield waiting.popleft().result()

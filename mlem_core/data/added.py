@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, texts, typed_column
@@ -39,8 +39,7 @@ class Added:
 
 def word_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The characters of each word without punctuation around it: (n_stimuli,)."""
-    length = Once[str, int](lambda word: len(bare(word)))
-    return np.array(length.of(stimuli.words), dtype=np.float64)
+    return np.array([len(word) for word in map(cache(bare), stimuli.words)], dtype=np.float64)
 
 
 def word_position(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -56,7 +55,7 @@ def position_from_end(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatAr
 
 def sentence_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The words of each sentence that are not punctuation alone: (n_stimuli,)."""
-    return np.array(Once(count_words).of(stimuli.sentences), dtype=np.float64)
+    return np.array(list(map(cache(count_words), stimuli.sentences)), dtype=np.float64)
 
 
 def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -74,9 +73,9 @@ def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
         raise unknown("language of frequencies", language, known)
     import wordfreq
 
-    found = Once[str, float](lambda word: wordfreq.zipf_frequency(bare(word), language))
+    zipf = cache(lambda word: wordfreq.zipf_frequency(bare(word), language))
     try:
-        values = np.array(found.of(stimuli.words), dtype=np.float64)
+        values = np.array(list(map(zipf, stimuli.words)), dtype=np.float64)
     except ImportError as error:  # Chinese, Japanese and Korean need packages that find words
         raise InputError(
             f"frequencies of the language {language!r} need a further package: {error}."
@@ -167,14 +166,14 @@ def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
         raise InputError(f"found {n_bins} bins for {name!r}; expected at least 2.")
     values = stimuli.values(name)
     codes = quantile_bins(values, n_bins)
-    found = int(np.nanmax(codes))
-    if found < 2:
+    n_filled = int(np.nanmax(codes))
+    if n_filled < 2:
         raise InputError(
             f"{name!r} cannot be cut into {n_bins} bins: most stimuli have the same value."
         )
     notes = stimuli.notes
-    if found < n_bins:
-        notes = (*notes, f"{name} is in {found} bins, not {n_bins}: equal values stay together.")
+    if n_filled < n_bins:
+        notes = (*notes, f"{name} is in {n_filled} bins, not {n_bins}: equal values stay together.")
     columns: Mapping[str, Any] = {
         (f"_{name}" if column == name else str(column)): stimuli.table[column]
         for column in stimuli.table

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 from types import NoneType
 from typing import Any, Literal
 
@@ -14,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short
 
@@ -85,7 +85,7 @@ def without_marks(cells: Cells, marks: Sequence[str] | None = None) -> list[str 
     def stripped(cell: str | None) -> str | None:
         return None if cell is None or cell.strip() in missing else cell.strip()
 
-    return Once(stripped).of(cells)
+    return list(map(cache(stripped), cells))
 
 
 def with_points(cells: Cells, marks: Sequence[str] | None = None) -> list[str | None] | None:
@@ -102,7 +102,7 @@ def with_points(cells: Cells, marks: Sequence[str] | None = None) -> list[str | 
             return cell
         return cell.strip().replace(".", "").replace(",", ".")
 
-    return Once(with_point).of(cells)
+    return list(map(cache(with_point), cells))
 
 
 def guess_kind(cells: Cells) -> Kind:
@@ -130,8 +130,7 @@ def among_numbers(cells: Cells) -> tuple[int, int] | None:
     """
     odd = [row for row, cell in enumerate(cells) if cell is not None and not NUMBER.fullmatch(cell)]
     filled = sum(cell is not None for cell in cells)
-    elsewhere = Once[str | None, bool](lambda cell: cell is not None and _is_like_number(cell))
-    names = len(odd) - sum(elsewhere.of([cells[row] for row in odd]))
+    names = len(odd) - sum(map(cache(_is_like_number), (cells[row] or "" for row in odd)))
     return (odd[0], len(odd)) if odd and names < MOST_ODD * filled else None
 
 
@@ -211,7 +210,7 @@ def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
             )
         return value + 0.0  # -0.0 is 0
 
-    numbers = np.array(Once(number).of(cells), dtype=np.float64)
+    numbers = np.array(list(map(cache(number), cells)), dtype=np.float64)
     whole = np.isfinite(numbers) & (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53)
     return pd.Series(numbers.astype(np.int64) if whole.all() else numbers)
 

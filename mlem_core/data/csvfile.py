@@ -6,6 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any
@@ -13,7 +14,6 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.once import Once
 from mlem_core.data.columns import NUMBER
 from mlem_core.storage.files import replacing
 
@@ -48,8 +48,7 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bo
 
 def _blocks(frame: pd.DataFrame) -> Iterator[str]:
     """The lines of a table, some at a time."""
-    names = Once(_written).of(map(str, frame.columns))
-    yield _lines([[name] for name in names])
+    yield _lines([[_written(str(name))] for name in frame.columns])
     for start in range(0, len(frame), _BLOCK):
         block = frame.iloc[start : start + _BLOCK]
         yield _lines([_cells(block.iloc[:, i]) for i in range(frame.shape[1])])
@@ -66,7 +65,7 @@ def _cells(column: pd.Series[Any]) -> list[str]:
     values = column.tolist()
     # Of equal numbers one may be written in another way: 1, 1.0 and True, 0.0 and -0.0.
     if column.dtype == "str" or set(map(type, values)) <= {str, NoneType}:
-        return Once(_written).of(values)
+        return list(map(cache(_written), values))
     return list(map(_written, values))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mlem_core.base.errors import unknown
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.stimulus_csv import read_written
 from mlem_core.data.treebank import SUFFIX, read_treebank
 
 

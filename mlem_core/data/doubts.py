@@ -1,4 +1,4 @@
-"""What in a table its owner may have meant otherwise: a sentence each, with its row.
+"""Doubts about a table, whose owner may have meant it otherwise: a sentence each, with its row.
 
 Nothing here changes what is read. Row 1 is the first one below the header.
 """
@@ -119,11 +119,11 @@ def of_numbers(column: str, cells: Cells) -> list[str]:
 
 def alike(what: str, cells: Cells) -> list[str]:
     """A sentence about values that count as different and look the same."""
-    own: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for cell in dict.fromkeys(cells):
         if cell is not None:
-            own.setdefault(folded(cell), []).append(cell)
-    several = [values for values in own.values() if len(values) > 1]
+            spellings.setdefault(folded(cell), []).append(cell)
+    several = [values for values in spellings.values() if len(values) > 1]
     if not several:
         return []
     one, other = several[0][:2]
@@ -138,19 +138,19 @@ def alike(what: str, cells: Cells) -> list[str]:
 def of_sentences(cells: Cells) -> Iterator[str]:
     """Doubts about sentences: what is hard to see in them, and what is hardly one."""
     texts = [cell for cell in dict.fromkeys(cells) if cell is not None]
-    found: dict[str, list[str]] = {}
+    marked: dict[str, list[str]] = {}
     for text in texts:
         for what, pattern in _HARD_TO_SEE.items():
             if pattern.search(text):
-                found.setdefault(what, []).append(text)
+                marked.setdefault(what, []).append(text)
         for char in sorted(set(_UNSEEN.findall(text))):
             what = f"{unicodedata.name(char, 'a character').lower()} (U+{ord(char):04X})"
-            found.setdefault(what, []).append(text)
-    if found:
+            marked.setdefault(what, []).append(text)
+    if marked:
         parts = [
-            f"{what} in row {cells.index(own[0]) + 1}"
-            + (f" and {many(len(own) - 1, 'more sentence')}" if len(own) > 1 else "")
-            for what, own in found.items()
+            f"{what} in row {cells.index(having[0]) + 1}"
+            + (f" and {many(len(having) - 1, 'more sentence')}" if len(having) > 1 else "")
+            for what, having in marked.items()
         ]
         yield (
             f"Sentences have what is hard to see, and models read it: {listed(parts, most=6)}; "

@@ -97,7 +97,7 @@ def in_training(folds: IntArray, fold: int) -> NDArray[np.bool_]:
 
 
 def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
-    """What stays together in every split: (n_stimuli,) group, or item, of each stimulus.
+    """The group, or the item, of each stimulus that stays together in every split: (n_stimuli,).
 
     Raises
     ------
@@ -115,7 +115,7 @@ def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
 
 
 def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray:
-    """What stays together in folds: (n_stimuli,) the group, or the item, of each stimulus.
+    """The group, or the item, of each stimulus that stays together in given folds: (n_stimuli,).
 
     With folds over both it is the stimuli of an item whose sentences are of the same fold.
 
@@ -139,7 +139,7 @@ def _shuffled(groups: IntArray, n_folds: int, random_state: Any) -> list[IntArra
 
 
 def _generator(random_state: Any) -> Any:
-    """What shuffles as scikit-learn's generator does, so that a seed means the same folds."""
+    """A generator that shuffles as scikit-learn's does, so that a seed means the same folds."""
     whole = isinstance(random_state, int | np.integer) and 0 <= random_state < 2**32
     if random_state is None or whole:
         return np.random.RandomState(random_state)

@@ -1,4 +1,4 @@
-"""What each column of a user's table is for, and a table to begin with.
+"""The roles of the columns of a user's table, the stimuli that follow, and a table to begin with.
 
 A table whose columns have other names than the stimulus CSV becomes a `StimulusSet` once each
 column has a role: the sentence, the word in it that is the stimulus, an ordered or a nominal
@@ -9,14 +9,15 @@ has that role.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
+from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
 from mlem_core.data.columns import (
@@ -25,12 +26,12 @@ from mlem_core.data.columns import (
     guess_kind,
     missing_marks,
     texts,
-    without_marks,
 )
+from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.read_as import ReadAs
-from mlem_core.data.reading.table import Table
+from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.stimuli import ITEM, StimulusSet
-from mlem_core.data.stimulus_table import CARRIED, from_cells, write_csv
+from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
 from mlem_core.data.words import places
 
 # In the order in which a list shows them, each with the sentence that explains it.
@@ -74,12 +75,7 @@ def guess_roles(table: Table) -> dict[str, str]:
     ----------
     table : of `read_table`
     """
-    roles = _guess(table.frame, table.read_as)
-    return {name: "ignore" if name in table.nameless else role for name, role in roles.items()}
-
-
-def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
-    names = [str(column) for column in frame.columns]
+    frame, names = table.frame, [str(column) for column in table.frame.columns]
     sentence = _first(names, _SENTENCES)
     if sentence is None:
         # The column with the most words is the sentence.
@@ -100,15 +96,14 @@ def _guess(frame: pd.DataFrame, read_as: ReadAs) -> dict[str, str]:
             special[word] = "word"
     roles = {}
     for name in names:
-        if name in special:
+        if name in special and name not in table.nameless:
             roles[name] = special[name]
         elif name == "word":
             roles[name] = "word"
-        elif name.startswith("_") or name in _WORDS:
+        elif name in table.nameless or name.startswith("_") or name in _WORDS:
             roles[name] = "ignore"
         else:
-            cells = without_marks(texts(frame[name]), read_as.missing)
-            roles[name] = _feature(cells)
+            roles[name] = _feature(table.values(name))
     return roles
 
 
@@ -123,7 +118,7 @@ def _feature(cells: Cells) -> str:
     return kind if distinct > 1 else "ignore"
 
 
-def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = None) -> StimulusSet:
+def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
     The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
@@ -132,7 +127,7 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
 
     Parameters
     ----------
-    table : of `read_table`, or stimuli whose columns get other roles
+    table : of `read_table`
     roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
 
     Raises
@@ -142,23 +137,17 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
         or is there twice; and as `from_frame`.
     """
     roles = roles or {}
-    name = table.name
-    if isinstance(table, StimulusSet):
-        frame, read_as = table.table, ReadAs(missing=())
-        guessed = {**_guess(frame, read_as), **{f.name: f.kind for f in table.features}}
-    else:
-        frame, read_as = table.frame, table.read_as
-        guessed = guess_roles(table)
+    name, frame, read_as = table.name, table.frame, table.read_as
     names = [str(column) for column in frame.columns]
     for column, role in roles.items():
         if column not in names:
             raise unknown("column", column, names)
         if role not in ROLES:
             raise unknown("role of a column", role, ROLES)
-    chosen = {**guessed, **roles}
+    chosen = {**guess_roles(table), **roles}
     _check_roles(chosen, name)
     columns: dict[str, list[str | None]] = {}
-    found: list[str] = []
+    missing: list[str] = []
     for column in names:
         cells = texts(frame[column])
         role = chosen[column]
@@ -168,15 +157,56 @@ def apply_roles(table: Table | StimulusSet, roles: Mapping[str, str] | None = No
         elif role in FEATURES:
             marks = missing_marks(cells, read_as.missing)
             stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
-            found += dict.fromkeys(cell for cell in stripped if cell in marks)
-            cells = without_marks(cells, read_as.missing)
+            missing += dict.fromkeys(cell for cell in stripped if cell in marks)
+            cells = table.values(column)
         columns[_new_name(column, role, names)] = cells
     kinds = {kind: _having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), name, **kinds)
-    if isinstance(table, StimulusSet):
-        return replace(stimuli, notes=table.notes)
-    read_as = replace(read_as, found=tuple(dict.fromkeys(found)))
+    read_as = replace(read_as, found=tuple(dict.fromkeys(missing)))
     return replace(stimuli, notes=_notes(name, read_as, chosen, roles, table))
+
+
+def read_csv(
+    source: Source,
+    *,
+    name: str | None = None,
+    read_as: ReadAs = DETECTED,
+    roles: Mapping[str, str] | None = None,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """Read and check a table of stimuli: a CSV in any dialect, or an .xlsx workbook.
+
+    Separator, encoding, decimal sign, missing-value marks and the roles of columns are detected
+    where they are not given; `StimulusSet.notes` says what was found where that is not UTF-8,
+    commas, and columns called as the contract has it. A feature whose values are all plain numbers
+    is ordered, any other one nominal (True and False too), unless `ordered` or `nominal` names it.
+    Space around the value of a feature does not count. An apostrophe before a character that begins
+    a formula (`'=`) is taken away, as `write_csv` put it there.
+
+    Parameters
+    ----------
+    source : path, content, or binary file
+    name : how the set is called; by default the file's name
+    read_as : how the file is to be read
+    roles : column -> one of `ROLES`; the others are guessed
+    ordered, nominal : features whose kind is not what their values suggest, for short
+
+    Raises
+    ------
+    InputError
+        The file is missing, over `MAX_BYTES`, no table, or its content breaks the
+        contract; one sentence says where and what was expected.
+    """
+    table = read_table(source, name, read_as)
+    stimuli = apply_roles(table, roles)
+    # By the feature's name, so that a mistake names the features and no other column.
+    ordered, nominal = names_in(ordered), names_in(nominal)
+    asked = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
+    if not asked:
+        return stimuli
+    stimuli.with_kinds(ordered, nominal)
+    return apply_roles(table, {**(roles or {}), **asked})
 
 
 def as_csv(stimuli: StimulusSet) -> bytes:
@@ -240,7 +270,7 @@ def _new_name(column: str, role: str, names: list[str]) -> str:
 def _notes(
     name: str, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str], table: Table
 ) -> tuple[str, ...]:
-    """What was detected and guessed that a reader of the file would not see in it."""
+    """Sentences about what was detected and guessed, which a reader of the file would not see."""
     notes = [*([] if read_as.plain else [f"{name} was {read_as.sentence}"]), *table.notes]
     parts = []
     for role, what in {
@@ -253,7 +283,7 @@ def _notes(
     for column in left:
         if column in asked:
             continue
-        cells = without_marks(texts(table.frame[column]), read_as.missing)
+        cells = table.values(column)
         why = "is carried along"
         if column in table.nameless:
             why = "has no name"
@@ -266,8 +296,7 @@ def _notes(
 
 
 def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
-    """What the table's owner may have meant otherwise."""
-    missing = table.read_as.missing
+    """Sentences about what the table's owner may have meant otherwise."""
     sentence = _having(chosen, "sentence")[0]
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
@@ -286,12 +315,11 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     for column in _having(chosen, "item"):
         yield from doubts.alike(f"the column {short(column)}", _stripped(table.frame[column]))
     for column in _having(chosen, "nominal"):
-        cells = without_marks(texts(table.frame[column]), missing)
-        yield from doubts.of_names(column, cells, column not in asked, missing is None)
+        detected = table.read_as.missing is None
+        yield from doubts.of_names(column, table.values(column), column not in asked, detected)
     for column in _having(chosen, "ordered"):
         if column not in asked:
-            cells = without_marks(texts(table.frame[column]), missing)
-            yield from doubts.of_numbers(column, cells)
+            yield from doubts.of_numbers(column, table.values(column))
     if _having(chosen, "word") and not _having(chosen, "word_index"):
         yield (
             f"Whole sentences are the stimuli: {some(_having(chosen, 'word'))} names words that "
@@ -300,7 +328,7 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
 
 
 def _stripped(column: pd.Series[str]) -> list[str | None]:
-    return Once[str | None, str | None](lambda cell: cell and cell.strip()).of(texts(column))
+    return [cell and cell.strip() for cell in texts(column)]
 
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
@@ -317,8 +345,7 @@ def _mean_words(column: pd.Series[str]) -> float:
 def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
     cells = texts(words)
-    filled = Once[str | None, bool](lambda cell: bool((cell or "").strip()))
-    there = np.array(filled.of(cells), dtype=np.bool_)
+    there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
     times, _ = places(cells, texts(sentences))
     return float((times[there] > 0).sum()) / max(1, int(there.sum()))
 
@@ -328,8 +355,8 @@ def _word_index(
 ) -> list[str | None]:
     """Numbers as they are; words as their number in the sentence."""
     filled = [cell for cell in cells if cell is not None]
-    numbers = Once[str, bool](lambda cell: bool(NUMBER.fullmatch(cell.strip())))
-    if sum(numbers.of(filled)) >= len(filled) / 2:
+    numbers = cache(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
+    if sum(map(numbers, filled)) >= len(filled) / 2:
         return cells  # if one is none, the check of the stimuli says so
     times, place = places(cells, sentences)
     wrong = np.flatnonzero(times != 1)
@@ -340,4 +367,4 @@ def _word_index(
             f"the word {short(cells[row] or '')} in row {row + 1} of the column {name!r} {often} "
             f"in {short(sentences[row] or '')}; give the number of the word, from 0."
         )
-    return Once[int, str | None](str).of(place.tolist())
+    return [str(number) for number in place.tolist()]

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -19,11 +19,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.once import Once
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
+from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
-from mlem_core.data.rdm import Rdm
 from mlem_core.data.words import bare, words_at
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
@@ -40,6 +39,35 @@ class Feature:
 
 
 @dataclass(frozen=True, eq=False)
+class Rdm:
+    """A feature that is given by the distances between its values: a dissimilarity matrix.
+
+    values : (n_values,) what the cells of its column say, each once
+    distances : (n_values, n_values) symmetric, at least 0, and 0 on the diagonal
+    """
+
+    values: tuple[str, ...]
+    distances: FloatArray
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the values and their distances."""
+        digest = hashlib.sha256(json.dumps(self.values).encode())
+        digest.update(np.ascontiguousarray(self.distances, dtype="<f8").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The row of each value."""
+        return {value: row for row, value in enumerate(self.values)}
+
+    def among(self, values: Sequence[str]) -> FloatArray:
+        """(n, n) the distances of some values, in their order."""
+        rows = [self.places[value] for value in values]
+        return self.distances[np.ix_(rows, rows)]
+
+
+@dataclass(frozen=True, eq=False)
 class StimulusSet:
     """Stimuli with their features, checked. Made by `read_csv`, `from_frame` or `datasets.load`.
 
@@ -52,7 +80,7 @@ class StimulusSet:
     word_index : (n_stimuli,) int64, or None for a sentence-level set
     groups : (n_stimuli,) int64, codes 0.. of `sentence_id`, without that column of `sentence`
     notes : sentences about how they were read, where that is not as the contract has it
-    rdms : of each feature that is given by its distances, see `mlem_core.data.given`
+    rdms : of each feature that is given by its distances, see `mlem_core.data.distance_features`
     """
 
     name: str
@@ -110,12 +138,12 @@ class StimulusSet:
 
     @property
     def item_name(self) -> str:
-        """What an item is called: "item" where the CSV names them, else "word"."""
+        """The name of an item: "item" where the CSV names them, else "word"."""
         return ITEM if ITEM in self.table else "word"
 
     @cached_property
     def items(self) -> NDArray[np.int64] | None:
-        """What recurs from sentence to sentence: (n_stimuli,) a number for each item.
+        """A number for each item, which recurs from sentence to sentence: (n_stimuli,).
 
         The column `item`, else the word without case and surrounding punctuation; None for whole
         sentences without that column, and where no item occurs in two groups: then only sentences
@@ -124,7 +152,7 @@ class StimulusSet:
         if ITEM in self.table:
             return _recurring(self.table[ITEM].astype(str).tolist(), self.groups)
         if self.word_index is not None:
-            return _recurring(Once(bare).of(self.words), self.groups)
+            return _recurring(list(map(cache(bare), self.words)), self.groups)
         return None
 
     def values(self, name: str) -> NDArray[Any]:
@@ -147,7 +175,7 @@ class StimulusSet:
         return distinct[codes]
 
     def select(self, features: Sequence[str] | None) -> StimulusSet:
-        """The same stimuli with only these features, in column order (None: all).
+        """These stimuli with only some features, in column order (None: all).
 
         Raises
         ------
@@ -177,7 +205,7 @@ class StimulusSet:
         )
 
     def with_kinds(self, ordered: Iterable[str] = (), nominal: Iterable[str] = ()) -> StimulusSet:
-        """The same stimuli with the kinds of some features set.
+        """These stimuli with the kinds of some features set.
 
         Raises
         ------

@@ -1,58 +1,241 @@
-"""The stimulus CSV, or any other table of stimuli: read, made from a frame, written."""
+"""The stimulus CSV: a table with its columns is checked into a `StimulusSet`, and written.
+
+In messages, row 1 is the first stimulus below the header.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable
+from functools import cache
+from operator import ne
+from pathlib import Path
+from typing import IO, Any, cast
 
-from mlem_core.base.parameters import names_in
-from mlem_core.data.reading.content import Source
-from mlem_core.data.reading.read_as import ReadAs
-from mlem_core.data.reading.table import DETECTED, read_table
-from mlem_core.data.roles import apply_roles
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_table import from_frame, write_csv
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-__all__ = ["from_frame", "read_csv", "write_csv"]
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import short, some
+from mlem_core.data.columns import (
+    NUMBER,
+    guess_kind,
+    override_kinds,
+    text_of,
+    texts,
+    typed_column,
+)
+from mlem_core.data.csvfile import write_table
+from mlem_core.data.reading.content import Columns, Source, content, decode, parse
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
+from mlem_core.data.words import bare, words_at, words_in
+
+CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
 
 
-def read_csv(
-    source: Source,
+def from_frame(
+    frame: pd.DataFrame,
+    name: str,
     *,
-    name: str | None = None,
-    read_as: ReadAs = DETECTED,
-    roles: Mapping[str, str] | None = None,
     ordered: Iterable[str] = (),
     nominal: Iterable[str] = (),
 ) -> StimulusSet:
-    """Read and check a table of stimuli: a CSV in any dialect, or an .xlsx workbook.
+    """A checked stimulus set from a table with the columns of the stimulus CSV.
 
-    Separator, encoding, decimal sign, missing-value marks and the roles of columns are detected
-    where they are not given; `StimulusSet.notes` says what was found where that is not UTF-8,
-    commas, and columns called as the contract has it. A feature whose values are all plain numbers
-    is ordered, any other one nominal (True and False too), unless `ordered` or `nominal` names it.
-    Space around the value of a feature does not count. An apostrophe before a character that begins
-    a formula (`'=`) is taken away, as `write_csv` put it there.
+    Parameters
+    ----------
+    frame : one row a stimulus; cells are str, numbers, booleans, or missing (None, NaN, "")
+    name : how messages call the set
+    ordered, nominal : features whose kind is not what their values suggest (numbers are ordered)
+
+    Raises
+    ------
+    InputError
+        The content breaks the contract; one sentence says where and what was expected.
+    """
+    cells = [texts(frame.iloc[:, i]) for i in range(frame.shape[1])]
+    return from_cells([str(c) for c in frame.columns], cells, name, ordered, nominal)
+
+
+def read_written(
+    source: Source,
+    *,
+    name: str | None = None,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """Read what `write_csv` wrote, to the letter: nothing is detected and no cell means missing
+    but an empty one.
 
     Parameters
     ----------
     source : path, content, or binary file
     name : how the set is called; by default the file's name
-    read_as : how the file is to be read
-    roles : column -> one of `mlem_core.data.roles.ROLES`; the others are guessed
-    ordered, nominal : features whose kind is not what their values suggest, for short
+    ordered, nominal : features whose kind is not what their values suggest
 
     Raises
     ------
     InputError
-        The file is missing, over `MAX_BYTES`, no table, or its content breaks the
-        contract; one sentence says where and what was expected.
+        It is no CSV in UTF-8 with commas, or its content breaks the contract.
     """
-    table = read_table(source, name, read_as)
-    stimuli = apply_roles(table, roles)
-    # By the feature's name, so that a mistake names the features and no other column.
-    ordered, nominal = names_in(ordered), names_in(nominal)
-    asked = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
-    if not asked:
-        return stimuli
-    stimuli.with_kinds(ordered, nominal)
-    return apply_roles(table, {**(roles or {}), **asked})
+    data, file_name = content(source)
+    name = name or file_name
+    header, columns = parse(decode(data, name, "utf-8")[0], name)
+    return from_cells(header, columns, name, ordered, nominal)
+
+
+def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
+    """Write stimuli so that `read_written` gives them back, as `csvfile.write_table` does.
+
+    Parameters
+    ----------
+    stimuli : a set, or a table with the columns of the stimulus CSV
+    """
+    write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
+
+
+def from_cells(
+    header: list[str],
+    cells: Columns,
+    name: str,
+    ordered: Iterable[str] = (),
+    nominal: Iterable[str] = (),
+) -> StimulusSet:
+    """As `from_frame`, of the names of columns and their cells as text, empty ones None."""
+    _check_header(header, name)
+    n_rows = len(cells[0])
+    if n_rows < 2:
+        size = "one row" if n_rows else "a header and no rows"
+        raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
+    texts = dict(zip(header, cells, strict=True))
+    names = [c for c in header if c not in CARRIED and not c.startswith("_")]
+    if not names:
+        raise InputError(
+            f"{name} has no feature: its columns are {some(header)}; every column but "
+            f"{', '.join(CARRIED)} and those that begin with _ is one."
+        )
+    for column in {*names, "sentence_id", ITEM} & set(header):
+        texts[column] = list(map(cache(_stripped), texts[column]))
+    sentences = _sentences(texts["sentence"])
+    word_index = None
+    if "word_index" in texts:
+        word_index = _word_indices(texts["word_index"], sentences)
+        if "word" in texts:
+            _check_words(texts["word"], sentences, word_index)
+    kinds = {column: guess_kind(texts[column]) for column in names}
+    override_kinds(kinds, ordered, nominal)
+    columns: dict[str, pd.Series[Any]] = {}
+    for column in header:
+        if column == "word_index":
+            columns[column] = pd.Series(word_index)
+        else:
+            columns[column] = typed_column(column, texts[column], kinds.get(column))
+    without = np.logical_and.reduce([columns[column].isna() for column in names])
+    if without.any():
+        raise InputError(
+            f"row {int(without.argmax()) + 1} has no value for any feature ({some(names)}); give "
+            "it at least one or remove the row."
+        )
+    for column in names:
+        distinct = columns[column].dropna().unique()
+        if len(distinct) < 2:
+            only = [f"only the value {short(str(text_of(value)))}" for value in distinct]
+            values = only[0] if only else "no value"
+            raise InputError(
+                f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
+                "remove the column or rename it with a leading underscore to carry it along."
+            )
+    table = pd.DataFrame(columns)
+    features = tuple(Feature(column, kind) for column, kind in kinds.items())
+    groups = _groups(_complete(texts, "sentence_id"), sentences)
+    _complete(texts, ITEM)
+    return StimulusSet(name, table, features, word_index, groups)
+
+
+def _check_header(header: list[str], name: str) -> None:
+    for position, column in enumerate(header, start=1):
+        if not column:
+            raise InputError(
+                f"column {position} of {name} has no name in the header; every column needs one."
+            )
+        if column in header[: position - 1]:
+            raise InputError(
+                f"{name} has two columns named {column!r} (columns {header.index(column) + 1} and "
+                f"{position}); every name may occur once."
+            )
+    if "sentence" in header:
+        return
+    near = [c for c in header if c.strip("_ ").casefold().rstrip("s") in ("sentence", "text")]
+    hint = f"did you mean {near[0]!r}? rename it; " if near else ""
+    raise InputError(
+        f"{name} has no column 'sentence': {hint}the columns found are {some(header)}."
+    )
+
+
+def _stripped(cell: str | None) -> str | None:
+    return (cell or "").strip() or None
+
+
+def _sentences(cells: list[str | None]) -> list[str]:
+    empty = {cell for cell in set(cells) if _stripped(cell) is None}
+    if empty:
+        row = min(map(cells.index, empty)) + 1
+        raise InputError(
+            f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
+        )
+    return cast("list[str]", cells)
+
+
+def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.int64]:
+    def number(cell: str | None) -> float:
+        text = (cell or "").strip()
+        return float(text) if NUMBER.fullmatch(text) else math.nan
+
+    numbers, n_words = np.array(list(map(cache(number), cells))), words_in(sentences)
+    inside = (numbers >= 0) & (numbers < n_words) & (numbers == np.floor(numbers))
+    if inside.all():
+        return numbers.astype(np.int64)
+    row = int(inside.argmin())
+    allowed = (
+        f"0 to {n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
+        f"{short(sentences[row])}"
+    )
+    text = (cells[row] or "").strip()
+    if not number(text).is_integer():
+        described = short(text) if text else "empty"
+        raise InputError(f"word_index in row {row + 1} is {described}; expected {allowed}.")
+    raise InputError(
+        f"word_index in row {row + 1} is {short(text)}, outside the sentence; expected {allowed}."
+    )
+
+
+def _check_words(
+    cells: list[str | None], sentences: list[str], word_index: NDArray[np.int64]
+) -> None:
+    words = words_at(sentences, word_index)
+    bare_of = cache(lambda cell: cell and bare(cell))
+    differ = map(ne, map(bare_of, words), map(bare_of, cells))
+    for row in np.flatnonzero(np.fromiter(differ, dtype=bool, count=len(words))):
+        cell = cells[row]
+        if cell is not None:
+            raise InputError(
+                f"the word in row {row + 1} is {short(cell)}, but word_index {word_index[row]} of "
+                f"{short(sentences[row])} is {short(words[row])}; one of them must be corrected."
+            )
+
+
+def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None] | None:
+    """A column that says what belongs together, None where there is none."""
+    cells = texts.get(name)
+    if cells is not None and None in cells:
+        raise InputError(
+            f"{name} in row {cells.index(None) + 1} is empty; give every row one or remove "
+            "the column."
+        )
+    return cells
+
+
+def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
+    codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
+    return np.asarray(codes, dtype=np.int64)

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
@@ -44,9 +45,8 @@ from mlem_core.data.reading.conllu import (
     read_sentences,
 )
 from mlem_core.data.reading.content import Source
-from mlem_core.data.sampling import sample_rows
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_table import CARRIED, from_frame
+from mlem_core.data.stimulus_csv import CARRIED, from_frame
 from mlem_core.data.words import bare
 from mlem_core.storage.room import check_memory
 
@@ -58,6 +58,8 @@ SAMPLE = 2_000
 FREQUENT = 2
 FREQUENT_SHARE = 0.01
 _COPIES = 4  # of the text of each row, while it is checked
+# So many sentences, drawn at random, are compared at each step where features are balanced.
+CANDIDATES = 100
 
 _CLAUSAL = frozenset({"csubj", "ccomp", "xcomp", "advcl", "acl", "parataxis"})
 _SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
@@ -68,7 +70,7 @@ _NOMINAL = ("upos", "relation", "head_direction", "root_tense")
 
 @dataclass(frozen=True)
 class Sampling:
-    """What of a treebank is taken: `n` stimuli (None: all, `SAMPLE` of more), balanced, seeded."""
+    """A sample of a treebank: `n` stimuli (None: all, `SAMPLE` of more), balanced, seeded."""
 
     n: int | None = None
     balance: tuple[str, ...] = ()
@@ -100,7 +102,7 @@ def read_treebank(
     ----------
     sources : paths, contents, or binary files
     level : "word" or "sentence"
-    sampling : whole sentences are drawn, see `mlem_core.data.sampling.sample_rows`
+    sampling : whole sentences are drawn, see `sample_rows`
     encoding : by default it is detected
 
     Raises
@@ -267,3 +269,89 @@ def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     kept = sorted(name for name in morphological if name in names)
     rest = [name for name in names if name not in (*first, *kept)]
     return frame[[*first, *kept, *rest]], sorted(dropped)
+
+
+def sample_rows(
+    frame: pd.DataFrame,
+    groups: NDArray[np.int64],
+    n: int,
+    balance: Sequence[str] = (),
+    seed: int = 0,
+) -> NDArray[np.int64]:
+    """Rows of a sample: (n_sampled,), ascending; all of a group or none.
+
+    Groups are drawn at random until at least `n` rows are there. To balance features, of
+    `CANDIDATES` groups drawn at each step the one is taken that brings the values of each feature
+    (missing ones left out) closest to being equally frequent, by the sum of squared differences of
+    their shares.
+
+    Parameters
+    ----------
+    frame : a row a stimulus
+    groups : (n_stimuli,) codes 0.. of what stays together
+    n : how many rows at least; all where there are no more
+    balance : columns of `frame`
+
+    Raises
+    ------
+    InputError
+        Fewer than 2 stimuli are asked for; an unknown column to balance.
+    """
+    if n < 2:
+        raise InputError(f"found a sample of {n} stimuli; at least 2 are needed to compare.")
+    for name in balance:
+        if name not in frame:
+            raise unknown("feature to balance", name, [str(column) for column in frame])
+    if n >= len(frame):
+        return np.arange(len(frame))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(int(groups.max()) + 1)
+    sizes = np.bincount(groups)
+    if not balance:
+        last = int(np.searchsorted(np.cumsum(sizes[order]), n)) + 1
+        chosen = order[:last]
+    else:
+        chosen = _balanced(_counts(frame, groups, balance), sizes, n, rng)
+    return np.flatnonzero(np.isin(groups, chosen))
+
+
+def _counts(
+    frame: pd.DataFrame, groups: NDArray[np.int64], balance: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """Of each feature (n_groups, n_values): how often a group has a value."""
+    tables = []
+    for name in balance:
+        codes, values = pd.factorize(frame[name])
+        there = codes >= 0
+        table = np.zeros((int(groups.max()) + 1, len(values)))
+        np.add.at(table, (groups[there], codes[there]), 1)
+        tables.append(table)
+    return tables
+
+
+def _balanced(
+    counts: list[NDArray[np.float64]],
+    sizes: NDArray[np.int64],
+    n: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    left = np.arange(len(sizes))
+    sums = [np.zeros(table.shape[1]) for table in counts]
+    chosen: list[int] = []
+    total = 0
+    while total < n:
+        places = rng.permutation(len(left))[:CANDIDATES]
+        candidates = left[places]
+        cost = np.zeros(len(candidates))
+        for table, so_far in zip(counts, sums, strict=True):
+            with_it = so_far + table[candidates]
+            shares = with_it / np.maximum(with_it.sum(axis=1, keepdims=True), 1)
+            cost += ((shares - 1 / max(1, shares.shape[1])) ** 2).sum(axis=1)
+        best = int(np.argmin(cost))
+        group = int(candidates[best])
+        for table, so_far in zip(counts, sums, strict=True):
+            so_far += table[group]
+        chosen.append(group)
+        total += int(sizes[group])
+        left = np.delete(left, places[best])
+    return np.array(chosen)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.once import Once
 from mlem_core.base.typing import IntArray
 
 _INSIDE = re.compile(r"\w")
@@ -68,10 +69,10 @@ def words_in(sentences: Sequence[str | None]) -> IntArray:
 
 def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
-    found = np.empty(len(sentences), dtype=object)
+    chosen = np.empty(len(sentences), dtype=object)
     for part in _split(sentences):
-        found[part.rows] = part.words[part.bounds[part.own] + index[part.rows]]
-    words: list[str] = found.tolist()
+        chosen[part.rows] = part.words[part.bounds[part.own] + index[part.rows]]
+    words: list[str] = chosen.tolist()
     return words
 
 
@@ -83,12 +84,12 @@ def places(
     Words are compared as `bare` has them. Where a sentence does not have the
     word, its place means nothing.
     """
-    bare_of = Once[str | None, str](lambda word: bare(word or ""))
-    number = Once[str, int](lambda _: len(number))  # of each bare word, from 0
-    wanted = np.array(number.of(bare_of.of(words)), dtype=np.int64)
+    bare_of = cache(lambda word: bare(word or ""))
+    number: defaultdict[str, int] = defaultdict(lambda: len(number))  # of each bare word, from 0
+    wanted = np.array([number[bare_of(word)] for word in words], dtype=np.int64)
     times, place = np.zeros((2, len(wanted)), dtype=np.int64)
     for part in _split(sentences):
-        there = np.array(number.of(bare_of.of(part.words)), dtype=np.int64)
+        there = np.array([number[bare_of(word)] for word in part.words], dtype=np.int64)
         # A word with its sentence is one number; equal ones stand in the order of the sentence.
         sentence = np.repeat(np.arange(len(part.bounds) - 1), np.diff(part.bounds))
         keys = sentence * len(number) + there

@@ -20,9 +20,16 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
-from mlem_core.models.loaded import LoadedModel
-from mlem_core.models.pooled import PooledRows, Spans, to_device
-from mlem_core.models.tokens import SPECIAL_TOKENS, TokenizedStimuli, pooled, tokenize
+from mlem_core.models.forward import LoadedModel
+from mlem_core.models.tokens import (
+    SPECIAL_TOKENS,
+    PooledRows,
+    Spans,
+    TokenizedStimuli,
+    pooled,
+    to_device,
+    tokenize,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -82,35 +89,10 @@ def extract(
     """
     report = progress or (lambda done, total: None)
     tokenized = tokenize(stimuli, loaded, options.special_tokens)
-    plan, every = _plan(tokenized, loaded), np.arange(len(stimuli))
-    widths = write_rows(tokenized, loaded, plan, (every, folder), options.pooling, report)
-    if loaded.causal:
-        with LayerFiles(folder, widths) as files:
-            files.repeat(first_of_context(tokenized))
-    report(len(tokenized.tokens), len(tokenized.tokens))
-    return facts_of(stimuli, tokenized, loaded, options, widths)
-
-
-def write_rows(
-    tokenized: TokenizedStimuli,
-    loaded: LoadedModel,
-    plan: list[IntArray],
-    to: tuple[IntArray, Path],
-    pooling: str,
-    report: Counted,
-) -> list[int]:
-    """Write the layers of the stimuli of some batches of sentences; returns the layers' n_units.
-
-    Parameters
-    ----------
-    plan : batches, which are at least one
-    to : the stimuli of these batches, rising, and the folder for files with a row for each
-    """
-    kept, folder = to
-    files: LayerFiles | None = None
-    for rows, states in _passes(tokenized, loaded, plan, pooling, report):
+    files: _LayerFiles | None = None
+    for rows, states in _passes(tokenized, loaded, options.pooling, report):
         if files is None:
-            files = LayerFiles.new(folder, len(kept), [state.shape[1] for state in states])
+            files = _LayerFiles(folder, len(stimuli), [state.shape[1] for state in states])
         for layer, state in enumerate(states):
             bad = ~np.isfinite(state).all(axis=1)
             if bad.any():
@@ -118,20 +100,23 @@ def write_rows(
                     f"row {int(rows[bad].min()) + 1}: the model {loaded.name} gives NaN or "
                     f"infinity in layer {layer}."
                 )
-        files.write(np.searchsorted(kept, rows), states)
+        files.write(rows, states)
     assert files is not None  # a stimulus set is never empty
+    if loaded.causal:
+        files.repeat(_first_of_context(tokenized))
     files.close()
-    return files.widths
+    report(len(tokenized.tokens), len(tokenized.tokens))
+    return _facts(stimuli, tokenized, loaded, options, files.widths)
 
 
-def facts_of(
+def _facts(
     stimuli: StimulusSet,
     tokenized: TokenizedStimuli,
     loaded: LoadedModel,
     options: ExtractionOptions,
     widths: list[int],
 ) -> dict[str, Any]:
-    """What the manifest says about hidden states; `widths` are the n_units of the layers."""
+    """The manifest's entries about hidden states; `widths` are the n_units of the layers."""
     import torch
     import transformers
 
@@ -158,7 +143,6 @@ def facts_of(
 def _passes(
     tokenized: TokenizedStimuli,
     loaded: LoadedModel,
-    plan: list[IntArray],
     pooling: str,
     report: Counted,
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
@@ -169,8 +153,8 @@ def _passes(
     """
     import torch
 
-    total, done = sum(map(len, plan)), 0
-    waiting = plan[::-1]
+    total, done = len(tokenized.tokens), 0
+    waiting = _plan(tokenized, loaded)[::-1]
     on_gpu = loaded.device != "cpu"
     copies = torch.cuda.Stream(loaded.device) if on_gpu else None
     behind: tuple[IntArray, PooledRows] | None = None
@@ -234,10 +218,10 @@ def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tenso
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
-    return batches(tokenized.lengths, token_budget(loaded))
+    return batches(tokenized.lengths, _token_budget(loaded))
 
 
-def token_budget(loaded: LoadedModel) -> int:
+def _token_budget(loaded: LoadedModel) -> int:
     """How many tokens a batch may have, on a GPU by the memory that is free now."""
     import torch
 
@@ -247,11 +231,11 @@ def token_budget(loaded: LoadedModel) -> int:
     budget = min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights))
     if kind == "cuda":
         free, _ = torch.cuda.mem_get_info(loaded.device)
-        budget = min(budget, tokens_that_fit(free, loaded))
+        budget = min(budget, _tokens_that_fit(free, loaded))
     return int(budget)
 
 
-def tokens_that_fit(free: int, loaded: LoadedModel) -> int:
+def _tokens_that_fit(free: int, loaded: LoadedModel) -> int:
     """How many tokens a batch may have where `free` bytes are free (an estimate, at least 1).
 
     What a token needs is the working copies of one block, and its state of every layer where the
@@ -286,14 +270,14 @@ def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
     if tokenized.words is not None:
-        own, level = tokenized.words[rows], "word"
+        bounds, level = tokenized.words[rows], "word"
     else:
-        own = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
+        bounds = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
         level = "sentence"
-    return rows, Spans(places, *pooled(level, pooling).tokens(*own.T))
+    return rows, Spans(places, *pooled(level, pooling).tokens(*bounds.T))
 
 
-def first_of_context(tokenized: TokenizedStimuli) -> IntArray:
+def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:
     """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
     if tokenized.words is None:
         return np.arange(sum(map(len, tokenized.stimuli)))
@@ -326,32 +310,20 @@ def layer_file(folder: Path, layer: int) -> Path:
     return folder / f"layer_{layer:02d}.npy"
 
 
-class LayerFiles:
-    """One memory-mapped file (n_rows, n_units) float32 a layer, filled row by row."""
+class _LayerFiles:
+    """One memory-mapped file (n_rows, n_units) float32 a layer, of zeros, filled row by row."""
 
-    def __init__(self, folder: Path, widths: list[int]) -> None:
+    def __init__(self, folder: Path, n_rows: int, widths: list[int]) -> None:
         self.widths = widths
         self._paths = [layer_file(folder, layer) for layer in range(len(widths))]
-        self._written = 0
-        self._maps = self._map()
-
-    @classmethod
-    def new(cls, folder: Path, n_rows: int, widths: list[int]) -> LayerFiles:
-        """Files of zeros in a folder."""
-        for layer, width in enumerate(widths):
-            path = layer_file(folder, layer)
+        for path, width in zip(self._paths, widths, strict=True):
             np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n_rows, width))
             if hasattr(os, "posix_fallocate"):
                 # A full disk is an error here and a killed process once it is mapped.
                 with path.open("rb+") as file:
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        return cls(folder, widths)
-
-    def __enter__(self) -> LayerFiles:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._written = 0
+        self._maps = self._map()
 
     def _map(self) -> list[Any]:
         return [np.load(path, mmap_mode="r+", allow_pickle=False) for path in self._paths]

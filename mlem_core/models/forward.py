@@ -1,19 +1,86 @@
-"""One forward pass: the hidden states of every layer, with one meaning for every architecture."""
+"""A model that is ready to run, and its forward pass: the hidden states of every layer.
+
+They have one meaning for every architecture.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from logging import CRITICAL
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError
-from mlem_core.models.files import first_line
+from mlem_core.models.model_paths import first_line
+from mlem_core.storage.digests import Watched, changed
 
 if TYPE_CHECKING:
     import torch
 
-    from mlem_core.models.loaded import LoadedModel
+_NO_FILES = Watched("")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run, in evaluation mode, its numbers of the type `dtype`.
+
+    `identity` is what the weights and the tokenizer are (a digest or a hub commit), `n_layers`
+    the number of blocks (there is one more layer than blocks: layer 0, the embeddings),
+    `max_tokens` the longest input or None where there is no limit, `note` what must be said
+    wherever the model is named, `causal` whether a token sees only what comes before it,
+    `streams` whether its layers can be had one after the other during a pass, `files` what it was
+    read from (weights may be mapped).
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    identity: str
+    revision: str
+    n_layers: int
+    max_tokens: int | None
+    device: str
+    note: str
+    dtype: str = "float32"
+    causal: bool = False
+    streams: bool = False
+    files: Watched = _NO_FILES
+
+    def check_is(self, identity: str) -> None:
+        """Raise `InputError` unless it was read from the files of an identity, as they still are.
+
+        What is made of it under that identity is kept only if they are so at its end, too.
+        """
+        if self.identity != identity:
+            raise changed(f"the model {self.name!r}")
+        self.files.is_read()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' reports, warnings and progress bars off the user's screen."""
+    from transformers import modeling_gguf_pytorch_utils
+    from transformers.utils import logging
+
+    gguf: Any = modeling_gguf_pytorch_utils
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    gguf_bar = gguf.tqdm  # heeds no setting
+    logging.set_verbosity(CRITICAL)
+    logging.disable_progress_bar()
+    gguf.tqdm = functools.partial(gguf_bar, disable=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        gguf.tqdm = gguf_bar
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -147,13 +214,13 @@ def _full_pass(
 
     passed: list[torch.Tensor] = []
     with _entering(_blocks(model, n_layers), passed.append), _as_it_is():
-        given = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
-    states = tuple(given.hidden_states)
+        output = model(input_ids=input_ids, output_hidden_states=True, return_dict=True)
+    states = tuple(output.hidden_states)
     if passed and not torch.equal(passed[0], states[0]):
         # The recurrent models (Mamba, Mamba-2, RWKV) leave the embeddings out and give the
         # last block twice, before and after the norm.
         states = (passed[0], *states[: n_layers - 1], states[-1])
-    return states, [*passed, given.last_hidden_state]
+    return states, [*passed, output.last_hidden_state]
 
 
 @contextlib.contextmanager
@@ -169,10 +236,10 @@ def _as_it_is() -> Iterator[None]:
 def _entering(blocks: Any, take: Callable[[torch.Tensor], None]) -> Iterator[None]:
     """Give `take` what enters each block."""
 
-    def given(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         take(args[0] if args else kwargs["hidden_states"])
 
-    hooks = [block.register_forward_pre_hook(given, with_kwargs=True) for block in blocks or ()]
+    hooks = [block.register_forward_pre_hook(enter, with_kwargs=True) for block in blocks or ()]
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlem_core.models.files import READ, first_line
+from mlem_core.models.model_paths import READ, first_line
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def _commit(half_minute: int, name: str, address: str, revision: str | None) -> 
 
 
 def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path:
-    """What the hub gives, or what was fetched last where it is out of reach."""
+    """The folder that the hub gives, or the one fetched last where it is out of reach."""
     try:
         if _kept_only:
             raise OutOfReach("nothing is to be fetched")
@@ -162,7 +162,7 @@ def _in_our_words(name: str, revision: str | None) -> Iterator[None]:
 
 
 def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:
-    """What the hub says about a model."""
+    """The hub's information about a model."""
     from huggingface_hub import HfApi
 
     hub = HfApi(endpoint=address)

@@ -7,19 +7,30 @@ is run.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.models.files import check_folder, check_gguf, first_line
-from mlem_core.models.forward import count_blocks, is_causal, longest_input
-from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.forward import (
+    LoadedModel,
+    count_blocks,
+    is_causal,
+    longest_input,
+    quiet,
+)
+from mlem_core.models.model_paths import check_type, first_line
 from mlem_core.models.packed import unpack
 from mlem_core.models.registry import ModelFiles, locate
-from mlem_core.storage.watched import changed
+from mlem_core.storage.digests import changed
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")
+_GGUF_LOCK = threading.RLock()
 
 
 def open_model(name: str, device: str = "auto", dtype: str = "float32") -> LoadedModel:
@@ -40,15 +51,13 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         raise unknown("dtype", dtype, DTYPES)
     files = locate(name)
     watched = files.watched()
-    if files.gguf is not None:
-        check_gguf(name, files.folder / files.gguf)
-    else:
-        if files.packed is not None:
-            import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
-
-        check_folder(name, files.folder, files.packed)
+    if files.packed is not None:
+        import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
+    if files.gguf is None:
+        check_type(name, files.folder)
+    files.check(name)
     device = resolve_device(device)
-    with quiet(), _header_read_once(files):
+    with quiet(), read_once() if files.gguf else contextlib.nullcontext():
         tokenizer = _load_tokenizer(name, files)
         model = _load_weights(name, files, dtype)
         _check_vocabulary(name, tokenizer, model)
@@ -106,12 +115,36 @@ def _reading(files: ModelFiles) -> dict[str, Any]:
     return {"local_files_only": True, "trust_remote_code": False, **options}
 
 
-def _header_read_once(files: ModelFiles) -> contextlib.AbstractContextManager[None]:
-    if files.gguf is None:
-        return contextlib.nullcontext()
-    from mlem_core.models.gguf_header import read_once
+@contextlib.contextmanager
+def read_once() -> Iterator[None]:
+    """A block in which all that opens a GGUF file shares one reading of it.
 
-    return read_once()
+    transformers reads the header, with each word of the vocabulary, for the tokenizer, for the
+    configuration and for the weights, through a memory map that takes long for each word, and makes
+    the table of tensor names anew for every module. Here it is read once, as plain bytes.
+    """
+    import gguf
+
+    class PlainReader(gguf.GGUFReader):
+        """gguf's reader on an array that is no memory map for each part of it."""
+
+        @property
+        def data(self) -> Any:
+            return self._data
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            self._data = np.asarray(mapped)
+
+    package: Any = gguf
+    with _GGUF_LOCK:
+        originals = package.GGUFReader, package.get_tensor_name_map
+        package.GGUFReader = functools.cache(PlainReader)
+        package.get_tensor_name_map = functools.cache(package.get_tensor_name_map)
+        try:
+            yield
+        finally:
+            package.GGUFReader, package.get_tensor_name_map = originals
 
 
 def _load_tokenizer(name: str, files: ModelFiles) -> Any:
@@ -130,7 +163,7 @@ def _load_tokenizer(name: str, files: ModelFiles) -> Any:
 
 
 def load_with_head(loaded: LoadedModel) -> Any:
-    """The same causal model with the head that predicts the next token, on the same device.
+    """A loaded causal model with the head that predicts the next token, on the same device.
 
     Raises
     ------
@@ -142,7 +175,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
     name, files = loaded.name, locate(loaded.name)
     _check_same(name, files, loaded.identity)
-    with quiet(), _header_read_once(files):
+    with quiet(), read_once() if files.gguf else contextlib.nullcontext():
         try:
             model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
         except Exception as error:  # transformers raises nearly anything for a broken file
@@ -204,8 +237,8 @@ def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, An
         config = AutoConfig.from_pretrained(files.folder, **_reading(files))
         state = unpack(files.folder / files.packed)
         # The auto classes want a folder; the class that they would take does not.
-        own = type(auto.from_config(config))
-        opened = own.from_pretrained(None, config=config, state_dict=state, **options)
+        model_class = type(auto.from_config(config))
+        opened = model_class.from_pretrained(None, config=config, state_dict=state, **options)
     else:
         # Formats are told apart by what is in the folder, never by what transformers prefers.
         safe = {} if files.gguf else {"use_safetensors": True}

@@ -25,9 +25,8 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.shared import shared
 from mlem_core.base.text import listed
 from mlem_core.models import hub
-from mlem_core.models.files import READ
-from mlem_core.models.places import offered, place_of
-from mlem_core.storage.watched import Digested, Watched
+from mlem_core.models.model_paths import READ, check_files, check_gguf, offered, place_of
+from mlem_core.storage.digests import Digested, Watched
 
 
 class ModelUnavailable(InputError):
@@ -72,12 +71,6 @@ class BuiltInModel:
         if spec is None or not spec.submodule_search_locations:
             return None
         return Path(spec.submodule_search_locations[0]) / self.folder
-
-    def available(self) -> bool:
-        """Whether it can be loaded now, as far as is known."""
-        if self.package:
-            return self.path() is not None
-        return hub.cached(self.name) is not None or hub.answers()
 
 
 SEED_0 = "seed-0.safetensors"
@@ -174,6 +167,13 @@ class ModelFiles:
         """The hub's commit, or the SHA-256 of the files that are read (and of the seed)."""
         return self.watched().digest
 
+    def check(self, name: str) -> None:
+        """Raise `InputError` where files of a model of this name are missing or damaged."""
+        if self.gguf is not None:
+            check_gguf(name, self.folder / self.gguf)
+        else:
+            check_files(name, self.folder, self.packed)
+
     def watched(self) -> Watched:
         """The files that are read, under `identity`; none of a hub's commit, which is for good."""
         if self.seed is not None:
@@ -187,8 +187,8 @@ class ModelFiles:
         else:
             files = sorted(f for f in self.folder.iterdir() if f.is_file() and f.suffix in READ)
             if self.packed is not None:  # the weights of other seeds and steps lie beside
-                own = self.folder / self.packed
-                files = [f for f in files if f.suffix != ".safetensors" or f == own]
+                weights = self.folder / self.packed
+                files = [f for f in files if f.suffix != ".safetensors" or f == weights]
         each = tuple(map(Digested.of, files))
         lines = "".join(f"{file.path.name} {file.digest}\n" for file in each)
         return Watched(hashlib.sha256(lines.encode()).hexdigest(), each)
@@ -207,7 +207,7 @@ def comes_along(name: str) -> bool:
 
 
 def identity(name: str) -> str:
-    """What the weights and the tokenizer of a model are, without loading it; raises as `locate`."""
+    """The digest or commit of a model's weights and tokenizer, not loaded; raises as `locate`."""
     return locate(name).identity
 
 
@@ -271,8 +271,8 @@ def is_variant(name: str) -> bool:
 def variants(name: str, what: str) -> list[int]:
     """The seeds or steps ("seed", "step") of a small model of our own that are there, in order."""
     folder = MODELS[name].path()
-    found = folder.glob(f"{what}-*.safetensors") if folder is not None else ()
-    return sorted(int(file.stem.removeprefix(f"{what}-")) for file in found)
+    files = folder.glob(f"{what}-*.safetensors") if folder is not None else ()
+    return sorted(int(file.stem.removeprefix(f"{what}-")) for file in files)
 
 
 def seeds(name: str) -> tuple[str, ...]:

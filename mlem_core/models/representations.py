@@ -17,6 +17,7 @@ from mlem_core.base.errors import unknown
 from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
 from mlem_core.data.stimuli import StimulusSet, add_json
+from mlem_core.models.array_files import npy_file
 from mlem_core.models.arrays import Arrays, check_repeated, open_arrays
 from mlem_core.models.extraction import (
     STAGE,
@@ -26,9 +27,8 @@ from mlem_core.models.extraction import (
     extract,
     layer_file,
 )
-from mlem_core.models.loaded import LoadedModel
+from mlem_core.models.forward import LoadedModel
 from mlem_core.models.loading import open_model
-from mlem_core.models.mapped import npy_file
 from mlem_core.models.registry import identity
 from mlem_core.models.tokens import SPECIAL_TOKENS, pooled
 from mlem_core.storage.store import Store
@@ -36,7 +36,7 @@ from mlem_core.storage.store import Store
 
 @dataclass(frozen=True)
 class Representations:
-    """What one system makes of the stimuli: an array (n_stimuli, n_units) for each layer.
+    """The representations of the stimuli in one system: (n_stimuli, n_units) for each layer.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Representations:
         return self._read(layer)
 
     def of(self, layer: int, stimuli: NDArray[np.integer]) -> NDArray[np.floating]:
-        """What a layer makes of some stimuli: their rows, or the distances among them."""
+        """The rows of some stimuli in a layer, or the distances among them."""
         array = self[layer]
         return array[np.ix_(stimuli, stimuli)] if self.distances else array[stimuli]
 
@@ -123,7 +123,7 @@ def find(
     store: Store,
     options: ExtractionOptions = STANDARD,
 ) -> Representations | None:
-    """What `from_model` would give if that is in the store, else None; loads no model."""
+    """The representations that `from_model` gives if they are in the store, else None."""
     folder = store.find(STAGE, VERSION, **depends_on(stimuli, model, options))
     return None if folder is None else _stored(folder, stimuli, model)
 
@@ -131,7 +131,7 @@ def find(
 def depends_on(
     stimuli: StimulusSet, model: str | LoadedModel, options: ExtractionOptions
 ) -> dict[str, str]:
-    """What hidden states depend on, beside `STAGE` and `VERSION` the key of their entry.
+    """The key of the entry of hidden states beside `STAGE` and `VERSION`: all they depend on.
 
     Raises
     ------

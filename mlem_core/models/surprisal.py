@@ -11,7 +11,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.extraction import batches
-from mlem_core.models.loaded import LoadedModel, quiet
+from mlem_core.models.forward import LoadedModel, quiet
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
 

@@ -16,8 +16,7 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, LARGEST, Kind, text_of
-from mlem_core.data.rdm import Rdm
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import Rdm, StimulusSet
 
 # The policies for missing values, each with what a screen calls it.
 MISSING = {"ignore": "no distance to any value", "level": "a value of its own"}

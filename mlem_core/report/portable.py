@@ -20,7 +20,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.models.registry import base_name, comes_along, packaged
 from mlem_core.report.contents import SourceFile
-from mlem_core.storage.watched import Digested, changed
+from mlem_core.storage.digests import Digested, changed
 
 # Larger representation files are named by their digest instead.
 LARGEST_FILE = 8_000_000

@@ -22,7 +22,7 @@ from mlem_core.base.held import scratch
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
-from mlem_core.data.given import read_kept
+from mlem_core.data.distance_features import read_kept
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
@@ -35,7 +35,7 @@ from mlem_core.report.formats import FORMATS
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.report.shown import Drawing, FigureContext
 from mlem_core.report.tables import csv_bytes
-from mlem_core.storage.sealed import sha256_file
+from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 
 # Texts, and what figures have beside them.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import stopped_by
+from mlem_core.base.parallel import cancelled_by
 from mlem_core.scale.executor import value_or_error
 
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "torch", "transformers")
@@ -122,5 +122,5 @@ def unit(function: Callable[..., Any], shared: Sent, item: Sent, checks: Sent) -
         if task is None or task.state in ("cancelled", "released", "forgotten"):
             raise Stopped
 
-    with stopped_by(look):
+    with cancelled_by(look):
         return value_or_error(function, shared.value, item.value)

@@ -51,7 +51,7 @@ def check_memory(n_bytes: float, what: str, advice: str) -> None:
 
 
 def check_disk(folder: Path, n_bytes: float, what: str, advice: str) -> None:
-    """The same of the disk of a folder."""
+    """Raise InputError where so much of a folder's disk is not free; `advice` is what to change."""
     free = free_disk(folder)
     if n_bytes > free:
         raise InputError(

@@ -67,12 +67,12 @@ class Stage(Generic[T]):
         return self.load(store.entry(self.name, self.version, fill, **depends_on))
 
     def kept(self, store: Store, depends_on: Mapping[str, Any], make: Callable[[], T]) -> T:
-        """The same, but what `make` gives is not read again."""
-        made: list[T] = []
+        """A kept result, or what `make` gives, which is then kept and not read again."""
+        results: list[T] = []
 
         def fill(folder: Path) -> None:
-            made.append(make())
-            self.save(made[0], folder)
+            results.append(make())
+            self.save(results[0], folder)
 
         folder = store.entry(self.name, self.version, fill, **depends_on)
-        return made[0] if made else self.load(folder)
+        return results[0] if results else self.load(folder)

@@ -22,9 +22,8 @@ import filelock
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
+from mlem_core.storage.digests import canonical, forget, making, moved, seal, sealed
 from mlem_core.storage.files import is_full
-from mlem_core.storage.sealed import canonical, forget, moved, seal, sealed
-from mlem_core.storage.watched import making
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 # Entries that come with the program (of its example), beside those that a store makes.
@@ -109,19 +108,19 @@ class Store:
         `waiting` is called a few times a second; it may raise to give up.
 
         Raises `InputError` where the store cannot be written, its disk is full, or a file that the
-        entry is made of has changed meanwhile, see `mlem_core.storage.watched`.
+        entry is made of has changed meanwhile, see `mlem_core.storage.digests`.
         """
-        found = self.find(stage, version, **depends_on)
-        if found is not None:
-            return found
+        existing = self.find(stage, version, **depends_on)
+        if existing is not None:
+            return existing
         self.check_writable()
         identity = _identity(stage, version, depends_on)
         key = self.key(stage, version, **depends_on)
         with self._locked(key, waiting):
             # Another process may have made it while we waited.
-            found = _sound_entry(self.root, stage, identity)
-            if found is not None:
-                return found
+            existing = _sound_entry(self.root, stage, identity)
+            if existing is not None:
+                return existing
             self._clean(key)
             folder = self.root / stage / key
             unfinished = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._temporary))

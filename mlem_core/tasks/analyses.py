@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,10 +22,9 @@ from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.models.registry import identity_now
-from mlem_core.storage.files import read_json, replacing, write_json
-from mlem_core.storage.sealed import RESULT, sealed
+from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
+from mlem_core.storage.files import read_json, replacing, replacing_files, write_json
 from mlem_core.storage.store import Store
-from mlem_core.storage.watched import Digested
 from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out
 
@@ -47,21 +46,11 @@ class Job(Task):
         InputError
             The job is not done, or its result can no longer be read.
         """
-        if not self.result.is_dir():
-            raise InputError(f"the analysis {self.id} is not done: it is {self.status().state}.")
-        # What is sealed is what was written; only another version's may be of another form.
-        try:
-            if self.intact():
-                return replace(files.load(self.result), spec=self.spec)
-            why = "is damaged"
-        except (OSError, ValueError, LookupError, TypeError):
-            why = "can no longer be read"
-        message = f"the result of the analysis {self.id} {why}; run it again."
-        self.damaged(message)
-        raise InputError(message)
+        found = self.read(files.load, "the analysis", "run it again")
+        return replace(found, spec=self.spec)
 
     def contents(self) -> files.Contents | None:
-        """What the finished analysis has in it; None where it is not done or cannot be read."""
+        """The contents of the finished analysis; None where it is not done or cannot be read."""
         try:
             whole = sealed(self.result, RESULT, "analysis.json")
             return files.contents(self.result) if whole else None
@@ -138,8 +127,8 @@ def _of_this_store(spec: AnalysisSpec, store: Store) -> AnalysisSpec:
 
     def here(path: str) -> str:
         _, folder, inside = path.rpartition(f"{os.sep}uploads{os.sep}")
-        own = store.root / "uploads" / inside
-        return str(own) if folder and inside and own.exists() else path
+        ours = store.root / "uploads" / inside
+        return str(ours) if folder and inside and ours.exists() else path
 
     return elsewhere(spec, here)
 
@@ -164,12 +153,11 @@ def job_id(spec: AnalysisSpec) -> str:
 
 def _id(spec: AnalysisSpec, inputs: dict[str, Any]) -> str:
     about = {"tables": TABLES.version, "spec": spec.to_dict(), **inputs}
-    canonical = json.dumps(about, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical(about)).hexdigest()[:16]
 
 
 def _inputs(spec: AnalysisSpec) -> dict[str, Any]:
-    """What the files and the models that an analysis names are now.
+    """The digests of the files and the models that an analysis names, as they are now.
 
     None stands for what cannot be had, which is the run's to complain about, or to leave out.
     """
@@ -214,6 +202,30 @@ def keep_upload(data: bytes, name: str, store: Store) -> Path:
             temporary.write_bytes(data)
     path.parent.touch()  # see `mlem_core.tasks.visitors.purge_uploads`
     return path
+
+
+def keep_uploads(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
+    """Keep an uploaded file, or several as a folder; the same files give the same path.
+
+    Parameters
+    ----------
+    files : name and content of each, at least one
+    """
+    if len(files) == 1:
+        name, data = files[0]
+        return keep_upload(data, name, store)
+    paths = {keep_upload(data, name, store) for name, data in files}
+    kept = sorted(paths, key=lambda path: (path.name, path))
+    digest = hashlib.sha256("\n".join(map(str, (p.parent.name + p.name for p in kept))).encode())
+    name = f"{kept[0].stem}_and_{len(kept) - 1}_more"
+    folder = store.root / "uploads" / digest.hexdigest() / name
+    if not folder.is_dir():
+        same = len({path.name for path in kept}) < len(kept)
+        names = [f"{number:03d}_" * same + path.name for number, path in enumerate(kept, start=1)]
+        with replacing_files(folder, names[-1]) as whole:
+            for name, path in zip(names, kept, strict=True):
+                shutil.copyfile(path, whole / name)
+    return folder
 
 
 def make(request: Request, folder: Path, report: Report) -> None:

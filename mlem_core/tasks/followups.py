@@ -7,7 +7,6 @@ tables, a capsule, or entries of the store.
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,9 +21,10 @@ from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.held import scratch
-from mlem_core.base.typing import Progress, Report
+from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import similarity_named
+from mlem_core.storage.digests import canonical
 from mlem_core.storage.stage import Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
@@ -33,204 +33,198 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 # Tables by name, and other files by their file names.
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
-Make = Callable[[Analysis, Options, Store, Report], Made]
 VERSION = 4
 CAPSULE = "capsule.zip"
 
 
-def _baseline(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+@dataclass(frozen=True)
+class JobInput:
+    """A finished analysis, what is to be done with it, and where how far it is goes."""
+
+    analysis: Analysis
+    options: Options
+    store: Store
+    report: Report
+
+    def selection(self, options: Options | None = None) -> Selection:
+        """The selection that options (by default all of them) name, as the analysis has it."""
+        chosen = Selection.from_dict(self.options if options is None else options)
+        return chosen.checked(self.analysis.tables.features, self.analysis.layers)
+
+    def layers(self, *names: str) -> list[Layer]:
+        """The layers that options of these names say, one each; without names those of "layers"."""
+        layers = [self.options[name] for name in names] if names else self.options["layers"]
+        return [(str(model), int(layer)) for model, layer in layers]
+
+    def counted(self, stage: str, unit: str) -> Counted:
+        """Reports so many of so many units of a stage."""
+        return lambda done, total: self.report(Progress(stage, None, done, total, unit))
+
+
+def _baseline(job: JobInput) -> Tables:
     from mlem_core.analysis.baselines import of_analysis
 
-    name = options["name"]
-    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
-
-    def counted(done: int, total: int) -> None:
-        report(Progress(name, None, done, total, "layers"))
-
-    baseline = of_analysis(analysis, name, store, layers, counted)
+    name = job.options["name"]
+    counted = job.counted(name, "layers")
+    baseline = of_analysis(job.analysis, name, job.store, job.layers(), counted)
     return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
 
 
-def _fits(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _fits(job: JobInput) -> Tables:
     from mlem_core.analysis import cached_fits
 
-    fits = cached_fits.make(analysis, store, _selected(analysis, options), report)
+    fits = cached_fits.make(job.analysis, job.store, job.selection(), job.report)
     return {"scores": fits.scores}
 
 
-def _methods(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _methods(job: JobInput) -> None:
     from mlem_core.analysis import methods
 
-    methods.make(analysis, store, _selected(analysis, options), report)
-    return {}
+    methods.make(job.analysis, job.store, job.selection(), job.report)
 
 
-def _noise(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _noise(job: JobInput) -> None:
     from mlem_core.robustness import noise
 
-    model, layer = options["layer"]
-    selection = _selected(analysis, options["selection"])
-    noise.make_noise(analysis, store, selection, (str(model), int(layer)), report)
-    return {}
+    selection = job.selection(job.options["selection"])
+    noise.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
 
 
-def _selected(analysis: Analysis, options: Options) -> Selection:
-    """What the options ask for, as the analysis has it."""
-    return Selection.from_dict(options).checked(analysis.tables.features, analysis.layers)
-
-
-def _all_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _all_intervals(job: JobInput) -> None:
     from mlem_core.inference.all_layers import layer_intervals
 
-    layer_intervals(analysis, store, _selected(analysis, options), report=report)
-    return {}
+    layer_intervals(job.analysis, job.store, job.selection(), report=job.report)
 
 
-def _chance(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _chance(job: JobInput) -> None:
     from mlem_core.inference.permutation import kept_chance
 
-    chosen = _selected(analysis, options)
-    kept_chance(analysis, store, chosen, int(options["permutations"]), report)
-    return {}
+    n_permutations = int(job.options["permutations"])
+    kept_chance(job.analysis, job.store, job.selection(), n_permutations, job.report)
 
 
-def _similarity(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _similarity(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
 
-    name = str(options["name"])
-
-    def counted(done: int, total: int) -> None:
-        report(Progress(similarity_named(name).short, None, done, total, "layers"))
-
-    compared(analysis, name, store, counted)
-    return {}
+    name = str(job.options["name"])
+    counted = job.counted(similarity_named(name).short, "layers")
+    compared(job.analysis, name, job.store, counted)
 
 
-def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _pair_intervals(job: JobInput) -> None:
     from mlem_core.analysis.similarities import RSA, compared
     from mlem_core.inference.explanation import explain, kept_intervals, with_transfer
 
-    a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
-
-    def counted(done: int, total: int) -> None:
-        report(Progress("resampling", None, done, total, "replicates"))
-
+    analysis, options, store = job.analysis, job.options, job.store
+    a, b = job.layers("a", "b")
     alike = compared(analysis, str(options.get("similarity", RSA)), store)
     why = explain(analysis, a, b, list(options["features"]), compared=alike)
     chosen = analysis.select(None, None, options.get("estimator"), options.get("interactions"))
     if why.similarity.name == RSA:
         why = with_transfer(why, analysis, chosen)
     why = replace(why, estimator=chosen.estimator, interactions=chosen.interactions)
+    counted = job.counted("resampling", "replicates")
     kept_intervals(why, analysis, store, int(options["draws"]), counted)
-    return {}
 
 
-def _alignment(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _alignment(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
     from mlem_core.inference.aligned import alignment
     from mlem_core.inference.explanation import kept_intervals
 
-    a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
-
-    def counted(done: int, total: int) -> None:
-        report(Progress("leaving out", None, done, total, "blocks"))
-
-    found = alignment(analysis, (a, b), compared(analysis, str(options["similarity"]), store))
-    kept_intervals(found, analysis, store, progress=counted)
-    return {}
+    a, b = job.layers("a", "b")
+    alike = compared(job.analysis, str(job.options["similarity"]), job.store)
+    found = alignment(job.analysis, (a, b), alike)
+    kept_intervals(found, job.analysis, job.store, progress=job.counted("leaving out", "blocks"))
 
 
-def _capsule(analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
+def _capsule(job: JobInput) -> Made:
     from mlem_core.analysis import cached_fits
     from mlem_core.report import capsule
     from mlem_core.report.figures import Drawing
 
-    selection = _selected(analysis, options)
-    results = None
+    selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:
-        results = cached_fits.make(analysis, store, selection, report)
-    pair = [(str(model), int(layer)) for model, layer in options["pair"]]
+        results = cached_fits.make(job.analysis, job.store, selection, job.report)
+    pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
     with scratch("followup") as folder:
         path = capsule.write(
-            analysis,
+            job.analysis,
             Path(folder) / CAPSULE,
             selection,
             results=results,
-            drawing=Drawing((pair[0], pair[1]) if pair else None, store),
-            progress=report,
+            drawing=Drawing((pair[0], pair[1]) if pair else None, job.store),
+            progress=job.report,
         )
         return {CAPSULE: path.read_bytes()}
 
 
-def _audit(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _audit(job: JobInput) -> None:
     from mlem_core.robustness.audit import audit
 
-    audit(analysis, store, report)  # keeps its tables in the store
-    return {}
+    audit(job.analysis, job.store, job.report)
 
 
-def _multiverse(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _multiverse(job: JobInput) -> None:
     from mlem_core.robustness.multiverse import multiverse
 
-    layers = [(str(model), int(layer)) for model, layer in options["layers"]]
-    multiverse(analysis, layers, store, options.get("choices"), report)
-    return {}
+    multiverse(job.analysis, job.layers(), job.store, job.options.get("choices"), job.report)
 
 
-def _versus(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
+def _versus(job: JobInput) -> None:
     from mlem_core.robustness import two_analyses
 
-    job = analyses.find(options["other"], store)
-    if job is None:
+    known = analyses.find(job.options["other"], job.store)
+    if known is None:
         raise InputError("the other analysis is no longer in the store.")
-    other = job.analysis()
-    shared = two_analyses.common_layers(analysis, other)
-    restore(other, [model for model, _ in shared], store, report)
-    two_analyses.paired(analysis, other, store, report)
-    return {}
+    other = known.analysis()
+    shared = two_analyses.common_layers(job.analysis, other)
+    restore(other, [model for model, _ in shared], job.store, job.report)
+    two_analyses.paired(job.analysis, other, job.store, job.report)
 
 
-def _of_pair(analysis: Analysis, options: Options) -> list[str]:
-    return [str(options["a"][0]), str(options["b"][0])]
+def _models_of(*names: str) -> Callable[[JobInput], Iterable[str]]:
+    """The models of the layers of `JobInput.layers`."""
+    return lambda job: [model for model, _ in job.layers(*names)]
 
 
-def _of_layers(analysis: Analysis, options: Options) -> list[str]:
-    return [str(model) for model, _ in options["layers"]]
+def _all_models(job: JobInput) -> Iterable[str]:
+    return list(job.analysis.manifest["models"])
 
 
 @dataclass(frozen=True)
-class Kind:
+class JobType:
     """One kind of work.
 
     Attributes
     ----------
-    make : does it
+    make : does it; what it returns is kept in the task's folder
     models : names of the models whose representations it reads
     in_store : whether what it makes lies in the store, so that the task has no tables of its own
     """
 
-    make: Make
-    models: Callable[[Analysis, Options], Iterable[str]] = lambda analysis, options: ()
-    in_store: bool = False
+    make: Callable[[JobInput], Made | None]
+    models: Callable[[JobInput], Iterable[str]] = lambda job: ()
+    in_store: bool = True
 
 
-KINDS: dict[str, Kind] = {
-    "alignment": Kind(_alignment, _of_pair, in_store=True),
-    "all-error-bars": Kind(_all_intervals, _of_layers, in_store=True),
-    "audit": Kind(_audit, lambda analysis, _: analysis.manifest["models"], in_store=True),
-    "baseline": Kind(_baseline, _of_layers),
-    "capsule": Kind(_capsule),
-    "chance": Kind(_chance, _of_layers, in_store=True),
-    "error-bars": Kind(_pair_intervals, _of_pair, in_store=True),
-    "fits": Kind(_fits),
-    "methods": Kind(_methods, in_store=True),
-    "multiverse": Kind(_multiverse, _of_layers, in_store=True),
-    "noise": Kind(_noise, lambda _, options: [options["layer"][0]], in_store=True),
+JOB_TYPES: dict[str, JobType] = {
+    "alignment": JobType(_alignment, _models_of("a", "b")),
+    "all-error-bars": JobType(_all_intervals, _models_of()),
+    "audit": JobType(_audit, _all_models),
+    "baseline": JobType(_baseline, _models_of(), in_store=False),
+    "capsule": JobType(_capsule, in_store=False),
+    "chance": JobType(_chance, _models_of()),
+    "error-bars": JobType(_pair_intervals, _models_of("a", "b")),
+    "fits": JobType(_fits, in_store=False),
+    "methods": JobType(_methods),
+    "multiverse": JobType(_multiverse, _models_of()),
+    "noise": JobType(_noise, _models_of("layer")),
     # `other` is the id of the other analysis, `layers` those that both have.
-    "versus": Kind(_versus, _of_layers, in_store=True),
-    "similarity": Kind(_similarity, lambda analysis, _: analysis.manifest["models"], in_store=True),
-    # They are restored before any work, and no more is asked for.
-    "representations": Kind(lambda *_: {}, lambda _, options: options["models"], in_store=True),
+    "versus": JobType(_versus, _models_of()),
+    "similarity": JobType(_similarity, _all_models),
+    # They are restored before any work, and no more is wanted.
+    "representations": JobType(lambda job: None, lambda job: job.options["models"]),
 }
 
 
@@ -242,8 +236,9 @@ def work(kind: str, analysis: Analysis, options: Options, store: Store, report: 
     InputError
         As `restore`, or what the options ask for is not in the analysis.
     """
-    restore(analysis, KINDS[kind].models(analysis, options), store, report)
-    return KINDS[kind].make(analysis, options, store, report)
+    job, of_kind = JobInput(analysis, options, store, report), JOB_TYPES[kind]
+    restore(analysis, of_kind.models(job), store, report)
+    return of_kind.make(job) or {}
 
 
 def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Report) -> None:
@@ -277,43 +272,27 @@ class Followup(Task):
     request: Request
 
     @property
-    def kind(self) -> Kind:
-        """What is done."""
-        return KINDS[self.request["kind"]]
+    def kind(self) -> JobType:
+        """The kind of work that it is."""
+        return JOB_TYPES[self.request["kind"]]
 
     def begin(self) -> None:
         """Start it, or attach to the same work that was asked for before."""
         self.start(self.request, "mlem_core.tasks.followups")
 
     def tables(self) -> Tables:
-        """What it has made, by name.
+        """The tables that it has made, by name.
 
         Raises
         ------
         InputError
             It is not done, or its result can no longer be read.
         """
-        self._check()
-        try:
-            return load_tables(self.result)
-        except (OSError, ValueError) as error:
-            raise self._put_away() from error
+        return self.read(load_tables, "the work", "start it again")
 
     def file(self, name: str) -> Path:
         """A file that it has made; raises as `tables`."""
-        self._check()
-        return self.result / name
-
-    def _check(self) -> None:
-        if not self.result.is_dir():
-            raise InputError(f"the work {self.id} is not done: it is {self.status().state}.")
-        if not self.intact():
-            raise self._put_away()
-
-    def _put_away(self) -> InputError:
-        message = f"the result of the work {self.id} can no longer be read; start it again."
-        self.damaged(message)
-        return InputError(message)
+        return self.read(lambda folder: folder / name, "the work", "start it again")
 
 
 def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
@@ -321,7 +300,7 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
 
     Parameters
     ----------
-    kind : one of `KINDS`
+    kind : one of `JOB_TYPES`
     job_id : of the analysis
     options : as JSON can hold them
 
@@ -330,14 +309,13 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     InputError
         An unknown kind.
     """
-    if kind not in KINDS:
-        raise unknown("kind of work", kind, KINDS)
+    if kind not in JOB_TYPES:
+        raise unknown("kind of work", kind, JOB_TYPES)
     request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id == examples.ID:
         # Another version of the program has another example under the same name.
         request["example"] = examples.digest()
-    about = json.dumps(request, sort_keys=True, separators=(",", ":"))
-    name = f"{kind}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+    name = f"{kind}-{hashlib.sha256(canonical(request)).hexdigest()[:16]}"
     return Followup(name, store.root / "jobs" / name, request)
 
 

@@ -1,6 +1,10 @@
-"""What each visitor of a shared server may use, checked where it is used.
+"""What each visitor of a shared server may use, checked where it is used, and whose turn it is.
 
 A store in the folder `visitors` of another one is a visitor's; any other has no limits.
+
+Tasks that wait have their turns in the order of arrival where they are of one owner, and the owners
+in turn. One's own server has one owner. On a shared one each visitor is one: with two runs waiting
+each, A and B have their turns as A B A B, whoever asked for all of theirs first.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import filelock
 import psutil
@@ -21,10 +27,13 @@ from mlem_core.base.text import many
 
 ADDRESS = "address"  # a file in a visitor's store that stands for where the visitor came from
 _LOOK = 0.5  # seconds between two looks at what a run uses
+# An empty file: when a task of that folder last had its turn; before that, when its owner first
+# came. Else whoever comes as somebody new each time would always be the next.
+_SERVED = "served"
 
 
 def of_store(root: Path) -> Shared | None:
-    """What the owner of a store may use; None for one without limits."""
+    """The limits of the owner of a store; None for one without limits."""
     return shared() if root.parent.name == VISITORS else None
 
 
@@ -80,15 +89,15 @@ def check_room(root: Path) -> None:
 def same_address(root: Path) -> list[Path]:
     """The stores of all visitors who were last here from the address of one, itself included."""
     try:
-        own = (root / ADDRESS).read_text()
+        address = (root / ADDRESS).read_text()
     except OSError:
         return [root]
-    found = [root]
+    stores = [root]
     for path in root.parent.glob(f"*/{ADDRESS}"):
         with contextlib.suppress(OSError):
-            if path.parent != root and path.read_text() == own:
-                found.append(path.parent)
-    return found
+            if path.parent != root and path.read_text() == address:
+                stores.append(path.parent)
+    return stores
 
 
 def starting(root: Path) -> contextlib.AbstractContextManager[object]:
@@ -215,3 +224,78 @@ def _size(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(base, name)).st_size
     return total
+
+
+class Waiting(NamedTuple):
+    """A task that waits: the folder of its owner's tasks, when it was asked for, its own folder."""
+
+    owner: Path
+    asked: tuple[int, str]
+    folder: Path
+
+
+def in_turn(
+    waiting: Iterable[Waiting], running: Sequence[Path], served: Mapping[Path, float]
+) -> list[Path]:
+    """The folders of the waiting tasks in the order of their turns.
+
+    Parameters
+    ----------
+    running : the owner of each task that runs now
+    served : of each owner, the later of the last turn and the first visit; nothing for one's own
+    """
+    had = Counter(running)
+    # Later than any time at which one was served: the turns of this order itself.
+    last = {owner: (0, when) for owner, when in served.items()}
+    left: dict[Path, deque[Waiting]] = {}
+    for one in sorted(waiting, key=lambda one: one.asked):
+        left.setdefault(one.owner, deque()).append(one)
+    order: list[Path] = []
+    while left:
+        # Of those with the fewest turns, who has waited longest since the last one.
+        owner = min(left, key=lambda own: (had[own], last.get(own, (0, 0.0)), left[own][0].asked))
+        order.append(left[owner].popleft().folder)
+        had[owner] += 1
+        last[owner] = (1, float(len(order)))
+        if not left[owner]:
+            del left[owner]
+    return order
+
+
+def owners(jobs: Path) -> list[Path]:
+    """The folders of tasks that share the machine with those of one folder, itself included."""
+    if of_store(jobs.parent) is None:
+        return [jobs]
+    return sorted({jobs, *jobs.parent.parent.glob("*/jobs")})
+
+
+def locks(jobs: Path) -> list[list[Path]]:
+    """Lock files: a task of that folder holds one of each list while it runs."""
+    settings = of_store(jobs.parent)
+    turn = [jobs / "turn.lock"]
+    if settings is None:
+        return [turn]
+    return [turn, [jobs.parent.parent / f"turn-{n}.lock" for n in range(settings.runs_at_once)]]
+
+
+def last_served(folders: Iterable[Path]) -> dict[Path, float]:
+    """When a task of each owner last had its turn, or the owner first came."""
+    served = {}
+    for jobs in folders:
+        with contextlib.suppress(OSError):
+            served[jobs] = (jobs / _SERVED).stat().st_mtime
+    return served
+
+
+def arrive(jobs: Path) -> None:
+    """The owner of that folder is here; what counts is the first time."""
+    jobs.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (jobs / _SERVED).touch(exist_ok=False)
+
+
+def serve(jobs: Path) -> None:
+    """A task of that folder has its turn now."""
+    if jobs.parent.parent.name == VISITORS:
+        with contextlib.suppress(OSError):
+            (jobs / _SERVED).touch()

@@ -1,4 +1,4 @@
-"""What analyses are called: as the user named them, or by what was chosen, no two of them alike."""
+"""The names of analyses: as the user gave them, or by what was chosen, no two of them alike."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _READ = (*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS)
 
 
 def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
-    """What each of some analyses is called, by its id; no two are called the same.
+    """The name of each of some analyses, by its id; no two are called the same.
 
     Where the names of two would be the same, the models are named one by one, then the time at
     which each was started is added, then its id.
     """
-    given = {job.id: notes.read(job.id, store).name for job in jobs}
-    found = {job.id: given[job.id] or derived(job) for job in jobs}
+    chosen_names = {job.id: notes.read(job.id, store).name for job in jobs}
+    called = {job.id: chosen_names[job.id] or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
-        lambda job: given[job.id] or derived(job, most_named=100),
-        lambda job: given[job.id] or derived(job, most_named=100, read=True),
-        lambda job: f"{found[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
-        lambda job: f"{found[job.id]} · {job.id[:6]}",
+        lambda job: chosen_names[job.id] or derived(job, most_named=100),
+        lambda job: chosen_names[job.id] or derived(job, most_named=100, read=True),
+        lambda job: f"{called[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
+        lambda job: f"{called[job.id]} · {job.id[:6]}",
     )
     for longer in more:
-        taken = list(found.values())
-        again = [job for job in jobs if taken.count(found[job.id]) > 1]
+        taken = list(called.values())
+        again = [job for job in jobs if taken.count(called[job.id]) > 1]
         if not again:
             break
-        found |= {job.id: longer(job) or found[job.id] for job in again}
-    return found
+        called |= {job.id: longer(job) or called[job.id] for job in again}
+    return called
 
 
 def derived(job: Job, most_named: int = MOST_NAMED, *, read: bool = False) -> str:
@@ -70,7 +70,7 @@ def models_of(spec: AnalysisSpec) -> list[str]:
 
 
 def chosen(spec: AnalysisSpec, *, read: bool = True) -> dict[str, str]:
-    """What was chosen other than at first, in a few words each, by the field of the spec.
+    """The choices other than those at first, in a few words each, by the field of the spec.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def in_words(field: str, value: Any) -> str:
     name = _SAID.get(field, field.replace("_", " "))
     if field in OF_MODELS:
         # Not who is in them: that makes a line of its own for every group.
-        told = [part for one, parts in value for part in (parts if field == "labels" else [one])]
-        own = list(dict.fromkeys(part.partition(":")[0] for part in told))
-        return f"{name} {', '.join(own)}" if len(own) <= MOST_NAMED + 1 else f"{len(own)} {name}"
+        told = [part for key, parts in value for part in (parts if field == "labels" else [key])]
+        keys = list(dict.fromkeys(part.partition(":")[0] for part in told))
+        return f"{name} {', '.join(keys)}" if len(keys) <= MOST_NAMED + 1 else f"{len(keys)} {name}"
     if value is True:
         return f"with {name}"
     if isinstance(value, tuple):

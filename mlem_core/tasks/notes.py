@@ -1,4 +1,4 @@
-"""What a user has written on an analysis: its name, a note, names to show, what goes in a report.
+"""A user's notes on an analysis: its name, a note, names to show, what goes in a report.
 
 It lies in the store beside the jobs, never in a job's result, which follows from what was asked
 alone. The example, whose folder is only read, has its notes there too. Any number of tabs and
@@ -29,7 +29,7 @@ _ID = re.compile(r"[0-9a-zA-Z_-]{1,64}")
 
 @dataclass(frozen=True)
 class Notes:
-    """What a user has written on an analysis.
+    """A user's notes on an analysis.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class Notes:
         """With `text` shown for a feature or a model; empty, or its identifier: as it is."""
         text = " ".join(text.split())[:LONGEST_NAME].rstrip()
         others = {key: value for key, value in self.shown.items() if key != identifier}
-        own = {identifier: text} if text and text != identifier else {}
-        return replace(self, shown={**others, **own})
+        entry = {identifier: text} if text and text != identifier else {}
+        return replace(self, shown={**others, **entry})
 
     def reporting(self, report: list[Mapping[str, Any]]) -> Notes:
         """With another report."""
@@ -65,7 +65,7 @@ class Notes:
 
 
 def read(job_id: str, store: Store) -> Notes:
-    """What is written on an analysis; nothing where its file is absent or damaged (logged)."""
+    """The notes on an analysis; empty where their file is absent or damaged (logged)."""
     path = path_of(job_id, store)
     try:
         return _parsed(path.read_bytes())

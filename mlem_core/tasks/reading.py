@@ -28,19 +28,19 @@ import psutil
 
 from mlem_core.analysis.source import StimulusSource, table_of
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import look
+from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.parameters import frozen
 from mlem_core.base.shared import Shared
 from mlem_core.data.columns import missing_marks
-from mlem_core.data.given import read_kept, save_rdms
+from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import Table
 from mlem_core.data.reading.workbook import is_workbook
 from mlem_core.data.roles import guess_roles
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_table import write_csv
+from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.models.array_files import CountsRows
 from mlem_core.models.arrays import check_repeated, open_arrays, seem_distances
-from mlem_core.models.csv_array import CountsRows
 from mlem_core.pairs.distances import condensed_from_matrix
 from mlem_core.tasks import limits
 from mlem_core.tasks.processes import command_of
@@ -88,7 +88,7 @@ class _Reading:
 
 
 def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
-    """What uploaded files hold: `FoundTable`, a `StimulusSet` or `FoundArrays`.
+    """The content of uploaded files: `FoundTable`, a `StimulusSet` or `FoundArrays`.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
     InputError
         As `read_table`, `StimulusSource.load_stimuli` and `open_arrays`; it takes more memory or
         time than a run may; `Broken`.
-    What `mlem_core.base.parallel.stopped_by` raises ends the process.
+    What `mlem_core.base.parallel.cancelled_by` raises ends the process.
     """
     if all(map(_is_small_text, _files(what, request))):
         return _READINGS[what].find(**request)
@@ -153,8 +153,8 @@ def _write_stimuli(found: StimulusSet, folder: Path) -> None:
 def _load_stimuli(folder: Path) -> StimulusSet:
     about = _load(folder)
     path = folder / "stimuli.csv"
-    found = read_kept(path, about["kinds"], about["name"], folder / "rdms.npz")
-    return replace(found, notes=tuple(about["notes"]))
+    stimuli = read_kept(path, about["kinds"], about["name"], folder / "rdms.npz")
+    return replace(stimuli, notes=tuple(about["notes"]))
 
 
 def _table_of(path: str, **read_as: Any) -> FoundTable:
@@ -193,7 +193,7 @@ def arrays_of(
     repeated: bool = False,
     first_column: str = "",
 ) -> FoundArrays:
-    """What a file of representations holds, checked.
+    """The content of a file of representations, checked.
 
     Parameters
     ----------
@@ -241,8 +241,8 @@ def _write(about: Mapping[str, Any], folder: Path) -> None:
 
 def _load(folder: Path) -> dict[str, Any]:
     text = (folder / "found.json").read_text(encoding="utf-8", errors="surrogatepass")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    about: dict[str, Any] = json.loads(text)
+    return about
 
 
 # The process, seen from here
@@ -262,7 +262,7 @@ class _Reader:
         )
 
     def answer(self, message: Mapping[str, Any], settings: Shared) -> dict[str, Any]:
-        """What it says of a message; raises `InputError` where it takes too much, or `Broken`."""
+        """Its answer to a message; raises `InputError` where it takes too much, or `Broken`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         began = time.monotonic()
         try:
@@ -271,7 +271,7 @@ class _Reader:
         except OSError:
             pass  # it has ended, and does not answer
         while not select.select([self._process.stdout], [], [], _LOOK)[0]:
-            look()
+            check_cancelled()
             took = time.monotonic() - began
             sentence = limits.excess(settings, took, self.memory(), "reading the file", _LESS)
             if sentence:
@@ -282,8 +282,8 @@ class _Reader:
                 "the process that read the file ended without an answer, as one does for which "
                 f"the machine has no memory; try again, or {_LESS}."
             )
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def memory(self) -> int:
         """The bytes that it holds."""
@@ -314,7 +314,7 @@ def _asked(message: Mapping[str, Any], settings: Shared) -> None:
         reader = _Reader()
     done = False
     try:
-        found = reader.answer(message, settings)
+        answer = reader.answer(message, settings)
         with _taking:
             done = not _waiting and reader.memory() < _LARGE
             if done:
@@ -322,8 +322,8 @@ def _asked(message: Mapping[str, Any], settings: Shared) -> None:
     finally:
         if not done:
             reader.end()
-    if "error" in found:
-        raise (InputError if found["of_file"] else Broken)(found["error"])
+    if "error" in answer:
+        raise (InputError if answer["of_file"] else Broken)(answer["error"])
 
 
 # The process, seen from within

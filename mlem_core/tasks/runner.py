@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import filelock
 
@@ -36,10 +36,10 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
 from mlem_core.scale.cluster import computing_on, from_environment
 from mlem_core.scale.executor import executor
+from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.files import is_full, read_json, sync, write_json
-from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.storage.store import Store
-from mlem_core.tasks import limits, queue
+from mlem_core.tasks import limits
 from mlem_core.tasks.processes import (
     command_of,
     gone,
@@ -52,6 +52,7 @@ from mlem_core.tasks.processes import (
     write_pid,
 )  # fmt: skip
 
+T = TypeVar("T")
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 Request = dict[str, Any]
 
@@ -95,12 +96,8 @@ class Task:
         """The folder with what it made; it is there when the task is done."""
         return self.folder / "result"
 
-    def intact(self) -> bool:
-        """Whether the files of the result are those that were written."""
-        return sealed(self.result, RESULT)
-
     def status(self) -> Status:
-        """What the files say now."""
+        """The status that the files say now."""
         # Looked at first: a process that ends after this look has left its result or failure.
         alive = live_pid(self.folder) is not None
         progress = read_json(self.folder / "progress.json")
@@ -144,6 +141,30 @@ class Task:
         write_json(self.folder / "failed.json", {"message": message})
         _removed(self.result)
 
+    def read(self, load: Callable[[Path], T], what: str, again: str) -> T:
+        """The value that `load` reads from the result.
+
+        Parameters
+        ----------
+        what, again : what messages call the task, and what to do where it cannot be read
+
+        Raises
+        ------
+        InputError
+            It is not done, or its result can no longer be read and is put out of the way.
+        """
+        if not self.result.is_dir():
+            raise InputError(f"{what} {self.id} is not done: it is {self.status().state}.")
+        # What is sealed is what was written; only another version's may be of another form.
+        try:
+            if sealed(self.result, RESULT):
+                return load(self.result)
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        message = f"the result of {what} {self.id} can no longer be read; {again}."
+        self.damaged(message)
+        raise InputError(message)
+
     def start(self, request: Request, module: str) -> None:
         """Start `python -m module folder` unless the task is queued, running or done.
 
@@ -163,15 +184,12 @@ class Task:
             if held is None:
                 return
             try:
-                self._start(request, module, held)
+                with limits.starting(self.folder.parent.parent):
+                    self._start(request, module, held)
             finally:
                 os.close(held)
 
     def _start(self, request: Request, module: str, held: int) -> None:
-        with limits.starting(self.folder.parent.parent):
-            self._start_one(request, module, held)
-
-    def _start_one(self, request: Request, module: str, held: int) -> None:
         root = self.folder.parent.parent
         if limits.of_store(root) is not None:
             runs = {one: len(under_way(one / "jobs")) for one in limits.same_address(root)}
@@ -188,13 +206,15 @@ class Task:
 
 def under_way(folder: Path) -> list[str]:
     """The ids of a folder's tasks that are queued or running, in the order of their turns."""
-    found = []
-    for path in folder.glob("*/pid.json"):
+    return [name for _, name in sorted(map(_asked, _live(folder)))]
+
+
+def _live(jobs: Path) -> Iterator[Path]:
+    """The folders of the tasks that are queued or running."""
+    for path in jobs.glob("*/pid.json"):
         task = path.parent
-        ended = any((task / name).exists() for name in _ENDS)
-        if not ended and live_pid(task) is not None:
-            found.append(_asked(task))
-    return [name for _, name in sorted(found)]
+        if not any((task / name).exists() for name in _ENDS) and live_pid(task) is not None:
+            yield task
 
 
 # What the task's own process does
@@ -289,13 +309,13 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """So many at a time as there are locks for, in the order of `mlem_core.tasks.queue`."""
+    """So many at a time as there are locks for, in the order of `mlem_core.tasks.limits`."""
     while True:
         at = place(folder)
         with contextlib.ExitStack() as held:
             # Looked at again: what it was before may have come while the locks were taken.
-            if at.first and _hold(queue.locks(folder.parent), held) and place(folder).first:
-                queue.serve(folder.parent)
+            if at.first and _hold(limits.locks(folder.parent), held) and place(folder).first:
+                limits.serve(folder.parent)
                 yield
                 return
         # Those far back look less often: each look reads the files of all that wait.
@@ -329,18 +349,15 @@ class Place(NamedTuple):
 
 def place(folder: Path) -> Place:
     """The place of a waiting task in the queue."""
-    waiting, running, owners = [], [], queue.owners(folder.parent)
+    waiting, running, owners = [], [], limits.owners(folder.parent)
     for jobs in owners:
-        for path in jobs.glob("*/pid.json"):
-            task = path.parent
-            ended = any((task / name).exists() for name in _ENDS)
-            if task != folder and (ended or live_pid(task) is None):
-                continue
+        itself = {folder} if jobs == folder.parent and (folder / "pid.json").exists() else set()
+        for task in {*_live(jobs), *itself}:
             if task != folder and read_json(task / "progress.json").get("state") == "running":
                 running.append(jobs)
             else:
-                waiting.append(queue.Waiting(jobs, _asked(task), task))
-    order = queue.in_turn(waiting, running, queue.last_served(owners))
+                waiting.append(limits.Waiting(jobs, _asked(task), task))
+    order = limits.in_turn(waiting, running, limits.last_served(owners))
     return Place(len(running), order.index(folder) if folder in order else 0)
 
 

@@ -127,8 +127,8 @@ def _unfinished(folder: Path) -> bool:
 
 
 def in_trash(store: Store) -> list[Deleted]:
-    """What was deleted and can be brought back, the latest first."""
-    found = []
+    """The deleted analyses that can be brought back, the latest first."""
+    deleted = []
     for folder in (store.root / "trash").glob("*"):
         about = read_json(folder / "deleted.json")
         with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -136,8 +136,8 @@ def in_trash(store: Store) -> list[Deleted]:
                 one = Deleted(
                     str(about["analysis"]), str(about["name"]), float(about["at"]), folder
                 )
-                found.append(one)
-    return sorted(found, key=lambda one: one.at, reverse=True)
+                deleted.append(one)
+    return sorted(deleted, key=lambda one: one.at, reverse=True)
 
 
 def purge(store: Store, days: float = DAYS, most: int = MOST) -> None:

@@ -10,11 +10,14 @@ it, and of no other.
         address               stands for the network address that the visitor was last here from
         shared/ID.json        the secret of a link to an analysis
     links/DIGEST.json         whose analysis a link is to
+    server.key                the secret by which the server signs tokens
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -32,17 +35,55 @@ import filelock
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import VISITORS
-from mlem_core.storage.files import read_json, write_json
+from mlem_core.storage.files import read_json, replacing, write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, limits, queue
+from mlem_core.tasks import analyses, limits
 from mlem_core.tasks.runner import under_way
-from mlem_core.tasks.signing import signature
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
-# Tokens were not signed at first.
-TOKEN = re.compile(rf"{_SECRET.pattern}(\.{_SECRET.pattern})?")
+TOKEN = re.compile(rf"{_SECRET.pattern}\.{_SECRET.pattern}")
+_BYTES = 32  # of the secret by which a server signs
 DAY = 86400.0
 _GONE = "this link is to no analysis (any more); ask who sent it to you for another one."
+
+
+def signature(text: str, root: Path) -> str:
+    """The server's signature of a text: 43 letters, digits, - and _.
+
+    Parameters
+    ----------
+    root : of the server's store; the secret is made there when first used
+
+    Raises
+    ------
+    InputError
+        The store cannot be written, and has no secret yet.
+    """
+    signed = hmac.digest(_secret(root), text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return base64.urlsafe_b64encode(signed).decode().rstrip("=")
+
+
+@functools.lru_cache(maxsize=8)
+def _secret(root: Path) -> bytes:
+    """The secret of a store, the same after a restart; one that is damaged is replaced."""
+    path = root / "server.key"
+    key = _read_key(path)
+    if len(key) != _BYTES:
+        Store(root).check_writable()
+        with filelock.FileLock(root / "locks" / "server.key.lock"):
+            key = _read_key(path)  # another process may have made it meanwhile
+            if len(key) != _BYTES:
+                key = secrets.token_bytes(_BYTES)
+                with replacing(path, private=True) as temporary:
+                    temporary.write_bytes(key)
+    return key
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _new_secret() -> str:
@@ -81,7 +122,7 @@ def store_of(token: str, root: Path, address: str = "") -> Store:
         raise InputError("the token of this visitor is none that this server has given.")
     store = Store(_store(token, root))
     store.check_writable()
-    queue.arrive(store.root / "jobs")
+    limits.arrive(store.root / "jobs")
     (store.root / "seen").touch()
     if address:
         # Signed: the disk does not say who was here.
@@ -94,15 +135,15 @@ def _store(token: str, root: Path) -> Path:
 
 
 def _network(address: str) -> str:
-    """What counts as one address: of IPv6 the half that a household or an institute is given."""
+    """The network that counts as one address: of IPv6 the half that a household is given."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    own = found.ipv4_mapped
-    return str(own or ipaddress.ip_network((found, 64), strict=False))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    mapped = parsed.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((parsed, 64), strict=False))
 
 
 def share(job_id: str, store: Store) -> str:

@@ -14,7 +14,7 @@ from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.models.offer import Offer
+    from mlem_core.models.availability import ModelAvailability
     from pages.form.draft import Draft
     from pages.form.representations import Looked
 
@@ -22,8 +22,8 @@ TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
 
 @stored.kept(256, ttl=60, show_spinner="Looking for models …")
-def _offer(name: str) -> Offer:
-    from mlem_core.models.offer import look_up
+def _offer(name: str) -> ModelAvailability:
+    from mlem_core.models.availability import look_up
 
     return look_up(name)
 
@@ -46,7 +46,7 @@ def choose(names: list[str]) -> None:
     choices.put("models", None if set(names) == set(defaults()) else names or [choices.NOTHING])
 
 
-def offers() -> list[Offer]:
+def offers() -> list[ModelAvailability]:
     """What is known of each chosen model."""
     return [_offer(name) for name in chosen()]
 
@@ -203,7 +203,7 @@ def _training_run() -> None:
 
 def _models() -> None:
     from mlem_core.base.shared import shared
-    from mlem_core.models.places import offered
+    from mlem_core.models.model_paths import offered
     from mlem_core.models.registry import MODELS
 
     names = chosen()
@@ -225,7 +225,7 @@ def _models() -> None:
             _line(offer)
 
 
-def _line(offer: Offer) -> None:
+def _line(offer: ModelAvailability) -> None:
     """What a model is, and where it comes from."""
     name = plain(offer.name)
     if offer.where == "nowhere":

@@ -133,7 +133,7 @@ def _take(key: str) -> None:
 
 def _kept(files: list[Any]) -> str:
     from mlem_core.data.treebank import SUFFIX
-    from mlem_core.tasks import uploads
+    from mlem_core.tasks import analyses
 
     if len(files) > 1 and not all(one.name.lower().endswith(SUFFIX) for one in files):
         raise InputError(
@@ -141,7 +141,7 @@ def _kept(files: list[Any]) -> str:
             "files, which are one treebank."
         )
     contents = [(one.name, one.getvalue()) for one in files]
-    return stored.upload_name(uploads.keep(contents, stored.store()))
+    return stored.upload_name(analyses.keep_uploads(contents, stored.store()))
 
 
 def _table_choices(draft: Draft) -> None:

@@ -46,7 +46,7 @@ def distances() -> list[str]:
 
 def first_columns() -> dict[str, str]:
     """What the first column of a file is, by its name, where that is said."""
-    from mlem_core.models.csv_array import FIRST_COLUMN
+    from mlem_core.models.array_files import FIRST_COLUMN
 
     names = [name for name, _ in chosen()]
     found = (one.rpartition("=") for one in choices.get("first_column") or [])
@@ -147,7 +147,7 @@ def _line(name: str, upload: str, looked: Looked | None) -> None:
 
 
 def _first_column(name: str) -> None:
-    from mlem_core.models.csv_array import FIRST_COLUMN
+    from mlem_core.models.array_files import FIRST_COLUMN
 
     key, said = f"file first column {name}", first_columns()
     st.session_state[key] = said.get(name)

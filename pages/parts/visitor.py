@@ -13,7 +13,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import stopped_by
+from mlem_core.base.parallel import cancelled_by
 from mlem_core.base.shared import shared
 
 P = ParamSpec("P")
@@ -93,4 +93,4 @@ def while_here() -> contextlib.AbstractContextManager[None]:
         if not server.is_active_session(window):
             raise StopException
 
-    return stopped_by(look)
+    return cancelled_by(look)

@@ -10,7 +10,7 @@ from inputs import arguments_of, finished, in_files, noise, probing
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
-from mlem_core.data.stimulus_csv import read_csv
+from mlem_core.data.roles import read_csv
 
 LAYERS = "layer,brain:0,brain:1"
 FILES = {

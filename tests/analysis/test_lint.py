@@ -15,7 +15,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.values import recommended_values
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame, write_csv
-from mlem_core.models.offer import look_up
+from mlem_core.models.availability import look_up
 from mlem_core.storage.store import Store
 
 N = 240

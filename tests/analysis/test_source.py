@@ -14,8 +14,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, as_csv, guess_roles
-from mlem_core.data.stimulus_csv import read_csv, write_csv
+from mlem_core.data.roles import apply_roles, as_csv, guess_roles, read_csv
+from mlem_core.data.stimulus_csv import write_csv
 
 TREEBANK = datasets.SETS["treebank"].file
 

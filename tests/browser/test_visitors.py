@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from mlem_core.tasks import visitors
-from mlem_core.tasks.signing import signature
+from mlem_core.tasks.visitors import signature
 
 TEXTS = ("", "x" * 300, "<b>bold</b>", "=1+1", "-1", "1e9", "nan", "عربي 中文", "../..", "a,b")
 CONTROLS = "[data-testid=stMain] :is(button, summary, [role=radio], [role=combobox], [role=option])"

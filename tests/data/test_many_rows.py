@@ -16,8 +16,8 @@ from inputs import refused
 from mlem_core.data import datasets
 from mlem_core.data.columns import coded, text_of, texts
 from mlem_core.data.csvfile import _FORMULA, write_table
-from mlem_core.data.reading import delimited
-from mlem_core.data.reading.delimited import parse
+from mlem_core.data.reading import content
+from mlem_core.data.reading.content import parse
 from mlem_core.models.representations import _digest
 
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
@@ -73,7 +73,7 @@ def test_cells_are_read_as_row_by_row_whatever_the_block(rows):
     text = file.getvalue()
     for block in (1, 2, 50_000):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(delimited, "_BLOCK", block)
+            patched.setattr(content, "_BLOCK", block)
             header, columns = parse(text, "t")
         assert header == ["a", "b"]
         assert [list(row) for row in zip(*columns, strict=True)] == parse_by_row(text)
@@ -89,7 +89,7 @@ def test_cells_are_read_as_row_by_row_whatever_the_block(rows):
     ],
 )
 def test_the_first_wrong_row_is_named_whatever_the_block(monkeypatch, block, text, facts):
-    monkeypatch.setattr(delimited, "_BLOCK", block)
+    monkeypatch.setattr(content, "_BLOCK", block)
     with refused(*facts):
         parse(text, "t")
 

@@ -18,8 +18,7 @@ from mlem_core.data.reading import workbook as workbooks
 from mlem_core.data.reading.content import decode
 from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, as_csv
-from mlem_core.data.stimulus_csv import read_csv
+from mlem_core.data.roles import apply_roles, as_csv, read_csv
 
 FRENCH = pd.DataFrame(
     {

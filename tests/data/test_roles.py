@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from inputs import refused
 
+from mlem_core import read_csv
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles, parse_role
-from mlem_core.data.stimulus_csv import read_csv
 
 OTHER = """\
 Text,target,Case,freq,note,constant,item

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
+from mlem_core import from_frame, read_csv
 from mlem_core.data.added import add_bins, add_feature
-from mlem_core.data.stimulus_csv import from_frame, read_csv
 
 OTHER = b"""\
 Text,target,Case,freq,note,constant,item

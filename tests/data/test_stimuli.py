@@ -11,10 +11,9 @@ from inputs import refused
 from mlem_core.base.errors import InputError
 from mlem_core.data.reading.content import MAX_BYTES
 from mlem_core.data.reading.read_as import ReadAs
-from mlem_core.data.roles import apply_roles
+from mlem_core.data.roles import read_csv
 from mlem_core.data.stimuli import Feature
-from mlem_core.data.stimulus_csv import from_frame, read_csv, write_csv
-from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.stimulus_csv import from_frame, read_written, write_csv
 
 GOOD = """sentence,word_index,word,length,gender,asked,_note
 the woman plays,1,woman,5,female,False,a
@@ -64,8 +63,7 @@ def test_items_are_words_that_recur_or_what_a_column_says():
     assert read_csv(b"sentence,f\nthe dog,1\nthe cat,2\n").items is None
     given = read_csv(b"sentence,item,f\na b,x,1\nb c,y,2\nc d,x,3\n")
     assert given.item_name == "item" and given.features == (Feature("f", "ordered"),)
-    for one in (given, apply_roles(given, {})):
-        np.testing.assert_array_equal(one.items, [0, 1, 0])
+    np.testing.assert_array_equal(given.items, [0, 1, 0])
 
 
 def test_kinds_can_be_overridden():

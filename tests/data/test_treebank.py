@@ -9,8 +9,7 @@ from inputs import refused
 
 from mlem_core.data import datasets
 from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS
-from mlem_core.data.sampling import sample_rows
-from mlem_core.data.treebank import Sampling, read_treebank, treebank_paths
+from mlem_core.data.treebank import Sampling, read_treebank, sample_rows, treebank_paths
 from mlem_core.data.words import bare
 
 FILE = datasets.SETS["treebank"].file

@@ -32,7 +32,7 @@ from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.options import parser, spec_of
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, trash, uploads
+from mlem_core.tasks import analyses, notes, trash
 from mlem_core.tasks.runner import carry_out
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -159,8 +159,8 @@ def _work(folder):
 
 def _upload(folder):
     files = [(f"{name}.csv", b"sentence,a\n" + name.encode() * 3000) for name in "abc"]
-    uploads.keep(files[:1], Store(folder / "store"))
-    uploads.keep(files, Store(folder / "store"))
+    analyses.keep_uploads(files[:1], Store(folder / "store"))
+    analyses.keep_uploads(files, Store(folder / "store"))
 
 
 def _deleted(folder):

@@ -6,9 +6,9 @@ import pytest
 from inputs import refused
 from tiny import sentence_stimuli, word_stimuli
 
+from mlem_core import from_frame, read_csv
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.data.stimulus_csv import from_frame, read_csv
 from mlem_core.models.loading import open_model
 from mlem_core.models.tokens import tokenize
 from mlem_core.storage.store import Store

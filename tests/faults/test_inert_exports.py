@@ -15,7 +15,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
 from mlem_core.data.columns import NUMBER
-from mlem_core.data.stimulus_table import read_written, write_csv
+from mlem_core.data.stimulus_csv import read_written, write_csv
 from mlem_core.report import capsule
 from mlem_core.report.figures import Drawing
 from mlem_core.report.methods import methods_paragraph

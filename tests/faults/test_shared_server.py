@@ -14,11 +14,11 @@ from inputs import refused
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import Shared, shared
-from mlem_core.models import offer
+from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, processes, queue, signing, trash, uploads, visitors
+from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import wording
 
@@ -57,7 +57,7 @@ def finished(store, *, stimuli=b"sentence,f\na b,1\n"):
     """An analysis of an upload that counts as done; what it found plays no part here."""
     spec = AnalysisSpec(
         stimuli=str(analyses.keep_upload(stimuli, "mine.csv", store)),
-        representations=(("brain", str(uploads.keep([("v1.npy", b"1")], store))),),
+        representations=(("brain", str(analyses.keep_uploads([("v1.npy", b"1")], store))),),
         models=(),
     )
     job = store.root / "jobs" / analyses.job_id(spec)
@@ -113,7 +113,7 @@ def test_a_path_is_one_sentence_whether_it_exists_or_not(settings):
             with pytest.raises(InputError) as error:
                 locate(name + control)
             said.add(str(error.value).replace(repr(name), "NAME"))
-            looked = offer.look_up(name + control)
+            looked = availability.look_up(name + control)
             assert (looked.where, looked.problem) == ("nowhere", str(error.value))
     (sentence,) = said
     assert "NAME" in sentence and "path" in sentence and "\n" not in sentence
@@ -174,15 +174,12 @@ def test_only_tokens_that_this_server_has_given_are_visitors(root, tmp_path):
         with refused("none that this server has given"):
             visitors.store_of(wrong, root)
     assert not (root / "visitors").exists()
-    signing._secret.cache_clear()  # as in a process that starts
+    visitors._secret.cache_clear()  # as in a process that starts
     assert visitors.is_given(token, root)
     assert (root / "server.key").stat().st_mode & 0o077 == 0
-    # Whoever has a store came with a token that was given, before tokens were signed as well.
-    Store(visitors._store(secret, root))
-    assert visitors.is_given(secret, root)
     stays = visitors.store_of(token, root)
     (root / "server.key").write_bytes(b"damaged")
-    signing._secret.cache_clear()
+    visitors._secret.cache_clear()
     assert visitors.store_of(token, root).root == stays.root
     assert visitors.is_given(visitors.new_token(root), root)
 
@@ -349,10 +346,10 @@ def test_nobody_waits_for_the_second_turn_of_another(waiting, running, data):
     """Beside rules said one by one: each owner's in order of arrival, and turns even out."""
     served = data.draw(st.dictionaries(st.sampled_from("abcd").map(Path), st.floats(1, 9)))
     asked = [
-        queue.Waiting(Path(owner), (n, f"t{n}"), Path(f"{owner}/t{n}"))
+        limits.Waiting(Path(owner), (n, f"t{n}"), Path(f"{owner}/t{n}"))
         for n, owner in enumerate(waiting)
     ]
-    order = queue.in_turn(asked[::-1], [Path(one) for one in running], served)
+    order = limits.in_turn(asked[::-1], [Path(one) for one in running], served)
     assert sorted(order) == sorted(one.folder for one in asked)
     had = Counter(Path(one) for one in running)
     left = Counter(one.owner for one in asked)

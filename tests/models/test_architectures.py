@@ -9,8 +9,7 @@ from tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core.models import registry
 from mlem_core.models.extraction import ExtractionOptions, input_batches
-from mlem_core.models.forward import hidden_states
-from mlem_core.models.loaded import quiet
+from mlem_core.models.forward import hidden_states, quiet
 from mlem_core.models.loading import DTYPES, open_model
 from mlem_core.models.representations import from_model
 from mlem_core.storage.store import Store

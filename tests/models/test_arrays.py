@@ -11,8 +11,8 @@ import safetensors.numpy
 from inputs import refused
 from tiny import sentence_stimuli
 
-from mlem_core.models.csv_array import CountsRows
-from mlem_core.models.mapped import are_distances, not_finite, rounded_share
+from mlem_core.models.array_files import CountsRows, are_distances, not_finite
+from mlem_core.models.arrays import rounded_share
 from mlem_core.models.representations import from_file
 
 BOTH = pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -110,7 +110,7 @@ def test_mapped_arrays_are_those_that_are_loaded(three, tmp_path, suffix, kind, 
 
 @pytest.mark.parametrize("block", [1, 7, 4_000_000])
 def test_values_are_checked_in_blocks_of_rows(monkeypatch, block):
-    monkeypatch.setattr("mlem_core.models.mapped._BLOCK", block)
+    monkeypatch.setattr("mlem_core.models.array_files._BLOCK", block)
     random = np.random.default_rng(0)
     for _ in range(20):
         array = random.normal(size=(9, 3))

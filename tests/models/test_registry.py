@@ -17,8 +17,8 @@ from inputs import refused
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import forward, hub, registry
+from mlem_core.models.availability import Shape, look_up
 from mlem_core.models.loading import open_model, resolve_device
-from mlem_core.models.offer import Shape, look_up
 from mlem_core.models.registry import ModelUnavailable, packaged
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,8 @@ def test_known_models_are_listed_without_torch():
     code = (
         "import sys; from mlem_core.models import registry;"
         "registry.identity('minilm');"
-        "print([m.name for m in registry.MODELS.values() if m.available()], 'torch' in sys.modules)"
+        "names = [n for n in registry.packaged() if registry.MODELS[n].path()];"
+        "print(names, 'torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -14,9 +14,8 @@ from tiny import close, sentence_stimuli, word_stimuli
 from mlem_core.models import forward, representations
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import open_model
-from mlem_core.models.pooled import PooledRows, Spans, to_device
 from mlem_core.models.representations import from_model
-from mlem_core.models.tokens import POOLINGS, Mean, Pooling, tokenize
+from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
 from mlem_core.storage.store import Store
 
 # Sentences of equally many tokens, which share a batch.

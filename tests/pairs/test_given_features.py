@@ -6,7 +6,7 @@ import pytest
 from inputs import index_of, refused
 from scipy.spatial.distance import cdist, squareform
 
-from mlem_core.data.given import with_rdm, with_vector
+from mlem_core.data.distance_features import with_rdm, with_vector
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs.columns import (

@@ -17,9 +17,9 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
 from mlem_core.pairs import ranks
-from mlem_core.storage import room, sealed, watched
+from mlem_core.storage import digests, room
+from mlem_core.storage.digests import Digested, Watched
 from mlem_core.storage.store import Store
-from mlem_core.storage.watched import Digested, Watched
 
 
 def write(text):
@@ -106,7 +106,7 @@ def test_an_older_version_is_not_used(tmp_path):
     new = store.entry("stage", 2, write("new"), a=1)
     assert (value(old), value(new)) == ("old", "new")
     # Nor when it lies where the new one belongs.
-    sealed._sound.clear()
+    digests._sound.clear()
     (new / "entry.json").write_bytes((old / "entry.json").read_bytes())
     assert store.find("stage", 2, a=1) is None
     assert value(store.entry("stage", 2, write("newer"), a=1)) == "newer"
@@ -142,7 +142,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage, same_process):
     folder = store.entry("stage", 1, write("good"), a=1)
     DAMAGES[damage](folder)
     if not same_process:
-        sealed._sound.clear()
+        digests._sound.clear()
     assert store.find("stage", 1, a=1) is None
     assert value(store.entry("stage", 1, write("again"), a=1)) == "again"
     assert value(Store(tmp_path).entry("stage", 1, never, a=1)) == "again"
@@ -242,7 +242,7 @@ def test_nothing_is_kept_of_a_file_that_changes(change, tmp_path):
     with pytest.raises(InputError, match="file was changed"):
         store.entry("stage", 1, make, of=f"{file.digest} as a view")
     assert store.find("stage", 1, of=f"{file.digest} as a view") is None
-    assert not watched._read
+    assert not digests._read
 
 
 def test_other_rights_and_another_name_of_a_file_change_nothing(tmp_path):

@@ -12,12 +12,12 @@ from inputs import refused
 
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import stopped_by
+from mlem_core.base.parallel import cancelled_by
 from mlem_core.data.datasets import SETS
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import read_table
 from mlem_core.storage.store import Store
-from mlem_core.tasks import reading, uploads
+from mlem_core.tasks import analyses, reading
 
 FRAME = pd.DataFrame(
     {
@@ -133,7 +133,7 @@ def test_reading_ends_with_whoever_waits_for_it(root, large):
         if time.monotonic() - began > 0.2:
             raise Closed
 
-    with stopped_by(look), pytest.raises(Closed):
+    with cancelled_by(look), pytest.raises(Closed):
         stimuli(large, root)
     assert time.monotonic() - began < 5
     assert not children() and not list((root / "unfinished").iterdir())
@@ -146,7 +146,7 @@ def test_a_process_that_is_killed_is_a_sentence_and_the_next_one_reads(root, boo
             child.wait(10)
 
     look()  # one that waits might answer before it is killed; a new one starts for seconds
-    with stopped_by(look), refused(by=reading.Broken):
+    with cancelled_by(look), refused(by=reading.Broken):
         stimuli(book, root)
     assert len(stimuli(book, root)) == 5
     look()  # one that waits for the next file
@@ -167,12 +167,14 @@ def test_several_files_are_a_folder_that_is_read_as_one_treebank(tmp_path):
     sentences = SETS["treebank"].file.read_text("utf-8").split("\n\n")[:20]
     parts = [("\n\n".join(sentences[k::2]) + "\n\n").encode() for k in (0, 1)]
     files = [("a.conllu", parts[0]), ("b.conllu", parts[1])]
-    folder = uploads.keep(files, store)
+    folder = analyses.keep_uploads(files, store)
     assert sorted(path.name for path in folder.iterdir()) == ["a.conllu", "b.conllu"]
-    assert uploads.keep(files[::-1], store) == folder
+    assert analyses.keep_uploads(files[::-1], store) == folder
     both = StimulusSource(str(folder)).load_stimuli()
-    alone = [StimulusSource(str(uploads.keep([one], store))).load_stimuli() for one in files]
+    alone = [
+        StimulusSource(str(analyses.keep_uploads([one], store))).load_stimuli() for one in files
+    ]
     assert len(both) == sum(map(len, alone))
     # Files of one name are both kept.
-    folder = uploads.keep([("a.conllu", b"1"), ("a.conllu", b"2")], store)
+    folder = analyses.keep_uploads([("a.conllu", b"1"), ("a.conllu", b"2")], store)
     assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"1", b"2"]

@@ -20,7 +20,6 @@ from mlem_core.data.reading.content import Source, content, decode
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.storage.room import check_memory
 
-MAX_BYTES = 500_000_000
 # A stimulus carries its sentence: what a sentence takes grows with the square of its words.
 MOST_WORDS = 5_000
 MOST_FEATURES = 200  # that words of a treebank have, by their names
@@ -180,7 +179,7 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
     names: list[str] = []
     seen: set[str] = set()
     for source in sources:
-        data, file = content(source, _WHAT, MAX_BYTES)
+        data, file = content(source, _WHAT)
         names.append(file)
         text, used = decode(data, file, encoding)
         if encoding is None and used != "utf-8":
@@ -333,7 +332,7 @@ def _feats(line: _Line, cell: str) -> dict[str, str]:
 
 
 def _problem(tokens: Sequence[Token]) -> str:
-    """What keeps words from being a sentence with a tree or without any; "" for nothing."""
+    """Why words are no sentence with a tree, nor one without any; "" where they are one."""
     if not tokens:
         return "has no word"
     if all(token.form == NO_VALUE for token in tokens):

@@ -1,9 +1,17 @@
-"""The bytes of a file, and the text that they are."""
+"""The bytes of a file, the text that they are, and the cells of that text between separators.
+
+In messages, row 1 is the first one below the header.
+"""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import csv
+import io
 import re
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,6 +19,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
+from mlem_core.data.reading.read_as import SEPARATORS
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -28,15 +37,28 @@ _MARKS = (
 _ODD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…·­](?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]")
 MOST_ODD = 0.1
 MOST_ACCENTS = 0.3
+# An apostrophe that `csvfile.write_table` put before what a spreadsheet may take for a formula.
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
+LOOKED_AT = 200_000  # characters
+_RECORDS = 300
+_BLOCK = 50_000  # rows, so that what is read and not yet looked at stays small
+# Excel's own way to say it, in the first line.
+_SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
 
 
-def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> tuple[bytes, str]:
+def content(
+    source: Source, what: str = "a CSV file", called: str = "the stimulus file"
+) -> tuple[bytes, str]:
     """The bytes of a source, refused before they are read when there are too many, and its name.
+
+    Parameters
+    ----------
+    what, called : what messages say that is expected, and how they call the source
 
     Raises
     ------
     InputError
-        The file cannot be read or has more than `most` bytes.
+        The file cannot be read or has more than `MAX_BYTES`.
     """
     if isinstance(source, bytes):
         data, size, name = source, len(source), "the CSV"
@@ -45,18 +67,18 @@ def content(source: Source, what: str = "a CSV file", most: int = MAX_BYTES) -> 
         name = path.name
         try:
             size = path.stat().st_size
-            data = b"" if size > most else path.read_bytes()
+            data = b"" if size > MAX_BYTES else path.read_bytes()
         except OSError as error:
             raise InputError(
-                f"the stimulus file {str(path)!r} cannot be read ({error.strerror}); "
-                f"expected {what}."
+                f"{called} {str(path)!r} cannot be read ({error.strerror}); expected {what}."
             ) from error
     else:
         name = Path(str(getattr(source, "name", "the CSV"))).name
-        data = source.read(most + 1)
+        data = source.read(MAX_BYTES + 1)
         size = len(data)
-    if size > most:
-        raise InputError(f"{name} is larger than the limit of {most // 1_000_000} MB for {what}.")
+    if size > MAX_BYTES:
+        most = MAX_BYTES // 1_000_000
+        raise InputError(f"{name} is larger than the limit of {most} MB for {what}.")
     return data, name
 
 
@@ -155,3 +177,104 @@ def _check_words(text: str, name: str) -> None:
 
 def _row_after(n_lines: int) -> str:
     return f"in row {n_lines}" if n_lines else "in the header"
+
+
+def separator_of(text: str) -> tuple[str, str]:
+    """The separator of a text, and the text without the line that says it (`sep=;`).
+
+    It is the one by which the header has at least two cells and most rows have as many; commas
+    where there is none.
+    """
+    said = _SAID.match(text)
+    if said:
+        return said[1], text[said.end() :]
+    scores = {separator: _score(text, separator) for separator in SEPARATORS}
+    best = max(scores, key=lambda separator: scores[separator])
+    return (best if scores[best][1] > 1 else ","), text
+
+
+def parse(
+    text: str, name: str, separator: str = ",", *, literal: bool = False
+) -> tuple[list[str], Columns]:
+    """Header and columns of a CSV file; empty cells are None.
+
+    Rows without any cell that is not empty do not count.
+
+    Parameters
+    ----------
+    name : how messages call the file
+    literal : quotation marks are characters like any other
+
+    Raises
+    ------
+    InputError
+        No CSV, or ragged.
+    """
+    # Its bytes take less memory than the text in a StringIO.
+    lines = io.TextIOWrapper(
+        io.BytesIO(text.encode("utf-8", "surrogatepass")), "utf-8", "surrogatepass", newline=""
+    )
+    reader = csv.reader(
+        lines,
+        strict=True,
+        delimiter=separator,
+        quoting=csv.QUOTE_NONE if literal else csv.QUOTE_MINIMAL,
+    )
+    kind = SEPARATORS.get(separator, repr(separator))
+    filled = filter(any, reader)
+    header: list[str] = []
+    columns: Columns = []
+    cell_of = cache(lambda cell: _unescape(cell) or None)
+    n_rows, failed = 0, None
+    while failed is None:
+        rows: list[list[str]] = []
+        try:
+            rows.extend(islice(filled, _BLOCK))  # what came before an error is kept
+        except csv.Error as error:
+            failed = error
+        if rows and not header:
+            header = [_unescape(cell).strip() for cell in rows.pop(0)]
+            if len(header) > MAX_COLUMNS:
+                raise InputError(
+                    f"{name} has {len(header):,} columns separated by {kind}; expected at most "
+                    f"{MAX_COLUMNS:,}."
+                )
+            columns = [[] for _ in header]
+        elif not rows and failed is None:
+            break
+        if set(map(len, rows)) - {len(header)}:
+            ragged = next(i for i, cells in enumerate(rows) if len(cells) != len(header))
+            hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
+            raise InputError(
+                f"row {n_rows + ragged + 1} of {name} has {len(rows[ragged])} cells; the header "
+                f"has {len(header)}{hint}."
+            )
+        for column, cells in zip(columns, zip(*rows, strict=True), strict=False):
+            column += map(cell_of, cells)
+        n_rows += len(rows)
+    if failed is not None:
+        where = f"row {n_rows + 1}" if header else "the header"
+        raise InputError(
+            f"{where} of {name} cannot be read as CSV ({failed}); expected cells separated by "
+            f"{kind}, and a closing quotation mark for each opening one."
+        ) from failed
+    return header, columns
+
+
+def _score(text: str, separator: str) -> tuple[float, int]:
+    """The share of rows with as many cells as the header, and the cells of the header."""
+    rows: list[list[str]] = []
+    reader = csv.reader(io.StringIO(text[:LOOKED_AT], newline=""), delimiter=separator)
+    with contextlib.suppress(csv.Error):
+        rows += (cells for cells in islice(reader, _RECORDS) if any(cells))
+    if len(text) > LOOKED_AT and len(rows) > 2 and len(rows) < _RECORDS:
+        rows.pop()  # cut short
+    width = len(rows[0]) if rows else 0
+    if width < 2:
+        return 0.0, width
+    same = [len(cells) == width for cells in rows[1:]]
+    return (sum(same) / len(same) if same else 1.0), width
+
+
+def _unescape(cell: str) -> str:
+    return cell[1:] if _ESCAPED.match(cell) else cell

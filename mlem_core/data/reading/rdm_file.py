@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,17 +16,19 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import NUMBER, counted_from
-from mlem_core.data.rdm import checked_distances
-from mlem_core.data.reading.content import MAX_BYTES, decode
+from mlem_core.data.reading.content import content, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
 # Of 800 MB, where all are read.
 MOST_ROWS = 10_000
+# By what share of the largest distance a matrix may be off from a symmetric one with a diagonal
+# of 0, as one that was written with fewer digits is.
+TOLERANCE = 1e-6
 _FORM = "a square matrix, or the distances of every two stimuli once (condensed)"
 
 
 class RdmFile(NamedTuple):
-    """What is in such a file.
+    """The content of such a file.
 
     distances : (n, n), checked
     names : (n,) of its rows and columns, or () where it has none: the order of the stimuli
@@ -35,6 +38,62 @@ class RdmFile(NamedTuple):
     distances: FloatArray
     names: tuple[str, ...] = ()
     corner: str = ""
+
+
+def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) -> FloatArray:
+    """The distances (n, n), symmetric to the last digit and with a diagonal of 0.
+
+    Parameters
+    ----------
+    what : how messages call them
+    names : (n,) how messages call each row
+
+    Raises
+    ------
+    InputError
+        Not square, not finite, negative, not symmetric, not 0 on the diagonal, or 0 everywhere.
+    """
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        shape = " × ".join(map(str, distances.shape))
+        raise InputError(
+            f"{what} is of shape {shape}; expected a square matrix of distances, as many rows as "
+            "columns, or the distances of every two stimuli once (condensed)."
+        )
+
+    def where(wrong: np.ndarray) -> tuple[str, float]:
+        row, column = map(int, np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+        return f"row {names[row]}, column {names[column]}", float(distances[row, column])
+
+    if not np.isfinite(distances).all():
+        place, value = where(~np.isfinite(distances))
+        raise InputError(f"{what} has {value} in {place}; expected a distance there.")
+    if (distances < 0).any():
+        place, value = where(distances < 0)
+        raise InputError(f"{what} has {value:g} in {place}; a distance is at least 0.")
+    largest = float(distances.max(initial=0.0))
+    if not 0 < largest <= 1e300:
+        raise InputError(
+            f"the largest distance of {what} is {largest:g}; expected one above 0 and up to 1e300."
+        )
+    diagonal = np.diag(np.diag(distances))
+    if (diagonal > TOLERANCE * largest).any():
+        place, value = where(diagonal > TOLERANCE * largest)
+        raise InputError(
+            f"{what} has {value:g} in {place}, on its diagonal; a distance of a stimulus from "
+            "itself is 0 (of similarities, give 1 minus them)."
+        )
+    # Halves first: the sum of two large numbers may be too large.
+    both = distances / 2 + distances.T / 2
+    apart = np.abs(distances - both)
+    if (apart > TOLERANCE * largest).any():
+        place, value = where(apart > TOLERANCE * largest)
+        row, column = np.unravel_index(int(np.argmax(apart > TOLERANCE * largest)), apart.shape)
+        raise InputError(
+            f"{what} is not symmetric: {value:g} in {place}, {float(distances[column, row]):g} the "
+            "other way round; expected one distance for every two stimuli."
+        )
+    np.fill_diagonal(both, 0.0)
+    return both
 
 
 def read_rdm(path: Path | str) -> RdmFile:
@@ -53,26 +112,16 @@ def read_rdm(path: Path | str) -> RdmFile:
         raise InputError(
             f"{what} ends in {file.suffix or 'nothing'!r}; expected one of {', '.join(SUFFIXES)}."
         )
-    try:
-        size = file.stat().st_size
-        data = file.read_bytes() if size <= MAX_BYTES else b""
-    except OSError as error:
-        raise InputError(
-            f"the RDM {str(file)!r} cannot be read ({error.strerror}); expected {_FORM}."
-        ) from error
-    if size > MAX_BYTES:
-        raise InputError(
-            f"{what} is larger than the limit of {MAX_BYTES // 1_000_000} MB for an RDM."
-        )
+    data, _ = content(file, _FORM, "the RDM")
     if file.suffix.lower() == ".npy":
-        found = RdmFile(_array(data, what))
+        rdm = RdmFile(_array(data, what))
     else:
-        found = _of_text(decode(data, file.name)[0], what)
-    _check_counted(found.distances, what)
-    square = _square(found.distances, what)
-    names = found.names or [str(row + 1) for row in range(len(square))]
-    called = [short(name) if found.names else name for name in names]
-    return found._replace(distances=checked_distances(square, what, called))
+        rdm = _of_text(decode(data, file.name)[0], what)
+    _check_counted(rdm.distances, what)
+    square = _square(rdm.distances, what)
+    names = rdm.names or [str(row + 1) for row in range(len(square))]
+    called = [short(name) if rdm.names else name for name in names]
+    return rdm._replace(distances=checked_distances(square, what, called))
 
 
 def _array(data: bytes, what: str) -> FloatArray:
@@ -176,9 +225,9 @@ def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) 
         pass
     for column, cell in enumerate(row, 1 + place[1]):
         if not NUMBER.fullmatch(_point(cell, separator)):
-            found = short(cell) if cell else "an empty cell"
+            text = short(cell) if cell else "an empty cell"
             raise InputError(
-                f"{what} has {found} in row {place[0]}, column {column}; expected a distance there."
+                f"{what} has {text} in row {place[0]}, column {column}; expected a distance there."
             )
     raise InputError(f"{what} holds no numbers in row {place[0]}; expected {_FORM}.")
 

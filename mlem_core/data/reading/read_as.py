@@ -51,7 +51,7 @@ class ReadAs:
 
     @property
     def encoding_name(self) -> str:
-        """What the encoding is called: "UTF-8"."""
+        """The usual name of the encoding: "UTF-8"."""
         return _ENCODINGS.get(str(self.encoding), str(self.encoding or ""))
 
     @property

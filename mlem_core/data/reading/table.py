@@ -12,10 +12,16 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import some
-from mlem_core.data.columns import with_points
+from mlem_core.data.columns import with_points, without_marks
 from mlem_core.data.doubts import of_thousands
-from mlem_core.data.reading.content import MAX_BYTES, Columns, Source, content, decode
-from mlem_core.data.reading.delimited import decimal_of, parse, separator_of
+from mlem_core.data.reading.content import (
+    Columns,
+    Source,
+    content,
+    decode,
+    parse,
+    separator_of,
+)
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
@@ -48,6 +54,10 @@ class Table:
         """The columns without a name in the file, by the names that they have here."""
         return [new for _, name, new in self.read_as.renamed if not name]
 
+    def values(self, column: str) -> list[str | None]:
+        """The cells of a column without space around them; empty ones and missing values None."""
+        return without_marks(self.frame[column].tolist(), self.read_as.missing)
+
 
 def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECTED) -> Table:
     """The table that a CSV file or an .xlsx workbook holds.
@@ -64,7 +74,7 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         The file is missing, over `MAX_BYTES`, in an encoding that cannot be told, no table, or
         ragged; a choice of `read_as` that does not go with it.
     """
-    data, file_name = content(source, _WHAT, MAX_BYTES)
+    data, file_name = content(source, _WHAT)
     name = name or file_name
     notes: tuple[str, ...] = ()
     if is_workbook(data):
@@ -86,8 +96,10 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     _check_header(header, columns, name)
     header, columns, renamed = _own_names(header, columns)
     # Where commas separate cells, a comma in a number is more often one between thousands.
-    looked_at = [] if read_as.separator == "," else columns
-    decimal = read_as.decimal or decimal_of(looked_at, read_as.missing)
+    decimal = read_as.decimal or "."
+    if read_as.decimal is None and read_as.separator != ",":
+        pointed = (with_points(cells, read_as.missing) for cells in columns)
+        decimal = "," if any(cells is not None for cells in pointed) else "."
     if decimal == ",":
         notes = (*notes, *of_thousands(header, columns))
         columns = [with_points(cells, read_as.missing) or cells for cells in columns]
@@ -132,8 +144,8 @@ def _check_header(header: list[str], columns: Columns, name: str) -> None:
     key = [cell.casefold() for cell in header]
     for first in {cell for cell in set(columns[0]) if _plain(cell or "").casefold() == key[0]}:
         for row, cell in enumerate(columns[0]):
-            own = (_plain(column[row] or "").casefold() for column in columns)
-            if cell == first and all(map(eq, own, key)):
+            cells = (_plain(column[row] or "").casefold() for column in columns)
+            if cell == first and all(map(eq, cells, key)):
                 raise InputError(
                     f"row {row + 1} of {name} is the header again, as where files are put "
                     "together; expected it once: remove the row."

@@ -49,7 +49,7 @@ class Sheet(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """What a sheet holds: of rows with a value their numbers, hidden ones, and values by column;
+    """A sheet's content: of rows with a value their numbers, hidden ones, and values by column;
     of hidden columns the first and last number; the ranges of merged cells; and where a formula
     gives a text without any character."""
 
@@ -102,8 +102,8 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
     names = tuple(book.sheetnames)
     chosen = _sheet(names, sheet, name)
     # Of those that are hidden only where no other has a cell.
-    shown = sorted(names, key=lambda title: book[title].sheet_state != "visible")
-    for title in [chosen] if chosen else shown:
+    visible_first = sorted(names, key=lambda title: book[title].sheet_state != "visible")
+    for title in [chosen] if chosen else visible_first:
         grid = _grid(book[title], name)
         if grid.rows:
             break
@@ -120,9 +120,9 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
     for number, cells in enumerate(rows.values()):
         for column, value in cells.items():
             columns[column - 1][number] = _text(value)
-    header = [own[0] or "" for own in columns]
+    header = [cells_of[0] or "" for cells_of in columns]
     notes = _not_shown(book[title], name, grid, header)
-    return Sheet(header, [own[1:] for own in columns], title, names, notes)
+    return Sheet(header, [cells_of[1:] for cells_of in columns], title, names, notes)
 
 
 def _check_zip(data: bytes, name: str) -> None:

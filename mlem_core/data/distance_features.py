@@ -1,11 +1,11 @@
-"""Features that are added with their distances: several columns that are one vector, and an RDM."""
+"""Features by their distances: several columns that are one vector, and a matrix (RDM)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from mlem_core.base.text import short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.added import with_column
 from mlem_core.data.columns import GIVEN, Kind, text_of, texts
-from mlem_core.data.rdm import MOST_VALUES, Rdm, checked_distances
-from mlem_core.data.reading.rdm_file import RdmFile, read_rdm
-from mlem_core.data.stimuli import Feature, StimulusSet
-from mlem_core.data.stimulus_table import read_written
+from mlem_core.data.reading.rdm_file import RdmFile, checked_distances, read_rdm
+from mlem_core.data.stimuli import Rdm, StimulusSet
+from mlem_core.data.stimulus_csv import read_written
+
+# The table of every two values is 200 MB, and what is computed of it a few times that.
+MOST_VALUES = 5_000
 
 
 def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -> StimulusSet:
@@ -86,34 +88,34 @@ def with_rdm(
         (`MOST_VALUES`); another column has the name.
     """
     if isinstance(distances, str | Path):
-        what, found = f"the RDM {Path(distances).name}", read_rdm(distances)
+        what, file = f"the RDM {Path(distances).name}", read_rdm(distances)
     else:
         what, rows = f"the RDM of {name!r}", np.asarray(distances, dtype=np.float64)
         called = [short(one) for one in names] or list(map(str, range(1, len(rows) + 1)))
         if names and len(names) != len(rows):
             raise InputError(f"{what} has {len(rows)} rows and {len(names)} names; expected one.")
-        found = RdmFile(checked_distances(rows, what, called), tuple(map(str, names)))
+        file = RdmFile(checked_distances(rows, what, called), tuple(map(str, names)))
     column = ""
-    if found.names:
-        column, cells = _cells(stimuli, found, what)
-    elif len(found.distances) != len(stimuli):
+    if file.names:
+        column, cells = _cells(stimuli, file, what)
+    elif len(file.distances) != len(stimuli):
         raise InputError(
-            f"{what} has {len(found.distances):,} rows, but there are {len(stimuli):,} stimuli; "
+            f"{what} has {len(file.distances):,} rows, but there are {len(stimuli):,} stimuli; "
             "expected a row for each of them, in their order, or names in the first row and column."
         )
     else:
         cells = [f"row {row + 1}" for row in range(len(stimuli))]
-        found = found._replace(names=tuple(map(str, cells)))
+        file = file._replace(names=tuple(map(str, cells)))
     there = set(cells)
-    kept = tuple(value for value in found.names if value in there)
+    kept = tuple(value for value in file.names if value in there)
     _check_size(name, len(kept))
-    own = Rdm(kept, Rdm(found.names, found.distances).among(kept))
-    if not own.distances.any():
+    rdm = Rdm(kept, Rdm(file.names, file.distances).among(kept))
+    if not rdm.distances.any():
         raise InputError(f"{what} has the distance 0 between all stimuli; it tells no two apart.")
     if column:
         note = f"The rows of {what} are the values of the column {column!r}."
         stimuli = replace(stimuli, notes=(*stimuli.notes, note))
-    return _added(stimuli, name, np.array(cells, dtype=object), "rdm", own)
+    return _added(stimuli, name, np.array(cells, dtype=object), "rdm", rdm)
 
 
 def euclidean(vectors: FloatArray) -> FloatArray:
@@ -154,48 +156,44 @@ def read_kept(
     InputError
         As `read_written`; a file of distances that is none, or not of these stimuli.
     """
-    given = {feature: kind for feature, kind in kinds.items() if kind in GIVEN}
+    by_distances = {feature: kind for feature, kind in kinds.items() if kind in GIVEN}
     ordered = [feature for feature, kind in kinds.items() if kind == "ordered"]
     nominal = [feature for feature in kinds if feature not in ordered]
     stimuli = read_written(path, name=name, ordered=ordered, nominal=nominal)
-    if not given:
+    if not by_distances:
         return stimuli
-    found = _read_rdms(rdms)
-    for feature in given:
+    kept = _read_rdms(rdms)
+    for feature in by_distances:
         cells = set(texts(stimuli.table[feature])) - {None}
-        if feature not in found or not cells <= set(found[feature].values):
+        if feature not in kept or not cells <= set(kept[feature].values):
             raise InputError(
                 f"there are no distances for the feature {feature!r}; expected them in "
                 f"{rdms.name if rdms else 'rdms.npz'} beside {path.name}."
             )
     features = tuple(
-        Feature(one.name, _kind(given.get(one.name, one.kind))) for one in stimuli.features
+        replace(feature, kind=cast("Kind", by_distances.get(feature.name, feature.kind)))
+        for feature in stimuli.features
     )
-    return replace(stimuli, features=features, rdms={one: found[one] for one in given})
-
-
-def _kind(name: str) -> Kind:
-    kinds: dict[str, Kind] = {one: one for one in ("ordered", "nominal", *GIVEN)}  # type: ignore[misc]
-    return kinds[name]
+    return replace(stimuli, features=features, rdms={one: kept[one] for one in by_distances})
 
 
 def _read_rdms(path: Path | None) -> dict[str, Rdm]:
-    found: dict[str, Rdm] = {}
+    rdms: dict[str, Rdm] = {}
     if path is None or not path.exists():
-        return found
+        return rdms
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            for number in range(len(kept.files) // 3):
-                values = tuple(map(str, kept[f"values_{number}"].tolist()))
+        with np.load(path, allow_pickle=False) as arrays:
+            for number in range(len(arrays.files) // 3):
+                values = tuple(map(str, arrays[f"values_{number}"].tolist()))
                 square = np.zeros((len(values), len(values)))
-                square[np.triu_indices(len(values), 1)] = kept[f"distances_{number}"]
+                square[np.triu_indices(len(values), 1)] = arrays[f"distances_{number}"]
                 square = checked_distances(square + square.T, path.name, values)
-                found[str(kept[f"name_{number}"])] = Rdm(values, square)
+                rdms[str(arrays[f"name_{number}"])] = Rdm(values, square)
     except InputError:
         raise
     except Exception as error:  # whatever a damaged archive makes NumPy raise
         raise InputError(f"{path.name} holds no distances as the program writes them.") from error
-    return found
+    return rdms
 
 
 def _added(
@@ -205,8 +203,8 @@ def _added(
         raise InputError(
             f"{name!r} cannot be the name of a feature, which begins with no underscore."
         )
-    found = with_column(stimuli, name, values, kind)
-    return replace(found, rdms={**stimuli.rdms, name: rdm})
+    added = with_column(stimuli, name, values, kind)
+    return replace(added, rdms={**stimuli.rdms, name: rdm})
 
 
 def _check_size(name: str, n_values: int) -> None:
@@ -220,13 +218,13 @@ def _check_size(name: str, n_values: int) -> None:
 def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[str]:
     """The features that are asked for, in their order; raise where one is none."""
     chosen: list[str] = []
-    for one in asked:
-        own = [column for column in ordered if one.endswith("*") and column.startswith(one[:-1])]
-        if one in ordered:
-            own = [one]
-        if not own:
-            raise unknown(f"ordered feature of the vector {name!r}", one, ordered)
-        chosen += [column for column in own if column not in chosen]
+    for text in asked:
+        matches = [one for one in ordered if text.endswith("*") and one.startswith(text[:-1])]
+        if text in ordered:
+            matches = [text]
+        if not matches:
+            raise unknown(f"ordered feature of the vector {name!r}", text, ordered)
+        chosen += [column for column in matches if column not in chosen]
     if not chosen:
         raise InputError(f"the vector {name!r} is of no column; choose of {some(list(ordered))}.")
     return chosen

@@ -1,4 +1,4 @@
-"""What is known of a model by its name alone: whether it can be had, and how large it is.
+"""Whether a model can be had, and how large it is, by its name alone.
 
 Nothing is loaded or fetched, and torch stays out, so that a form can ask while somebody types.
 """
@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import hub
-from mlem_core.models.files import check_files, check_gguf, read_config
-from mlem_core.models.places import place_of
+from mlem_core.models.model_paths import place_of, read_config
 from mlem_core.models.registry import (
     MODELS,
     ModelUnavailable,
@@ -61,8 +60,8 @@ _RECURRENT = re.compile("mamba|rwkv|recurrent", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Offer:
-    """What is known of a model.
+class ModelAvailability:
+    """Whether a model can be had, and what is known of it.
 
     Attributes
     ----------
@@ -84,8 +83,8 @@ class Offer:
     problem: str = ""
 
 
-def look_up(name: str) -> Offer:
-    """What is known of the model that a name stands for; takes at most some seconds."""
+def look_up(name: str) -> ModelAvailability:
+    """Whether the model that a name stands for can be had; takes at most some seconds."""
     base = base_name(name)
     known = MODELS.get(base.partition("@")[0])
     label, shape = (known.label if known else ""), SHAPES.get(base.partition("@")[0])
@@ -94,18 +93,18 @@ def look_up(name: str) -> Offer:
         if folder is not None:
             if shape is None and (folder / "config.json").exists():
                 shape = shape_of(read_config(base, folder))
-            return Offer(name, label, "here", 0, shape)
+            return ModelAvailability(name, label, "here", 0, shape)
         check_hub_name(base)
         check_fetched(base)
         id, _, revision = base.partition("@")
         with hub_errors(base):
             n_bytes = hub.size(id, revision or None)
-        return Offer(name, label, "hub", n_bytes, shape)
+        return ModelAvailability(name, label, "hub", n_bytes, shape)
     except ModelUnavailable as error:
         fetched = known.megabytes * 1_000_000 if known else None
-        return Offer(name, label, "away", fetched, shape, str(error))
+        return ModelAvailability(name, label, "away", fetched, shape, str(error))
     except (InputError, OSError) as error:
-        return Offer(name, label, "nowhere", None, shape, str(error))
+        return ModelAvailability(name, label, "nowhere", None, shape, str(error))
 
 
 def _folder_here(name: str) -> Path | None:
@@ -114,10 +113,7 @@ def _folder_here(name: str) -> Path | None:
     at_home = is_variant(name) or (name in MODELS and MODELS[name].package)
     if at_home or place_of(name) is not None or name.count("/") > 1 or not id:
         files = locate(name)
-        if files.gguf is None:
-            check_files(name, files.folder, files.packed)
-            return files.folder
-        check_gguf(name, files.folder / files.gguf)
+        files.check(name)
         return files.folder
     return hub.cached(id, revision or None) if re.fullmatch(r"[\w./-]+", id) else None
 

@@ -1,19 +1,66 @@
-"""Whether the files of a model folder can be used, and in which words they cannot."""
+"""Which folder or file the name of a model stands for, and whether its files can be used."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.shared import shared
 
 # The files of a folder that are read, by how their names end.
 READ = (".json", ".jinja", ".txt", ".model", ".safetensors")
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", re.IGNORECASE)
 _INDEX = "model.safetensors.index.json"
+_NAME = re.compile(r"\w[\w.-]*")
+
+
+def place_of(name: str) -> Path | None:
+    """The folder or file of a model that is on this machine under that name; None for neither.
+
+    One's own machine is looked at wherever a name leads. On a shared server a model is named by
+    its name in one of the folders of the settings, and no path is looked at.
+
+    Raises
+    ------
+    InputError
+        A path on a shared server; whether there is something at it makes no difference.
+    """
+    settings = shared()
+    if settings is None:
+        path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
+        return path if name.strip() and "\0" not in name and path.exists() else None
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or re.search(r"[\\\0:]", name):
+        raise InputError(
+            f"found {name!r} as a model, which is a path; on this server a model has a name: "
+            "expected one of the list, or an id of the Hugging Face hub."
+        )
+    if not _NAME.fullmatch(name):
+        return None
+    paths = (folder / name for folder in settings.models)
+    return next((path for path in paths if path.exists()), None)
+
+
+def offered() -> list[str]:
+    """The names of the models in the folders that a shared server's settings name."""
+    settings = shared()
+    if settings is None:
+        return []
+    names = {
+        path.name
+        for folder in settings.models
+        for path in folder.iterdir()
+        if _NAME.fullmatch(path.name) and (path.suffix == ".gguf" or _is_model(path))
+    }
+    return sorted(names)
+
+
+def _is_model(path: Path) -> bool:
+    return (path / "config.json").is_file() or any(path.glob("*.gguf"))
 
 
 def check_gguf(name: str, path: Path) -> None:
@@ -23,11 +70,8 @@ def check_gguf(name: str, path: Path) -> None:
             raise InputError(f"the model {name!r}: {path.name} is no GGUF file.")
 
 
-def check_folder(name: str, folder: Path, packed: str | None = None) -> None:
-    """Raise `InputError` for a folder that lacks a file or has one that cannot be read.
-
-    `packed` is the file with its weights, where they are in a format of our own.
-    """
+def check_type(name: str, folder: Path) -> None:
+    """Raise `InputError` for a folder whose model is of a type that transformers does not know."""
     kind = read_config(name, folder).get("model_type")
     from transformers import CONFIG_MAPPING
 
@@ -36,7 +80,6 @@ def check_folder(name: str, folder: Path, packed: str | None = None) -> None:
             f"the model {name!r} is of the type {kind!r} in its config.json, which transformers "
             "does not know without running code that comes with the model; that is never done."
         )
-    check_files(name, folder, packed)
 
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
@@ -47,7 +90,10 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
 
 
 def check_files(name: str, folder: Path, packed: str | None = None) -> None:
-    """`check_folder` without a look at the type of the model, which takes transformers."""
+    """Raise `InputError` for a folder that lacks a file or has one that cannot be read.
+
+    `packed` is the file with its weights, where they are in a format of our own.
+    """
     files = {file.name for file in folder.iterdir()}
     if packed is not None:
         weights = [packed]
@@ -106,8 +152,3 @@ def first_line(error: BaseException) -> str:
     """The first line of an error, short enough for a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].strip().rstrip(".:")[:200]
-
-
-def damaged(path: Path, kind: str, error: BaseException) -> InputError:
-    """The error for a file that is not what its name says."""
-    return InputError(f"{path.name} is damaged or no {kind} file ({first_line(error)}).")

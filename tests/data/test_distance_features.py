@@ -5,7 +5,7 @@ from inputs import refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.data.given import euclidean, read_kept, save_rdms, with_rdm, with_vector
+from mlem_core.data.distance_features import euclidean, read_kept, save_rdms, with_rdm, with_vector
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 
 N = 12
@@ -165,7 +165,7 @@ def test_names_columns_and_sizes_that_cannot_be(monkeypatch):
     for name, fact in (("noun", "'noun'"), ("_own", "underscore")):
         with refused(fact):
             with_rdm(given, name, square())
-    monkeypatch.setattr("mlem_core.data.given.MOST_VALUES", 11)
+    monkeypatch.setattr("mlem_core.data.distance_features.MOST_VALUES", 11)
     with refused("12 different values", "at most 11"):
         with_rdm(given, "own", square())
 

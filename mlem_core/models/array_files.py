@@ -1,0 +1,442 @@
+"""Arrays in files of each format: what is in them, read with care where they lie, never unpickled.
+
+What is not compressed is memory-mapped, and looked at in blocks of rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import json
+import lzma
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import short
+from mlem_core.data.columns import NUMBER, counted_from
+from mlem_core.models.model_paths import first_line
+from mlem_core.storage.digests import Stamp, stamp
+from mlem_core.storage.room import check_memory
+
+_BLOCK = 4_000_000  # numbers that are looked at a time
+_PIECE = 2**20  # bytes that are read at a time
+_LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
+# Where two threads read Python at once, CPython 3.11 can mix up how deep each is: a SystemError,
+# whatever was read (AST constructor recursion depth mismatch).
+_TRIES = 5
+# Of safetensors, as NumPy calls them; it has no bfloat16.
+_TYPES = {
+    "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
+    "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
+    "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
+}  # fmt: skip
+# Kinds of safetensors' numbers: name there -> name in numpy; bfloat16 has none.
+_FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
+# What a damaged archive, or an array in it, leads to.
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, TypeError,
+    LookupError, EOFError, RuntimeError, ArithmeticError,
+)  # fmt: skip
+ADVICE = "choose fewer units, or save it as float32 without compression (numpy.savez)"
+# A larger array that is packed tighter was made to fill the memory: the numbers of a layer pack to
+# nine tenths, and to a tenth where most are 0.
+_MOST_PACKED, _LARGE = 200, 100_000_000
+# What a first column may be that counts the rows.
+FIRST_COLUMN = {"skip": "row numbers, left out", "unit": "a unit, as the others"}
+
+
+class CountsRows(InputError):
+    """The first column of a CSV may be row numbers, and it was not said."""
+
+
+class Described(NamedTuple):
+    """An array of a file: its shape, what is wrong with its type ("" for nothing), and the type."""
+
+    shape: tuple[int, ...]
+    problem: str
+    dtype: str
+
+
+def plain(name: str) -> str:
+    """The name of an array, as messages have it."""
+    return name if name.isprintable() and 0 < len(name) <= 60 else short(name)
+
+
+def array_name(name: str, path: Path) -> str:
+    """How messages call an array of a file."""
+    return f"array {plain(name)} of {path.name}"
+
+
+@contextlib.contextmanager
+def _sound(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
+    """Say in a sentence that a file is not what its name says, where it leads to an error."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (*_BROKEN, *more) as error:
+        why = first_line(error)
+        raise InputError(f"{path.name} is damaged or no {kind} file ({why}).") from error
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of an array in NumPy's format.
+
+    Raises ValueError: it is in another format, or in a version of it that is not known.
+    """
+    start = file.tell()
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy format {version}")
+    length = int.from_bytes(file.read(2 * version[0]), "little")
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"a header of {length} bytes")
+    header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+    for tries_left in reversed(range(_TRIES)):
+        file.seek(start)
+        np.lib.format.read_magic(file)
+        try:
+            shape, fortran, dtype = header(file)
+            break
+        except OSError:
+            raise
+        except Exception as error:  # NumPy evaluates it as Python: whatever a damaged one leads to
+            if isinstance(error, SystemError) and tries_left:
+                continue
+            raise ValueError(f"its header cannot be read: {error}") from error
+    if not all(type(side) is int and 0 <= side < 2**62 for side in shape):
+        raise ValueError(f"the shape {shape}")
+    return shape, bool(fortran), dtype
+
+
+def check_whole(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
+    """Raise ValueError where so many bytes are no array of this shape, or one and something else.
+
+    NumPy leaves unread what is behind an array, a second one for instance.
+    """
+    expected = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or n_bytes < expected:
+        raise ValueError(f"{expected} bytes of {dtype} in {n_bytes}")
+    if n_bytes > expected:
+        raise ValueError(f"{n_bytes - expected} bytes are behind an array of {expected}")
+
+
+def npy_file(path: Path) -> NDArray[Any]:
+    """The array of an .npy file, memory-mapped.
+
+    Unlike `numpy.load` it may be called from several threads at once, see `npy_header`. Raises
+    ValueError: the file is longer or shorter than its array, or no array of numbers.
+    """
+    with path.open("rb") as file:
+        return npy_array(path, file, path.stat().st_size)
+
+
+def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
+    """The array that begins where `file`, an open file of `path`, is, and ends at `end`.
+
+    Raises ValueError: it ends elsewhere, or is no array of numbers.
+    """
+    shape, fortran, dtype = npy_header(file)
+    begin = file.tell()
+    check_whole(shape, dtype, end - begin)
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", begin, shape, "F" if fortran else "C"))
+
+
+def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
+    """How many values of (n_rows, n_units) are not finite; row and unit of the first."""
+    n, first = 0, (0, 0)
+    step = max(1, _BLOCK // array.shape[1])
+    for start in range(0, len(array), step):
+        finite = np.isfinite(array[start : start + step])
+        if not finite.all():
+            if not n:
+                row, unit = divmod(int(finite.argmin()), array.shape[1])
+                first = start + row, unit
+            n += finite.size - int(np.count_nonzero(finite))
+    return n, *first
+
+
+def are_distances(square: NDArray[Any]) -> bool:
+    """Whether (n, n) is symmetric, and 0 on its diagonal and nowhere below 0."""
+    if np.diag(square).any():
+        return False
+    step = max(1, _BLOCK // len(square))
+    for start in range(0, len(square), step):
+        block = square[start : start + step]
+        if (block < 0).any() or not np.allclose(block, square[:, start : start + step].T):
+            return False
+    return True
+
+
+def _describe_npz(path: Path) -> dict[str, Described]:
+    described: dict[str, Described] = {}
+    with _sound(path, ".npz"), zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            described[name] = _describe_member(path, archive, member, name in described)
+    return described
+
+
+def _describe_member(
+    path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, seen: bool
+) -> Described:
+    name = member.filename.removesuffix(".npy")
+    if seen:
+        raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+    if name.startswith("/") or ".." in name.split("/"):
+        raise InputError(
+            f"{path.name} has an array named {short(name)}, which leads out of it; expected names "
+            "such as layer_00."
+        )
+    if member.filename == name:
+        return Described((), "is no array", "")
+    if member.file_size > max(_LARGE, _MOST_PACKED * member.compress_size):
+        raise InputError(
+            f"{array_name(name, path)} unpacks {member.compress_size:,} bytes to "
+            f"{member.file_size:,}, more than {_MOST_PACKED} times as many; expected an array of "
+            "numbers (save it with numpy.savez, which packs nothing)."
+        )
+    with archive.open(member) as file:
+        shape, _, dtype = npy_header(file)
+        if not dtype.hasobject:
+            check_whole(shape, dtype, member.file_size - file.tell())
+        if member.compress_type == zipfile.ZIP_STORED:
+            # What is mapped later is checked against its checksum now.
+            while file.read(_PIECE):
+                pass
+    return Described(shape, _problem(dtype), str(dtype))
+
+
+def _problem(dtype: np.dtype[Any]) -> str:
+    if dtype.hasobject:
+        return "holds Python objects (a pickle), which are never read; expected numbers"
+    if dtype.kind not in "fiub":
+        return f"holds {dtype}; expected real numbers"
+    if dtype.itemsize > 8:
+        return f"holds {dtype}; expected floats of at most 64 bits"
+    return ""
+
+
+def _read_npz(path: Path, name: str) -> NDArray[Any]:
+    with _sound(path, ".npz"):
+        with zipfile.ZipFile(path) as archive:
+            member = archive.getinfo(f"{name}.npy")
+        if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+            with path.open("rb") as file:
+                # The lengths of name and extra field are those of the member's own header.
+                file.seek(member.header_offset + 26)
+                begin = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+                file.seek(begin)
+                return npy_array(path, file, begin + member.file_size)
+        what = array_name(name, path)
+        check_memory(member.file_size, f"{what}, which is compressed,", ADVICE)
+        try:
+            with np.load(path, allow_pickle=False) as packed:
+                return np.asarray(packed[name])
+        except MemoryError as error:
+            raise InputError(f"{what} does not fit into memory; {ADVICE}.") from error
+
+
+def _describe_npy(path: Path) -> dict[str, Described]:
+    with _sound(path, ".npy"), path.open("rb") as file:
+        shape, _, dtype = npy_header(file)
+    return {"layer_00": Described(shape, _problem(dtype), str(dtype))}
+
+
+def _read_npy(path: Path, name: str) -> NDArray[Any]:
+    with _sound(path, ".npy"):
+        return npy_file(path)
+
+
+def _describe_safetensors(path: Path) -> dict[str, Described]:
+    from safetensors import SafetensorError, safe_open
+
+    described: dict[str, Described] = {}
+    with (
+        _sound(path, ".safetensors", SafetensorError),
+        safe_open(path, framework="numpy") as file,
+    ):
+        for name in file.keys():  # noqa: SIM118 (it is no dict)
+            part = file.get_slice(name)
+            kind = part.get_dtype()
+            fine = kind in _TYPES or kind in _FLOATS
+            problem = "" if fine else f"holds {kind}; expected real numbers"
+            described[name] = Described(tuple(part.get_shape()), problem, _FLOATS.get(kind, kind))
+    return described
+
+
+def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        about = json.loads(file.read(length))[name]
+    if about["dtype"] not in _TYPES:  # numpy has no bfloat16
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as tensors:
+            return np.asarray(tensors.get_tensor(name).float().numpy())
+    shape, begin = tuple(about["shape"]), 8 + length + about["data_offsets"][0]
+    if not all(shape):
+        return np.empty(shape, _TYPES[about["dtype"]])
+    return np.asarray(np.memmap(path, _TYPES[about["dtype"]], "r", begin, shape))
+
+
+class Format(NamedTuple):
+    """How arrays are had of a file: `describe` all of them by their names, `read` one."""
+
+    describe: Callable[[Path], dict[str, Described]]
+    read: Callable[[Path, str], NDArray[Any]]
+
+
+_FORMATS = {
+    ".npz": Format(_describe_npz, _read_npz),
+    ".npy": Format(_describe_npy, _read_npy),
+    ".safetensors": Format(_describe_safetensors, _read_safetensors),
+}
+
+
+def format_of(path: Path, first_column: str = "") -> Format:
+    """How the arrays of a file are had; `first_column` as of `csv_array`.
+
+    Raises `InputError`: there is no such file, or it has another ending.
+    """
+    suffix, suffixes = path.suffix.lower(), ", ".join(_FORMATS)
+    if suffix not in (*_FORMATS, ".csv"):
+        raise InputError(
+            f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
+            f"expected {suffixes} or .csv."
+        )
+    if not path.is_file():
+        raise InputError(f"there is no representations file {str(path)!r}.")
+    if suffix == ".csv":
+        return Format(
+            lambda path: {
+                "layer_00": Described(csv_array(path, first_column).shape, "", "float64")
+            },
+            lambda path, _: csv_array(path, first_column),
+        )
+    if first_column:
+        raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
+    return _FORMATS[suffix]
+
+
+class _Parsed(NamedTuple):
+    """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
+
+    numbers: NDArray[np.float64]
+    unnamed: bool
+
+
+def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
+    """The numbers of a CSV (n_rows, n_units), with or without a header.
+
+    Parameters
+    ----------
+    first_column : one of `FIRST_COLUMN`, or "" where it is not said
+
+    Raises
+    ------
+    InputError
+        It cannot be read; a cell is no number.
+    CountsRows
+        It is not said what the first column is, which counts 0 to n - 1 or 1 to n or has no name.
+    """
+    parsed = _parse_csv(path, stamp(path))
+    if first_column == "skip":
+        return parsed.numbers[:, 1:]
+    how = "has no name" if parsed.unnamed else _counting(parsed.numbers)
+    if how and not first_column:
+        raise CountsRows(
+            f"the first column of {path.name} {how}, as row numbers that pandas writes; save the "
+            "file without them (to_csv(..., index=False)), or say of its first column whether to "
+            "skip it or that it is a unit (--first-column NAME=skip or NAME=unit)."
+        )
+    return parsed.numbers
+
+
+def _counting(numbers: NDArray[np.float64]) -> str:
+    """How the first of several columns counts the rows; "" where it does not."""
+    n, width = numbers.shape
+    first = counted_from(numbers[:, 0])
+    # Distances from the first of stimuli in a row count, too.
+    if first is None or width < 2 or (n == width and are_distances(numbers)):
+        return ""
+    return f"counts its rows, {first} to {n - 1 + first}"
+
+
+@functools.lru_cache(maxsize=1)  # it is looked at several times in a row
+def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
+    with _sound(path, "CSV", csv.Error), path.open(encoding="utf-8-sig") as file:
+        lines = filter(None, csv.reader(file, strict=True))
+        first = next(lines, [])
+        header = _has_header(path, first)
+        n_units = len(first)
+        rows = [
+            _numbers(path, n_units, row, cells)
+            for row, cells in enumerate(lines if header else chain([first], lines), start=1)
+        ]
+    numbers = np.stack(rows) if rows else np.empty((0, n_units))
+    return _Parsed(numbers, header and not first[0].strip())
+
+
+def _has_header(path: Path, first: list[str]) -> bool:
+    """Whether a first line is one of names; raises where there is none or it is no CSV's."""
+    if not first:
+        raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
+    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
+        if len(first) == 1 and separator in first[0]:
+            raise InputError(
+                f"{path.name} seems to be separated by {kind}; the cells must be separated by "
+                "commas."
+            )
+    # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
+    named = any(_number(cell) is None for cell in first)
+    if named and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
+        name = next(cell for cell in first if _number(cell) is None)
+        raise InputError(
+            f"the first row of {path.name} has {name[:40]!r} beside numbers such as {numbers[0]}; "
+            "expected numbers only, or a header of names."
+        )
+    return named or (len(first) > 1 and first == [str(i) for i in range(len(first))])
+
+
+def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
+    """A line as numbers (n_units,)."""
+    if len(cells) != n_units:
+        raise InputError(
+            f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
+        )
+    try:
+        if not all(map(_is_plain, cells)):
+            raise ValueError
+        return np.array(list(map(float, cells)))
+    except ValueError:
+        column = next(i for i, cell in enumerate(cells) if _number(cell) is None)
+        raise InputError(
+            f"{path.name} has {cells[column][:40]!r} in row {row}, column {column + 1}; expected a "
+            "number."
+        ) from None
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell) if _is_plain(cell) else None
+    except ValueError:
+        return None
+
+
+def _is_plain(cell: str) -> bool:
+    """Whether a cell has no signs that Python alone takes for parts of a number: 1_0, १२."""
+    return "_" not in cell and cell.isascii()
