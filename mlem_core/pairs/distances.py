@@ -321,7 +321,8 @@ def _repeated(name: str, whiten: Whiten, weight: str) -> Distance:
 def _fill_along(*args: Any, cityblock: bool | None = None) -> None:
     from mlem_core.pairs.kernels.distances import along
 
-    along(*args, cityblock=cityblock)
+    fill: Any = along
+    fill(*args, cityblock)
 
 
 def _fill_half_along(*args: Any) -> None:
