@@ -149,18 +149,31 @@ def with_intervals(
         Too few replicates or sentences; more than 12 features; representations that are no longer
         in the store.
     """
-    from mlem_core.inference.permutation import chance_terms, permuted_terms
-
     if isinstance(why, Alignment):
         return _of_alignment(why, analysis, store, seed, progress)
-    features, n = list(why.features["term"]), len(why.terms)
-    if len(features) > EXACT_FEATURES:
+    n_features = len(why.features)
+    if n_features > EXACT_FEATURES:
         raise InputError(
-            f"found {len(features)} features; intervals of the terms can be had for up to "
+            f"found {n_features} features; intervals of the terms can be had for up to "
             f"{EXACT_FEATURES}, so choose fewer features."
         )
     if why.similarity.name != "rsa":
         return _by_jackknife(why, analysis, store, seed, progress)
+    return _by_bootstrap(why, analysis, store, n_replicates, seed, progress)
+
+
+def _by_bootstrap(
+    why: Explanation,
+    analysis: Analysis,
+    store: Store,
+    n_replicates: int,
+    seed: int,
+    progress: Counted | None,
+) -> Explanation:
+    """`with_intervals` of RSA."""
+    from mlem_core.inference.permutation import chance_terms, permuted_terms
+
+    features, n = list(why.features["term"]), len(why.terms)
     pairs = LayerPairs.of(analysis, why.layers, store, features)
     resampled = resampled_terms(pairs, n_replicates, seed, progress)
     if pairs.design is not analysis.design:

@@ -220,7 +220,7 @@ def test_a_claim_over_other_sentences(made):
     sizes = intervals.sizes
     assert len(sizes) == 3 and intervals.units.two_way
     bounds = jackknife(value, without, sizes)
-    assert closer[:4] == pytest.approx(tuple(bounds[:4]))
+    assert closer[:4] == pytest.approx(tuple(map(float, bounds[:4])))
     top = over_stimuli(Claim("top", (B,), ("noun",)), intervals)
     above = [
         over_stimuli(Claim("above", (B,), ("noun", f)), intervals) for f in ("length", "position")
