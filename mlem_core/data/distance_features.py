@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 
@@ -171,7 +171,7 @@ def read_kept(
                 f"{rdms.name if rdms else 'rdms.npz'} beside {path.name}."
             )
     features = tuple(
-        replace(feature, kind=cast("Kind", by_distances.get(feature.name, feature.kind)))
+        replace(feature, kind=by_distances.get(feature.name, feature.kind))
         for feature in stimuli.features
     )
     return replace(stimuli, features=features, rdms={one: kept[one] for one in by_distances})

@@ -81,11 +81,12 @@ def array_name(name: str, path: Path) -> str:
 @contextlib.contextmanager
 def _sound(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
     """Say in a sentence that a file is not what its name says, where it leads to an error."""
+    broken: tuple[type[Exception], ...] = (*_BROKEN, *more)
     try:
         yield
     except InputError:
         raise
-    except (*_BROKEN, *more) as error:
+    except broken as error:
         why = first_line(error)
         raise InputError(f"{path.name} is damaged or no {kind} file ({why}).") from error
 

@@ -26,7 +26,8 @@ def hold(folder: Path) -> int | None:
     None where another process has it. The kernel lets go of it, whatever ends the process.
     """
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    for _ in range(10):  # a look of `is_held` is over in no time
+    # A look of `is_held` is over in no time; the threads of a process may end after it has.
+    for _ in range(200):
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
