@@ -35,43 +35,41 @@ def parse_labels(text: str) -> tuple[str, tuple[str, ...]]:
     return name, found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grouped:
     """What an analysis says of its models."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Groups of models",
-        "seeds, checkpoints or sizes of one recipe, whose spread is shown; may be given several "
-        "times",
+        "Seeds, checkpoints or sizes of one recipe, such as mini=mini-s0,mini-s1: their spread is "
+        "shown, and how much of what members of a group share is shared between groups. Groups "
+        "change nothing that is computed of a model.",
         metavar="GROUP=MODEL,MODEL",
         parse=parse_group,
         option="group",
         repeated=True,
-        kw_only=True,
     )
     labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Labels of models",
-        "what a model or group is, for the test of which factor makes models alike, such as "
-        "objective:causal; may be given several times",
+        "What a model or group is, such as mini=objective:mlm, for the test of which factor makes "
+        "models alike.",
         metavar="MODEL=FACTOR:VALUE",
         parse=parse_labels,
         option="label",
         repeated=True,
-        kw_only=True,
     )
     trajectories: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Trajectories over training",
-        "checkpoints of one training, whose revisions end in its step, such as "
-        "mini@step500,mini@step1000; members of one step are seeds of it; may be given several "
-        "times",
+        "Checkpoints of one training, whose revisions end in its step, such as "
+        "mini=mini@step500,mini@step1000: importances are drawn over the steps. Members of one "
+        "step are seeds of it, whose spread is shown.",
         metavar="NAME=MODEL@STEP,MODEL@STEP",
         parse=parse_trajectory,
         option="trajectory",
         repeated=True,
-        kw_only=True,
     )
 
     @property

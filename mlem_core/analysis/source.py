@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import asked, frozen, parse_names, several
-from mlem_core.base.text import short
+from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
 from mlem_core.data.given import with_rdm, with_vector
@@ -18,7 +17,7 @@ from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, p
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.treebank import LEVELS, SUFFIX, Sampling, read_treebank, treebank_paths
+from mlem_core.data.treebank import LEVELS, SAMPLE, SUFFIX, Sampling, read_treebank, treebank_paths
 from mlem_core.models.registry import identity
 from mlem_core.storage.watched import Stamp, changed, stamp
 
@@ -27,35 +26,13 @@ SURPRISAL = "surprisal"
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm")
 
 
-def _parse_bins(text: str) -> tuple[str, int]:
-    name, equals, number = text.rpartition("=")
-    if not (equals and name and number.isdecimal()):
-        raise InputError(f"found the bins {short(text)}; expected COLUMN=NUMBER, such as freq=4.")
-    return name, int(number)
-
-
-def _parse_vector(text: str) -> tuple[str, tuple[str, ...]]:
-    name, equals, columns = text.partition("=")
-    if not (equals and name and parse_names(columns)):
-        raise InputError(
-            f"found the vector {short(text)}; expected NAME=COLUMN,COLUMN, such as "
-            "semantics=s1,s2,s3, or a * for all columns that begin so: semantics=s*."
-        )
-    return name, parse_names(columns)
-
-
-def _parse_rdm(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    if not (equals and name and path):
-        raise InputError(
-            f"found the RDM {short(text)}; expected NAME=FILE, such as semantics=semantics.npy."
-        )
-    return name, path
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def _add_help() -> str:
     each = "; ".join(f"{name}: {added.help}" for name, added in ADDED.items())
-    return f"features to add: {each}; surprisal:MODEL: of the word, in bits, in a causal model"
+    return f"Features to add. {each}; surprisal:MODEL: of the word, in bits, in a causal model."
 
 
 @dataclass(frozen=True)
@@ -65,151 +42,140 @@ class _Read:
     stimuli: str = asked(
         "probing",
         "Stimulus set",
-        "a built-in set, a table (CSV, .xlsx), or a treebank (.conllu file, folder, or pattern)",
+        "A built-in set, a table (CSV, .xlsx), or a treebank (.conllu file, folder, or pattern).",
         metavar="FILE|NAME",
     )
+    _: KW_ONLY
     sep: str | None = asked(
         None,
         "Separator",
-        "of the cells: comma, semicolon, tab, bar, or the sign itself; default: detected",
+        "The sign between the cells of a row: comma, semicolon, tab, bar, or the sign itself; by "
+        "default it is detected.",
         metavar="SIGN",
         parse=parse_separator,
-        kw_only=True,
     )
     encoding: str | None = asked(
         None,
         "Encoding",
-        "of the file: utf-8, utf-16, windows-1252 or any other of Python's; default: detected",
+        "How the file writes letters: utf-8, utf-16, windows-1252 or any other of Python's; by "
+        "default it is detected. Where words have odd letters, another one is right.",
         metavar="NAME",
-        kw_only=True,
     )
     decimal: str | None = asked(
         None,
         "Decimal sign",
-        "of numbers: point or comma; default: detected",
+        "The sign in numbers, point or comma: 3.5 or 3,5; by default it is detected.",
         metavar="SIGN",
         parse=parse_decimal,
-        kw_only=True,
     )
     na: tuple[str, ...] | None = asked(
         None,
         "Missing-value marks",
-        "cells of features that are no value, besides empty ones; '' for none; default: NA, NaN "
-        "and the like, and - or . where they can be no value",
+        "Cells of features that are no value, besides empty ones, with commas between them, such "
+        "as NA,-99; an empty text stands for none. By default they are NA, NaN and the like, and "
+        "- or . where they can be no value.",
         metavar="NA,-",
         parse=parse_marks,
-        kw_only=True,
     )
     sheet: str | None = asked(
         None,
         "Sheet",
-        "of a workbook, by its name or number; default: the first that is shown and has a cell",
+        "The sheet of a workbook, by its name or number; by default the first that is shown and "
+        "has a cell. Values are read, never formulas.",
         metavar="NAME",
-        kw_only=True,
     )
     roles: tuple[tuple[str, str], ...] = asked(
         (),
         "Roles of columns",
-        f"what a column is: {', '.join(ROLES)}; may be given several times; default: guessed",
+        f"What a column is: {', '.join(ROLES)}. By default it is guessed.",
         metavar="COLUMN=ROLE",
         parse=parse_role,
         option="role",
         repeated=True,
-        kw_only=True,
     )
     level: str = asked(
         "word",
         "Level",
-        "whether the stimuli of a treebank are its words (default) or its sentences",
+        "Whether a stimulus of a treebank is a word in its sentence or a whole sentence.",
         noun="level of stimuli",
         choices=lambda: LEVELS,
-        kw_only=True,
     )
     sample: int | None = asked(
         None,
         "Sample",
-        "so many words (sentences) of a treebank, in whole sentences; default: 2,000 of more",
+        f"So many words (or sentences) of a treebank, in whole sentences; all where there are no "
+        f"more. By default {SAMPLE:,}.",
         metavar="N",
         parse=int,
-        kw_only=True,
+        range=(0, 2**63 - 1),
     )
     balance: tuple[str, ...] = asked(
         (),
         "Balance",
-        "features whose values the sample has equally often, as far as whole sentences allow",
+        "Features whose values the sample has equally often, as far as whole sentences allow.",
         metavar="a,b",
         parse=parse_names,
-        kw_only=True,
     )
     sample_seed: int = asked(
-        0, "Seed of the sample", "default: 0", metavar="N", parse=int, kw_only=True
+        0,
+        "Seed of the sample",
+        "Another seed draws another sample.",
+        metavar="N",
+        parse=int,
+        range=SEEDS,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StimulusSource(_Read):
     """The stimuli of an analysis, all features; the fields are described in place.
 
     What is None is detected or guessed, and `StimulusSet.notes` of what was read says how.
     """
 
-    add: tuple[str, ...] = asked(
-        (), "Added features", _add_help, metavar="a,b", parse=parse_names, kw_only=True
-    )
+    add: tuple[str, ...] = asked((), "Added features", _add_help, metavar="a,b", parse=parse_names)
     language: str = asked(
-        LANGUAGE,
-        "Language",
-        f"of frequencies, by its code; default: {LANGUAGE}",
-        metavar="CODE",
-        kw_only=True,
+        LANGUAGE, "Language", "The language of frequencies, by its code.", metavar="CODE"
     )
     bins: tuple[tuple[str, int], ...] = asked(
         (),
         "Bins",
-        "an ordered feature to be cut into so many bins of equal size; may be given several times",
-        metavar="COLUMN=4",
-        parse=_parse_bins,
-        repeated=True,
-        kw_only=True,
+        "An ordered feature to be cut into so many bins of equal size.",
+        metavar="COLUMN=NUMBER",
+        pair=_whole,
+        last=True,
     )
     vectors: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Vectors",
-        "ordered features that are one vector, whose distance is Euclidean: their names, or a * "
-        "for all that begin so (s*); may be given several times",
-        metavar="NAME=a,b,c",
-        parse=_parse_vector,
+        "Ordered features that are one vector, whose distance is Euclidean: their names, or a * "
+        "for all that begin so, such as semantics=s*.",
+        metavar="NAME=COLUMN,COLUMN",
+        pair=parse_names,
         option="vector",
-        repeated=True,
-        kw_only=True,
     )
     rdms: tuple[tuple[str, str], ...] = asked(
         (),
         "Features given as RDMs",
-        "a feature of which a .npy or .csv file has the distances: a square matrix in the order of "
-        "the stimuli, condensed, or with names in its first row and column; may be given several "
-        "times",
+        "A feature and the .npy or .csv file of its distances: a square matrix in the order of the "
+        "stimuli, condensed, or with names in its first row and column.",
         metavar="NAME=FILE",
-        parse=_parse_rdm,
+        pair=str,
         option="rdm",
-        repeated=True,
-        kw_only=True,
     )
     ordered: tuple[str, ...] = asked(
         (),
         "Ordered features",
-        "features that differ by how far apart their values are; default: the numeric ones",
+        "Features that differ by how far apart their values are; by default the numeric ones.",
         metavar="a,b",
         parse=parse_names,
-        kw_only=True,
     )
     nominal: tuple[str, ...] = asked(
         (),
         "Nominal features",
-        "features that are equal or not, though they are numbers",
+        "Features that are equal or not, though they are numbers.",
         metavar="a,b",
         parse=parse_names,
-        kw_only=True,
     )
 
     def __post_init__(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import Any, cast
 
 from mlem_core.analysis.grouped import Grouped, check_groups, of_these
 from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import Parameter, asked, frozen, parse_names
+from mlem_core.base.parameters import SEEDS, Parameter, asked, frozen, parse_names
 from mlem_core.base.schema import checked
 from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
@@ -32,76 +32,55 @@ def _parse_values(text: str) -> tuple[str, ...]:
     return () if names == NONE else names
 
 
-def _parse_layers(text: str) -> tuple[int, ...]:
+def _parse_layers(text: str) -> tuple[int, ...] | None:
+    names = parse_names(text)
+    if names == ("all",):
+        return None
     try:
-        return tuple(sorted({int(part) for part in parse_names(text)}))
+        layers = tuple(sorted({int(name) for name in names}))
     except ValueError:
-        raise InputError(f"{text!r} is not a list of layer numbers such as 0,3,6") from None
+        layers = ()
+    if not layers:
+        raise InputError(f"{short(text)} is not a list of layer numbers such as 0,3,6, nor all.")
+    return layers
 
 
 def parse_pairs(text: str) -> int:
     """How many pairs "20,000,000" are at most; 0 for "all". InputError for another text."""
-    plain = text.replace(",", "").replace("_", "")
-    if text == "all":
+    plain = text.strip().lower().replace(",", "").replace("_", "")
+    if plain == "all":
         return 0
     if not plain.isdecimal() or int(plain) < 1:
         raise InputError(f"found {text!r} pairs; expected a number such as 20000000, or all.")
     return int(plain)
 
 
-def parse_named_file(text: str) -> tuple[str, str]:
-    """("brain", "brain.npz") of "brain=brain.npz"; InputError for a text of another form."""
-    name, equals, path = text.partition("=")
-    if not (name and equals and path):
-        raise InputError(f"{text!r} is not of the form NAME=FILE")
-    return name, path
-
-
-def _parse_first_column(text: str) -> tuple[str, str]:
-    name, equals, choice = text.rpartition("=")
-    if not (name and equals and choice in FIRST_COLUMN):
-        raise InputError(f"{text!r} is not of the form NAME={' or NAME='.join(FIRST_COLUMN)}")
-    return name, choice
+def _first_column(text: str) -> str | None:
+    return text if text in FIRST_COLUMN else None
 
 
 def _models_help() -> str:
-    named = ", ".join(sorted(packaged()))
-    return f"{named}, a hub id or a local folder; may be given several times"
+    return f"{', '.join(sorted(packaged()))}, a hub id or a local folder."
 
 
-_VALUES = (
-    "features that are resolved by value: which two values differ, not only whether two do; all is "
-    "every one with few enough values; default: none"
-)
-_TOKENS = (
-    "start and end tokens of a sentence: as the model's tokenizer adds them, none, or a start "
-    "token in any case"
-)
-_POOLING = (
-    "what stands for a stimulus: standard (a word's last sub-token, the mean of a sentence), mean "
-    "(of a word's sub-tokens) or last (token of a sentence)"
-)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _OfFiles:
     """What an analysis says of how its representations files are read."""
 
     first_column: tuple[tuple[str, str], ...] = asked(
         (),
         "First column",
-        "what the first column of a representations CSV is where it counts the rows or has no "
-        "name: skip (row numbers) or unit; may be given several times",
-        metavar="NAME=skip|unit",
-        parse=_parse_first_column,
-        repeated=True,
-        kw_only=True,
+        "What the first column of a representations CSV is where it counts the rows or has no "
+        "name: skip (row numbers) or unit.",
+        metavar=f"NAME={'|'.join(FIRST_COLUMN)}",
+        pair=_first_column,
+        last=True,
     )
 
 
 @dataclass(frozen=True)
-class AnalysisSpec(Grouped, _OfFiles, StimulusSource):
-    """Everything that decides what an analysis gives; `parameters` describes its fields."""
+class _OfModels(Grouped, _OfFiles, StimulusSource):
+    """Which stimuli and features, of which models and layers, and which metric is fitted."""
 
     models: tuple[str, ...] = asked(
         (), "Models", _models_help, option="model", metavar="NAME", repeated=True
@@ -109,101 +88,147 @@ class AnalysisSpec(Grouped, _OfFiles, StimulusSource):
     representations: tuple[tuple[str, str], ...] = asked(
         (),
         "Representations",
-        ".npz or .safetensors with layer_00, layer_01, ..., or a .csv of one layer; may be given "
-        "several times",
+        "A .npz or .safetensors file with layer_00, layer_01, ..., or a .csv of one layer.",
         metavar="NAME=FILE",
-        parse=parse_named_file,
-        repeated=True,
+        pair=str,
     )
+    _: KW_ONLY
     precomputed: tuple[str, ...] = asked(
         (),
         "Precomputed distances",
-        "representations whose arrays are distances, by their name; beside them models can be",
+        "Representations whose arrays are distances, by their name; beside them models can be.",
         metavar="a,b",
         parse=parse_names,
-        kw_only=True,
     )
     layers: tuple[int, ...] | None = asked(
-        None, "Layers", "default: all", metavar="0,3,6", parse=_parse_layers
+        None,
+        "Layers",
+        "Numbers with commas between them; all, the default, takes every layer. Layer 0 is the "
+        "embeddings, layer k what leaves block k.",
+        metavar="all|0,3,6",
+        parse=_parse_layers,
+        range=(0, 2**31 - 1),
     )
     features: tuple[str, ...] | None = asked(
-        None, "Features", "default: all", metavar="a,b", parse=parse_names
+        None, "Features", "By default all.", metavar="a,b", parse=parse_names
     )
     missing: str = asked(
         "ignore",
         "Missing values",
-        "a missing value differs from none (ignore, the default), or is a value of its own (level)",
+        "What an empty cell means.",
         noun="policy for missing values",
         choices=lambda: MISSING,
     )
     estimator: str = asked(
         "ridge",
         "Estimator",
-        lambda: "; ".join(each.label for each in ESTIMATORS.values()) + "; default: ridge",
+        "How the metric model is fitted. Ridge is the first paper's; the code released with the "
+        "second ends at its weights (profiles correlate at .999), because its soft ranks are in "
+        "effect the values. spearman reaches what the second paper states: the highest rank "
+        "correlation.",
         choices=lambda: ESTIMATORS,
     )
-    interactions: bool = asked(False, "Interactions", "weigh products of two features too")
-    values: tuple[str, ...] = asked(
-        (), "Values told apart", _VALUES, metavar="a,b|all|none", parse=_parse_values
+    interactions: bool = asked(
+        False,
+        "Interactions",
+        "Whether the metric model weighs products of two features too; importances then have a "
+        "line for each.",
     )
+    values: tuple[str, ...] = asked(
+        (),
+        "Values told apart",
+        "Features that are resolved by value: which two values differ, not only whether two do. "
+        "all is every one with few enough values; by default it is none.",
+        metavar="a,b|all|none",
+        parse=_parse_values,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisSpec(_OfModels):
+    """Everything that decides what an analysis gives; `parameters` describes its fields."""
+
     distance: str = asked(
         "euclidean",
         "Distance of representations",
-        "precomputed: the arrays of all representations files are distances; crossnobis: over the "
-        "repetitions of each stimulus in the files",
+        "The neural distance of two stimuli. `precomputed` says that every file holds distances; "
+        "beside models, say it of the file alone. `crossnobis` is over the repetitions of a "
+        "stimulus in the files; language models have the Euclidean distance beside it.",
         choices=lambda: DISTANCES,
     )
-    folds: int = asked(5, "Folds", "of the cross-validation; default: 5", metavar="N", parse=int)
+    folds: int = asked(
+        5,
+        "Folds",
+        "Folds of the cross-validation; a stimulus is tested in one of them at most, all words of "
+        "a sentence (or all stimuli of an item) together.",
+        metavar="N",
+        parse=int,
+        range=(FEWEST_FOLDS, 2**31 - 1),
+    )
     folds_over: str = asked(
         "sentences",
         "Folds over",
-        "what training has not seen: a stimulus's sentence (default), its word or item, or both",
+        "What training has not seen of a stimulus that is tested: its sentence, its word (or what "
+        "the column item says), or both. Over both only one stimulus in as many as there are folds "
+        "is tested.",
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )
     seed: int = asked(
-        0, "Seed", "of the folds and of resampling; default: 0", metavar="N", parse=int
+        0,
+        "Seed",
+        "Decides which stimuli are in which fold, and what resampling draws.",
+        metavar="N",
+        parse=int,
+        range=SEEDS,
     )
     pairs: int = asked(
         BUDGET,
         "Pairs",
-        f"of stimuli that are compared at most: a number, beyond which a balanced design of as "
-        f"many stands for all, or all; default: {BUDGET:,}",
-        metavar="N|all",
+        "How many pairs of stimuli are compared at most. Beyond it (from 10,001 stimuli on) a "
+        "balanced design of as many stands for all of them, each stimulus in equally many pairs; "
+        "the standard error that this adds is measured and said. `all` compares every pair.",
+        metavar=f"{BUDGET:,}|all",
         parse=parse_pairs,
+        range=(0, 2**63 - 1),
     )
     device: str = asked(
         "auto",
         "Device",
-        "where models are run and pairs compared; auto (the default) takes a GPU if there is one",
+        "Where models are run and pairs compared; auto takes a GPU if there is one.",
         choices=lambda: DEVICES,
     )
     dtype: str = asked(
         "float32",
         "Numbers of the models",
-        "numbers that models compute with; default: float32",
+        "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
         choices=lambda: DTYPES,
     )
     special_tokens: str = asked(
         "model",
         "Start and end tokens",
-        _TOKENS,
+        "What stands before and after a sentence. The first position of many decoders is an "
+        "outlier: with a start token no word is there.",
         noun="choice of special tokens",
         choices=lambda: SPECIAL_TOKENS,
     )
-    pooling: str = asked("standard", "Pooling", _POOLING, choices=lambda: POOLINGS)
+    pooling: str = asked(
+        "standard",
+        "Pooling",
+        "Which token stands for a word or a sentence, or of which tokens the mean.",
+        choices=lambda: POOLINGS,
+    )
     positions: str = asked(
         "all",
         "Positions",
-        "without-first leaves out the words at position 0",
+        "Which words are stimuli, by their place in the sentence.",
         noun="choice of positions",
         choices=lambda: POSITIONS,
     )
     units: str = asked(
         "raw",
         "Units",
-        "of a layer: as they are (raw, the default), each with variance 1, or without those of "
-        "outlying variance",
+        "What is done with the units of a layer before distances are computed.",
         noun="choice of units",
         choices=lambda: UNITS,
     )
@@ -305,7 +330,7 @@ def parameters() -> dict[str, Parameter]:
 OF_MODELS = ("groups", "labels", "trajectories")
 # What representations files hold.
 OF_FILES = ("precomputed", "first_column")
-# Choices that came later: left out where they are the default, so that what was kept is found.
+# Left out of keys where they are the default: so the keys of the shipped example have them.
 _LATER = ("pairs", "folds_over", "values", *OF_FILES, *OF_MODELS, *READING)
 
 
@@ -318,37 +343,22 @@ def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# The least and the most that a number may be; the most is what NumPy's integers hold, or a seed.
-_RANGES: dict[str, tuple[float, float]] = {
-    "folds": (0, 2**31 - 1),
-    "sample": (0, 2**63 - 1),
-    "pairs": (0, 2**63 - 1),
-    "layers": (0, 2**31 - 1),
-}
-
-
 def check_numbers(spec: AnalysisSpec) -> None:
     """Raise InputError for a number of folds, a seed or another number that is none."""
-    for name, (least, most) in _RANGES.items():
-        found = getattr(spec, name)
-        for value in found if isinstance(found, tuple) else (found,):
-            if value is not None and not least <= value <= most:
-                raise InputError(
-                    f"found {short(str(value), 30)} for {name.replace('_', ' ')}; expected a "
-                    f"number from {least:g} to {most:g}."
-                )
     if spec.folds < FEWEST_FOLDS:
         raise InputError(
-            f"found {spec.folds} folds; at least {FEWEST_FOLDS} are needed, one to test and one to "
-            "choose α."
+            f"found {short(str(spec.folds), 30)} folds; at least {FEWEST_FOLDS} are needed, one to "
+            "test and one to choose α."
         )
-    for name in ("seed", "sample_seed"):
-        seed = getattr(spec, name)
-        if not 0 <= seed < 2**32:
-            raise InputError(
-                f"the seed {short(str(seed), 30)} is not one; expected a whole number from 0 to "
-                f"{2**32 - 1:,}."
-            )
+    for name, described in parameters().items():
+        value = getattr(spec, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            least, most = described.range or (one, one)
+            if one is not None and not least <= one <= most:
+                raise InputError(
+                    f"found {short(str(one), 30)} for {name.replace('_', ' ')}; expected a whole "
+                    f"number from {least:,} to {most:,}."
+                )
 
 
 def _check_models(spec: AnalysisSpec) -> None:

@@ -6,7 +6,8 @@ A view leaves out stimuli by their position, or changes the units of a layer; ev
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.registry import Registry
 from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from mlem_core.models.representations import Representations
 
 
-POSITIONS = ("all", "without-first")
-UNITS = ("raw", "standardised", "without-outliers")
+# Which stimuli an analysis keeps, by what a screen calls it.
+POSITIONS = {"all": "all", "without-first": "without words at position 0"}
 VERSION = 1  # counted up when a view of the same arrays becomes another
 VERSION_OF_REPETITIONS = 1  # the same of distances over repetitions
 
@@ -98,22 +100,52 @@ def outlier_units(variance: FloatArray) -> IntArray:
 def changed_units(rows: NDArray[np.floating], units: str) -> NDArray[np.floating]:
     """A layer (n_stimuli, n_units) after a choice of `UNITS`.
 
-    "standardised" gives each unit mean 0 and variance 1 over the stimuli (a unit that does not vary
-    is 0); "without-outliers" drops `outlier_units`. Rows that are equal up to the precision of
-    their type stay equal.
+    Rows that are equal up to the precision of their type stay equal.
     """
-    if units == "raw":
+    change = UNITS.named(units).change
+    if change is None:
         return rows
     # Rounding that is nothing beside a large unit would be something without it.
     rows = moderate(np.asarray(rows))
-    exact = rows[equal_rows(rows)].astype(np.float64)
-    variance = variances(exact)
-    if units == "without-outliers":
-        return np.delete(exact, outlier_units(variance), axis=1)
-    varies = variance > 1e-24 * np.square(exact).mean(axis=0)
-    exact -= exact.mean(axis=0)
-    exact /= np.where(varies, np.sqrt(variance), np.inf)
-    return exact
+    return change(rows[equal_rows(rows)].astype(np.float64))
+
+
+def _standardised(rows: FloatArray) -> FloatArray:
+    """Each unit with mean 0 and variance 1 over the stimuli, in place; 0 where it does not vary."""
+    variance = variances(rows)
+    varies = variance > 1e-24 * np.square(rows).mean(axis=0)
+    rows -= rows.mean(axis=0)
+    rows /= np.where(varies, np.sqrt(variance), np.inf)
+    return rows
+
+
+def _without_outliers(rows: FloatArray) -> FloatArray:
+    return np.delete(rows, outlier_units(variances(rows)), axis=1)
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is done with the units of a layer before distances are computed.
+
+    Attributes
+    ----------
+    name, label : how a user asks for it, and what a screen calls it
+    change : of rows (n_stimuli, n_units), which it may overwrite, those of the changed units; None
+        leaves them as they are
+    """
+
+    name: str
+    label: str
+    change: Callable[[FloatArray], FloatArray] | None = None
+
+
+UNITS = Registry[Units]("choice of units")
+for _units in (
+    Units("raw", "as they are"),
+    Units("standardised", "each with variance 1", _standardised),
+    Units("without-outliers", "without those of outlying variance", _without_outliers),
+):
+    UNITS.register(_units)
 
 
 def view(source: Representations, rows: IntArray, positions: str, units: str) -> Representations:

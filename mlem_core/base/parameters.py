@@ -7,22 +7,28 @@ from dataclasses import Field, dataclass, field
 from typing import Any
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import short
+
+# The least and the most that a seed may be.
+SEEDS = (0, 2**32 - 1)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """How a parameter of an analysis is asked for, on the command line and in the form.
+    """How a parameter of an analysis is chosen, on the command line and in the form.
 
     Attributes
     ----------
     label : its name in the form
-    help : what it is; a function where that depends on what is registered
+    help : what it is, in sentences; a function where that depends on what is registered
     noun : what a message calls a value, where that is not the field's name
-    choices : gives the values that can be chosen; asked each time, as others may be registered
-    metavar : what the command line shows for a value; "" shows the choices
-    parse : the value that a text on the command line stands for; raises InputError
+    choices : gives the values that can be chosen, and of each, where there is one, its entry or its
+        label; called each time, as others may be registered
+    metavar : what the command line and an empty field show for a value; "" shows the choices
+    parse : the value that a text stands for; raises InputError
     option : its name on the command line, where that is not its own
     repeated : whether the option may be given several times, a value each time
+    range : the least and the most that a whole number may be
     """
 
     label: str
@@ -33,6 +39,20 @@ class Parameter:
     parse: Callable[[str], Any] = str
     option: str = ""
     repeated: bool = False
+    range: tuple[int, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """What it is, in sentences."""
+        return self.help() if callable(self.help) else self.help
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What a screen calls each value that can be chosen, by the value."""
+        values = () if self.choices is None else self.choices()
+        if not isinstance(values, Mapping):
+            return {value: value for value in values}
+        return {value: str(getattr(entry, "label", entry)) for value, entry in values.items()}
 
 
 def asked(
@@ -40,12 +60,48 @@ def asked(
     label: str,
     help: str | Callable[[], str],
     *,
-    kw_only: bool = False,
+    pair: Callable[[str], Any] | None = None,
+    last: bool = False,
     **more: Any,
 ) -> Any:
-    """A field of a dataclass with its description; `more` as of `Parameter`."""
-    parameter = Parameter(label, help, **more)
-    return field(default=default, kw_only=kw_only, metadata={"parameter": parameter})
+    """A field of a dataclass with its description; `more` as of `Parameter`.
+
+    Parameters
+    ----------
+    pair : of a field that holds names and a value of each, given one at a time: see `parse_pair`,
+        whose form is the metavar
+    last : as of `parse_pair`
+    """
+    if pair is not None:
+        more |= {"parse": parse_pair(more["metavar"], pair, last=last), "repeated": True}
+    return field(default=default, metadata={"parameter": Parameter(label, help, **more)})
+
+
+def parse_pair(
+    form: str, value: Callable[[str], Any] = str, *, last: bool = False
+) -> Callable[[str], tuple[str, Any]]:
+    """A parser of texts such as "brain=brain.npz", which gives ("brain", "brain.npz").
+
+    It raises InputError for a text of another form.
+
+    Parameters
+    ----------
+    form : such as NAME=FILE, for its message
+    value : gives the value of what follows the equals sign; a ValueError says that it has none
+    last : whether the last equals sign parts the two, where a name rather than a value may hold one
+    """
+
+    def parse(text: str) -> tuple[str, Any]:
+        name, _, rest = text.rpartition("=") if last else text.partition("=")
+        try:
+            found = value(rest)
+        except ValueError:
+            found = None
+        if not name.strip() or found in (None, "", ()):
+            raise InputError(f"{short(text)} is not of the form {form}")
+        return name.strip(), found
+
+    return parse
 
 
 def frozen(value: Any) -> Any:

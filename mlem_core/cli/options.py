@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from mlem_core.analysis.source import READING
-from mlem_core.analysis.spec import AnalysisSpec, parameters, parse_named_file
+from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.executor import FORMS, VARIABLE, check_named
-from mlem_core.base.parameters import parse_names
+from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
@@ -103,10 +103,23 @@ def _add_cluster(*commands: argparse.ArgumentParser) -> None:
 
 
 def _variation(text: str) -> tuple[str, tuple[str, ...]]:
-    name, equals, values = text.partition("=")
-    if not (name and equals and parse_names(values)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form distance=euclidean,cosine")
-    return name.replace("-", "_"), parse_names(values)
+    name, values = parse_pair("distance=euclidean,cosine", parse_names)(text)
+    return name.replace("-", "_"), values
+
+
+def _help(described: Parameter, default: Any) -> str:
+    """What a parameter is, its choices where they say more than their names, its default."""
+    more = [
+        label if label.startswith(f"{name}:") else f"{name}: {label}"
+        for name, label in described.labels.items()
+        if label != name
+    ]
+    parts = [described.text, *([f"{'; '.join(more)}."] if more else [])]
+    if described.repeated:
+        parts.append("May be given several times.")
+    elif isinstance(default, str) or (isinstance(default, int) and not isinstance(default, bool)):
+        parts.append(f"Default: {default if isinstance(default, str) else format(default, ',')}.")
+    return " ".join(parts).replace("%", "%%")
 
 
 def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = None) -> None:
@@ -116,13 +129,12 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
         if names is not None and name not in names:
             continue
         default = getattr(defaults, name)
-        text = described.help() if callable(described.help) else described.help
-        help = text.replace("%", "%%")
-        options: dict[str, Any] = {"dest": name, "default": default, "help": help}
+        options: dict[str, Any] = {"dest": name, "default": default}
+        options["help"] = _help(described, None if name == "stimuli" else default)
         if isinstance(default, bool):
             options["action"] = "store_true"
         else:
-            options["metavar"] = described.metavar or "|".join((described.choices or tuple)())
+            options["metavar"] = described.metavar or "|".join(described.labels)
             options["type"] = _typed(described.parse)
         if described.repeated:
             options |= {"action": "append", "default": []}
@@ -147,7 +159,7 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
         "--vary",
         action="append",
         default=[],
-        type=_variation,
+        type=_typed(_variation),
         metavar="distance=euclidean,cosine",
         help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
         "estimator); may be given several times; default: every distance and estimator, and, "
@@ -169,7 +181,7 @@ def _add_verify(commands: Any) -> argparse.ArgumentParser:
         dest="folders",
         action="append",
         default=[],
-        type=_typed(parse_named_file),
+        type=_typed(parse_pair("NAME=FOLDER")),
         metavar="NAME=FOLDER",
         help="where a model is that was a folder; may be given several times",
     )

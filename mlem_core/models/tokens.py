@@ -42,6 +42,11 @@ class Pooling:
     name: str
     of: Mapping[str, Mean]
 
+    @property
+    def label(self) -> str:
+        """What a screen calls it, of every level that has it."""
+        return " or ".join(mean.label for mean in self.of.values())
+
 
 def _all(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
     return first, last

@@ -19,7 +19,8 @@ from mlem_core.data.columns import GIVEN, LARGEST, Kind, text_of
 from mlem_core.data.rdm import Rdm
 from mlem_core.data.stimuli import StimulusSet
 
-MISSING = ("ignore", "level")
+# The policies for missing values, each with what a screen calls it.
+MISSING = {"ignore": "no distance to any value", "level": "a value of its own"}
 # A table from value to value is kept for a feature with up to this many values.
 MAX_VALUES = 2_048
 # A feature with more values has more terms than its pairs can tell of, resolved by value.

@@ -21,15 +21,14 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run, run_ahead
 from mlem_core.analysis.selection import check_layers
-from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.analysis.transforms import POSITIONS, UNITS
+from mlem_core.analysis.spec import AnalysisSpec, parameters, with_files, with_models
+from mlem_core.analysis.transforms import POSITIONS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.models import tokens
-from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.storage.stage import Stage
@@ -40,15 +39,9 @@ Choices = Mapping[str, Sequence[str]]
 
 def dimensions() -> dict[str, tuple[str, ...]]:
     """What may be varied, in the order of the columns, and all its choices."""
-    return {
-        "distance": metrics(),
-        "units": UNITS,
-        "positions": POSITIONS,
-        "special_tokens": tuple(SPECIAL_TOKENS),
-        "pooling": tuple(POOLINGS),
-        "missing": MISSING,
-        "estimator": tuple(ESTIMATORS),
-    }
+    described = parameters()
+    varied = ("units", "positions", "special_tokens", "pooling", "missing", "estimator")
+    return {"distance": metrics(), **{name: tuple(described[name].labels) for name in varied}}
 
 
 @dataclass(frozen=True)
@@ -116,10 +109,10 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
         found["distance"] = metrics()
     index = analysis.whole.word_index
     if index is not None and 2 < np.count_nonzero(index) < len(index):
-        found["positions"] = POSITIONS
+        found["positions"] = tuple(POSITIONS)
     names = [feature.name for feature in analysis.whole.features]
     if any(pd.isna(analysis.whole.values(name)).any() for name in names):
-        found["missing"] = MISSING
+        found["missing"] = tuple(MISSING)
     resolved = bool(analysis.spec.values)
     found["estimator"] = tuple(
         name for name, one in ESTIMATORS.items() if one.resolves or not resolved

@@ -70,9 +70,18 @@ def wrong(found: dict[str, Looked]) -> str:
 
 
 def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
-    """The analysis that the form asks for; raises InputError where an upload has gone."""
-    from mlem_core.analysis.spec import AnalysisSpec
+    """The analysis that the form asks for.
 
+    Raises InputError: an upload has gone; the stimuli have no such pooling or positions.
+    """
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.analysis.transforms import kept_stimuli
+    from mlem_core.models.tokens import pooled
+
+    if draft.stimuli is not None:
+        kept_stimuli(draft.stimuli, options["positions"])
+        if chosen():
+            pooled(draft.stimuli.level, options["pooling"])
     files = ((name, str(stored.upload_path(file))) for name, file in representations.chosen())
     return AnalysisSpec(
         **draft.fields,
@@ -80,8 +89,6 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
         representations=tuple(files),
         precomputed=tuple(representations.distances()),
         first_column=tuple(representations.first_columns().items()),
-        layers=more_options.layers(),
-        **more_options.groups(),
         **options,
     )
 

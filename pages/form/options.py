@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -16,39 +13,71 @@ from pages.parts import choices, method
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.base.parameters import Parameter
     from mlem_core.data.stimuli import StimulusSet
 
-_NUMBERS = {"folds": (3, 2**31 - 1), "seed": (0, 2**32 - 1)}
-# What has no widget here, and comes with an analysis that is duplicated.
-_CARRIED = ("device", "pooling", "positions", "units")
-_NAMES = ("missing", "estimator", "distance", "special_tokens", "dtype", "folds_over", *_CARRIED)
+# Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
+LEFT = (
+    "layers", "groups", "labels", "trajectories", "missing", "values", "folds", "folds_over",
+    "seed", "pairs",
+)  # fmt: skip
+RIGHT = ("estimator", "interactions", "distance", "special_tokens", "dtype")
+ADVANCED = ("pooling", "positions", "units", "device")
+# Which values are told apart depends on the others, where it is not chosen.
+_READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
 
 
 def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
-    """The fields of `AnalysisSpec` that are chosen under More options."""
+    """The fields of `AnalysisSpec` that are chosen here; the default for a text that is none."""
     from mlem_core.analysis.spec import AnalysisSpec
 
-    options: dict[str, Any] = {"interactions": choices.get_one("interactions") == "yes"}
-    options |= {name: _one(name) for name in _NAMES}
-    for name, (low, high) in _NUMBERS.items():
-        text, default = choices.get_one(name), getattr(AnalysisSpec, name)
-        number = int(text) if re.fullmatch(r"\d{1,10}", text) else default
-        options[name] = min(max(number, low), high)
-    with contextlib.suppress(InputError):
-        options["pairs"] = pairs()
+    options: dict[str, Any] = {}
+    for name in _READ:
+        try:
+            options[name] = _value_of(name)
+        except InputError:
+            options[name] = getattr(AnalysisSpec, name)
     return options | {"values": _values(stimuli, options)}
 
 
-def _one(name: str) -> Any:
-    """The value of a field that has one; its default where the state has none that can be."""
+def _described(name: str) -> tuple[Parameter, Any]:
+    """How a field is chosen, and its default."""
     from mlem_core.analysis.spec import AnalysisSpec, parameters
 
-    described, text = parameters()[name], choices.get_one(name)
+    return parameters()[name], getattr(AnalysisSpec, name)
+
+
+def _value_of(name: str) -> Any:
+    """The value of a field as the state has it; its default where it has none.
+
+    A text that is none of the choices is the default too, and a number the nearest in its range.
+    Raises InputError for another text that cannot be read.
+    """
+    described, default = _described(name)
+    text = choices.get_one(name).strip()
+    if described.repeated:
+        return tuple(described.parse(one) for one in map(str.strip, text.split(";")) if one)
+    if isinstance(default, bool):
+        return text == "yes"
     if described.choices is not None:
-        return text if text in described.choices() else getattr(AnalysisSpec, name)
-    with contextlib.suppress(ValueError):
-        return described.parse(text)
-    return getattr(AnalysisSpec, name)
+        return text if text in described.choices() else default
+    if described.parse is int and described.range is not None:
+        return choices.whole(name, default, *described.range)
+    return described.parse(text) if text else default
+
+
+def _field(name: str) -> None:
+    """Draw the widget of a field."""
+    described, default = _described(name)
+    if isinstance(default, bool):
+        method.interactions(name)
+    elif described.choices is not None:
+        method.choose(name)
+    elif described.parse is int and described.range is not None:
+        choices.number(described.label, name, default, *described.range, help=described.text)
+    else:
+        help = described.text + " Several are parted by semicolons." * described.repeated
+        choices.write(described.label, name, placeholder=described.metavar, help=help)
 
 
 def _values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, ...]:
@@ -60,110 +89,34 @@ def _values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, 
     return tuple(name for name in names if name in (recommended if asked is None else asked))
 
 
-def _several(name: str) -> tuple[Any, ...]:
-    """The values of a field that the state has as one text, with semicolons between them."""
-    from mlem_core.analysis.spec import parameters
-
-    texts = (text.strip() for text in choices.get_one(name).split(";"))
-    return tuple(parameters()[name].parse(text) for text in texts if text)
-
-
-def groups() -> dict[str, Any]:
-    """The fields of `AnalysisSpec` that say which models belong together, and what they are.
-
-    Raises
-    ------
-    InputError
-        A text of another form.
-    """
-    from mlem_core.analysis.spec import OF_MODELS
-
-    return {name: _several(name) for name in OF_MODELS}
-
-
 def wrong(options: dict[str, Any]) -> str:
-    """What of the options does not go together; empty where all does."""
+    """What of the options does not go together, or is none; empty where all does."""
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
-        layers()
-        pairs()
-        groups()
+        for name in _READ:
+            _value_of(name)
     except InputError as error:
         return str(error)
     return ""
 
 
-def layers() -> tuple[int, ...] | None:
-    """The layers that are asked for; None is all.
-
-    Raises
-    ------
-    InputError
-        The text holds no numbers.
-    """
-    text = choices.get_one("layers")
-    if text.lower() in ("", "all"):
-        return None
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(re.fullmatch(r"\d{1,4}", part) for part in parts):
-        raise InputError(f"found the layers {text!r}; expected all, or numbers such as 0,3,6.")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def pairs() -> int:
-    """How many pairs are compared at most, 0 for all.
-
-    Raises
-    ------
-    InputError
-        The text is no number.
-    """
-    from mlem_core.analysis.spec import AnalysisSpec, parse_pairs
-
-    text = choices.get_one("pairs").strip().lower()
-    return parse_pairs(text) if text else AnalysisSpec.pairs
-
-
 def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
     """Draw the options."""
-    _show_carried(options)
+    from mlem_core.analysis.spec import AnalysisSpec
+
     with st.expander("More options", icon=":material/tune:"):
-        left, right = st.columns(2, gap="large")
-        with left:
-            choices.write(
-                "Layers",
-                "layers",
-                placeholder="all, or for example 0,3,6",
-                help="Numbers with commas between them; empty or `all` takes every layer. Layer 0 "
-                "is the embeddings, layer k what leaves block k.",
-            )
-            _show_groups()
-            method.missing("What an empty cell means.")
-            if stimuli is not None:
-                _show_values(stimuli, options)
-            _show_folds()
-            _show_pairs()
-        with right:
-            _show_method()
-
-
-def _show_carried(options: dict[str, Any]) -> None:
-    """What is asked for and has no widget."""
-    from mlem_core.analysis.spec import AnalysisSpec, parameters
-
-    own = {k: options[k] for k in _CARRIED if options[k] != getattr(AnalysisSpec, k)}
-    if not own:
-        return
-    said = "; ".join(f"{parameters()[name].label}: {value}" for name, value in own.items())
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Kept from the analysis that was duplicated: {plain(said)}.", width="stretch")
-        st.button(
-            "Use the defaults",
-            key="form carried",
-            type="tertiary",
-            on_click=partial(choices.choose_all_now, dict.fromkeys(_CARRIED)),
-            help="This form has no field for these choices; the command line has.",
-        )
+        for place, names in zip(st.columns(2, gap="large"), (LEFT, RIGHT), strict=True):
+            with place:
+                for name in names:
+                    if name != "values":
+                        _field(name)
+                    elif stimuli is not None:
+                        _show_values(stimuli, options)
+    other = any(options[name] != getattr(AnalysisSpec, name) for name in ADVANCED)
+    with st.expander("Advanced", icon=":material/settings:", expanded=other):
+        for place, name in zip(st.columns(len(ADVANCED)), ADVANCED, strict=True):
+            with place:
+                _field(name)
 
 
 def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
@@ -186,92 +139,3 @@ def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
         check_values(options["estimator"], now, options["interactions"])
     except InputError as error:
         st.error(plain(error), icon=":material/error:")
-
-
-def _show_groups() -> None:
-    choices.write(
-        "Groups of models",
-        "groups",
-        placeholder="mini=mini-s0,mini-s1; large=large-s0,large-s1",
-        help="Seeds, checkpoints or sizes of one recipe: their spread is shown, and how much of "
-        "what members of a group share is shared between groups. Groups change nothing that is "
-        "computed of a model.",
-    )
-    choices.write(
-        "Labels of models",
-        "labels",
-        placeholder="mini=objective:mlm; large=objective:causal",
-        help="What a model or group is, for the test of which factor makes models alike.",
-    )
-    choices.write(
-        "Trajectories over training",
-        "trajectories",
-        placeholder="mini=mini@step500,mini@step1000,mini@step2000",
-        help="Checkpoints of one training, whose revisions end in its step: importances are drawn "
-        "over the steps. Members of one step are seeds of it, whose spread is shown.",
-    )
-
-
-def _show_folds() -> None:
-    choices.number(
-        "Folds",
-        "folds",
-        5,
-        *_NUMBERS["folds"],
-        help="Folds of the cross-validation; a stimulus is tested in one of them at most, all "
-        "words of a sentence (or all stimuli of an item) together.",
-    )
-    method.choose(
-        "folds_over",
-        "What training has not seen of a stimulus that is tested: its sentence, its word (or what "
-        "the column item says), or both. Over both only one stimulus in as many as there are folds "
-        "is tested.",
-    )
-    choices.number(
-        "Seed",
-        "seed",
-        0,
-        *_NUMBERS["seed"],
-        help="Decides which stimuli are in which fold.",
-    )
-
-
-def _show_pairs() -> None:
-    from mlem_core.analysis.spec import AnalysisSpec
-
-    choices.write(
-        "Pairs",
-        "pairs",
-        placeholder=f"{AnalysisSpec.pairs:,}, or all",
-        help="How many pairs of stimuli are compared at most. Beyond it (from 10,001 stimuli on) a "
-        "balanced design of as many stands for all of them, each stimulus in equally many pairs; "
-        "the standard error that this adds is measured and said. `all` compares every pair.",
-    )
-
-
-def _show_method() -> None:
-    from mlem_core.pairs.distances import DISTANCES
-
-    tokens = {
-        "model": "as the model's tokenizer adds them",
-        "start": "a start token in any case",
-    }
-    method.estimator()
-    method.interactions("interactions")
-    method.choose(
-        "distance",
-        "The neural distance of two stimuli. `precomputed` says that every file holds distances; "
-        "beside models, say it of the file in its line above. `crossnobis` is over the repetitions "
-        "of a stimulus in the files; language models have the Euclidean distance beside it.",
-        label=lambda one: DISTANCES[one].label,
-    )
-    method.choose(
-        "special_tokens",
-        "What stands before and after a sentence. The first position of many decoders is an "
-        "outlier: with a start token no word is there.",
-        label=lambda one: tokens.get(one, one),
-    )
-    method.choose(
-        "dtype",
-        "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
-    )

@@ -158,36 +158,22 @@ def _table_choices(draft: Draft) -> None:
     first, second = st.columns(2)
     with first:
         if workbook:
-            state.pick(
-                "Sheet", "sheet", found.sheets, str(found.sheet),
-                help="Of the workbook; values are read, never formulas.",
-            )  # fmt: skip
+            state.pick("sheet", found.sheets, str(found.sheet))
         else:
             names = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
-            state.pick(
-                "Separator", "sep", list(names), SEPARATORS.get(str(found.separator), ""),
-                help="The sign between the cells of a row.",
-            )  # fmt: skip
-        state.pick(
-            "Decimal sign", "decimal", [*DECIMALS.values()], DECIMALS.get(str(found.decimal), ""),
-            help="Of numbers: 3.5 or 3,5.",
-        )  # fmt: skip
+            state.pick("sep", list(names), SEPARATORS.get(str(found.separator), ""))
+        state.pick("decimal", [*DECIMALS.values()], DECIMALS.get(str(found.decimal), ""))
     with second:
         if not workbook:
-            state.pick(
-                "Encoding", "encoding", ENCODINGS, found.encoding_name,
-                accept_new_options=True,
-                help="How the file writes letters. Where words have odd letters, another one is "
-                "right; you can type the name of any that Python knows.",
-            )  # fmt: skip
+            state.pick("encoding", ENCODINGS, found.encoding_name, accept_new_options=True)
         marks = ", ".join(found.found or _found_marks(draft)) or "none"
         state.pick(
-            "Missing-value marks", "na", [state.NONE], marks,
+            "na",
+            [state.NONE],
+            marks,
             lambda one: "only empty cells" if one == state.NONE else one,
             accept_new_options=True,
-            help="Cells of features that are no value, besides empty ones. Type your own with "
-            "commas between them, such as NA,-99.",
-        )  # fmt: skip
+        )
 
 
 def _found_marks(draft: Draft) -> list[str]:
@@ -197,6 +183,8 @@ def _found_marks(draft: Draft) -> list[str]:
 
 
 def _treebank_choices(draft: Draft) -> None:
+    from mlem_core.analysis.spec import parameters
+    from mlem_core.base.parameters import SEEDS
     from mlem_core.data.treebank import SAMPLE
 
     def remember(name: str, key: str, default: object) -> None:
@@ -205,39 +193,34 @@ def _treebank_choices(draft: Draft) -> None:
         choices.put(name, None if now == default else texts)
 
     def bound(name: str, default: Any, parse: Any) -> dict[str, Any]:
-        key = f"form {name} {draft.name}"
+        key, described = f"form {name} {draft.name}", parameters()[name]
         texts = choices.get(name)
         st.session_state[key] = default if not texts else parse(texts)
-        return {"key": key, "on_change": partial(remember, name, key, default)}
+        about = {"label": described.label, "help": described.text}
+        return {**about, "key": key, "on_change": partial(remember, name, key, default)}
 
-    def whole(low: int, high: int) -> Any:
-        return lambda texts: min(max(int(texts[0]), low), high) if texts[0].isdecimal() else low
+    def whole(name: str, default: int, low: int, high: int, step: int = 1) -> None:
+        def parse(texts: list[str]) -> int:
+            return min(max(int(texts[0]), low), high) if texts[0].isdecimal() else low
 
+        st.number_input(min_value=low, max_value=high, step=step, **bound(name, default, parse))
+
+    names = [] if draft.base is None else [feature.name for feature in draft.base.features]
     first, second = st.columns(2)
     with first:
         st.selectbox(
-            "Level", list(LEVELS), format_func=lambda one: LEVELS[one],
-            help="Whether a stimulus is a word in its sentence or a whole sentence.",
+            options=list(LEVELS),
+            format_func=lambda one: LEVELS[one],
             **bound("level", "word", lambda t: t[0] if t[0] in LEVELS else "word"),
-        )  # fmt: skip
-        st.number_input(
-            "Sample", 2, _SAMPLE_MOST, step=100,
-            help="So many stimuli, in whole sentences; all where there are no more.",
-            **bound("sample", SAMPLE, whole(2, _SAMPLE_MOST)),
-        )  # fmt: skip
-    names = [] if draft.base is None else [feature.name for feature in draft.base.features]
+        )
+        whole("sample", SAMPLE, 2, _SAMPLE_MOST, step=100)
     with second:
         st.multiselect(
-            "Balance", list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
+            options=list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
             placeholder="as they come",
-            help="Features whose values the sample has equally often, as far as whole sentences "
-            "allow.",
             **bound("balance", [], list),
-        )  # fmt: skip
-        st.number_input(
-            "Seed of the sample", 0, 999_999, help="Another seed draws another sample.",
-            **bound("sample_seed", 0, whole(0, 999_999)),
-        )  # fmt: skip
+        )
+        whole("sample_seed", 0, *SEEDS)
 
 
 def _preview(draft: Draft) -> None:

@@ -137,7 +137,6 @@ def rdms() -> tuple[tuple[str, str], ...]:
 
 
 def pick(
-    label: str,
     name: str,
     options: Sequence[str],
     detected: str,
@@ -145,6 +144,8 @@ def pick(
     **more: Any,
 ) -> None:
     """A selectbox of a choice that is detected where it is not made; `detected` says as what."""
+    from mlem_core.analysis.spec import parameters
+
     key = f"form {name} {stimuli()}"
     now = choices.get_one(name)
     st.session_state[key] = now
@@ -154,12 +155,14 @@ def pick(
         chosen = (st.session_state[key] or "").strip()
         choices.put(name, [chosen] if chosen else None)
 
+    described = parameters()[name]
     st.selectbox(
-        label,
+        described.label,
         ["", *options, *([now] if now and now not in options else [])],
         format_func=lambda one: label_of(one) if one else found,
         key=key,
         on_change=remember,
+        help=described.text,
         **more,
     )
 

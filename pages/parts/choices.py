@@ -214,11 +214,15 @@ def write(label: str, name: str, default: str = "", **more: Any) -> str:
     return str(st.text_input(label, **_remembered(name, default, str.strip), **more)).strip()
 
 
+def whole(name: str, default: int, low: int, high: int) -> int:
+    """The whole number of a part of the state, or the nearest; the default where it is none."""
+    text = get_one(name)
+    return min(max(int(text) if re.fullmatch(r"\d{1,10}", text) else default, low), high)
+
+
 def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
     """A whole number that is part of the state."""
-    text = get_one(name, str(default))
-    value = int(text) if re.fullmatch(r"\d{1,10}", text) else default
-    st.session_state.setdefault(key_of(name), min(max(value, low), high))
+    st.session_state.setdefault(key_of(name), whole(name, default, low, high))
     return int(st.number_input(label, low, high, **_remembered(name, default), **more))
 
 

@@ -1,5 +1,6 @@
 """The form of a new analysis: what is read of a file, what is chosen, and what is refused."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from inputs import probing, words
 from scipy.spatial.distance import pdist, squareform
 from screens import Screen, jobs_in
 
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.source import StimulusSource
+from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.data import datasets
 from mlem_core.data.added import frequency
 from mlem_core.data.stimulus_csv import write_csv
@@ -207,6 +209,7 @@ def test_two_tables_at_once_are_refused(store, csv, tmp_path):
         ({"stimuli": f"{'0' * 64}/gone.csv"}, ("gone.csv", "not on this machine")),
         ({"models": "none"}, ("no model",)),
         ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
+        ({"pooling": "last"}, ("pooling of a word", "standard, mean")),
     ],
 )
 def test_what_cannot_be_is_said_in_an_address_too(store, asked, facts):
@@ -214,6 +217,18 @@ def test_what_cannot_be_is_said_in_an_address_too(store, asked, facts):
     said = " ".join(screen.errors) or screen.said
     assert all(fact in said for fact in facts), said
     assert not can_run(screen)
+
+
+def test_the_form_offers_what_the_command_line_does(store):
+    screen = Screen("new", step="models", models="mini-bert")
+    kinds = ("selectbox", "text_input", "number_input", "multiselect")
+    keys = [str(one.key) for kind in kinds for one in screen.app.get(kind)]
+    offered = {name for name in parameters() if any(k.startswith(f"choice {name} ") for k in keys)}
+    # Stimuli, their features, models and files are chosen in the steps that other tests go through.
+    steps = {"models", "features", "representations", "precomputed", "first_column"}
+    assert offered == {*parameters()} - {each.name for each in fields(StimulusSource)} - steps
+    pooling = screen.widget("selectbox", "Pooling")
+    assert pooling.options[0] == parameters()["pooling"].labels["standard"]
 
 
 def test_models_are_checked_when_they_are_added(store):
