@@ -99,22 +99,9 @@ def _read(found: Draft) -> None:
     else:
         found.base = state.load(StimulusSource(**fields))
         found.guessed = {feature.name: feature.kind for feature in found.base.features}
-    changed = _former_choices(found) | state.pairs("roles")
+    changed = state.pairs("roles")
     found.roles = {name: changed.get(name, role) for name, role in found.guessed.items()}
     found.source = StimulusSource(**fields)
-
-
-def _former_choices(found: Draft) -> dict[str, str]:
-    """What an address of the former form says of features: `columns` and `ordered`."""
-    features = [name for name, role in found.guessed.items() if role in FEATURES]
-    roles: dict[str, str] = {}
-    ordered = choices.get("ordered")
-    if ordered is not None:
-        roles |= {name: "ordered" if name in ordered else "nominal" for name in features}
-    columns = choices.get("columns")
-    if columns is not None:
-        roles |= {k: "ignore" for k in features if not {k, f"{k}_bin"} & set(columns)}
-    return roles
 
 
 def _with_roles(found: Draft) -> None:
@@ -163,5 +150,3 @@ def change_role(found: Draft, column: str, role: str) -> None:
     roles = {**found.roles, column: role}
     changed = {name: its for name, its in roles.items() if its != found.guessed[name]}
     state.put_pairs("roles", changed)
-    for former in ("columns", "ordered"):
-        choices.put(former, None)

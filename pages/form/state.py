@@ -23,7 +23,7 @@ STEPS = ("read", "roles", "models")
 # What is chosen for one stimulus set and means nothing in another.
 OF_STIMULI = (
     "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample", "balance",
-    "sample_seed", "add", "language", "bins", "vectors", "rdms", "columns", "ordered", "values",
+    "sample_seed", "add", "language", "bins", "vectors", "rdms", "values",
 )  # fmt: skip
 _OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet")
 _OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")

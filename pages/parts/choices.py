@@ -21,9 +21,8 @@ FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
-    "columns", "ordered", "missing", "values", "estimator", "interactions", "distance",
-    "special_tokens", "dtype", "folds", "folds_over", "seed", "pairs", "device",
-    "pooling", "positions", "units",
+    "missing", "values", "estimator", "interactions", "distance", "special_tokens", "dtype",
+    "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
@@ -130,7 +129,7 @@ def key_of(name: str) -> str:
     still answers for the old widget is not heard.
     """
     of = ""
-    if name in ("columns", "ordered", "values"):
+    if name == "values":
         of = get_one("stimuli")
     elif name in VIEW:
         of = get_one("analysis")

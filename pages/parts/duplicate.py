@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
-from mlem_core.analysis.source import StimulusSource
+from mlem_core.analysis.source import SURPRISAL, StimulusSource
 from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text
@@ -14,36 +15,26 @@ from pages.parts import choices, reading, stored
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
 
-# Fields whose choice has another name or another form.
-_OTHERWISE = (
-    "stimuli", "representations", "rdms", "layers", "features", "ordered", "nominal", "values",
-)  # fmt: skip
-
 
 def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
     """What the form has to say for an analysis; None is the default of a choice."""
     form: dict[str, list[str] | None] = dict.fromkeys(choices.FORM)
     for field in fields(spec):
         value = getattr(spec, field.name)
-        if field.name in form and field.name not in _OTHERWISE and value != field.default:
+        if field.name in form and value != field.default:
             form[field.name] = _texts(value)
-    files, rdms = (
-        [f"{name}={stored.upload_name(path)}" for name, path in named]
-        for named in (spec.representations, spec.rdms)
-    )
-    form |= {
+    # What the form calls otherwise, or has in another form.
+    return form | {
         "stimuli": [_stimuli(spec.stimuli)],
         "models": list(spec.models) or [choices.NOTHING],
-        "files": files or None,
-        "rdms": rdms or None,
+        "files": _uploads(spec.representations),
+        "rdms": _uploads(spec.rdms),
+        "roles": [f"{column}={role}" for column, role in _roles(spec).items()] or None,
         "layers": None if spec.layers is None else [",".join(map(str, spec.layers))],
-        "columns": None if spec.features is None else list(spec.features),
-        "ordered": _ordered(spec),
         "values": list(spec.values) or [choices.NOTHING],
         **{name: _joined(getattr(spec, name)) for name in OF_MODELS},
         "pairs": ["all"] if spec.pairs == 0 else form["pairs"],
     }
-    return form
 
 
 def _stimuli(name: str) -> str:
@@ -52,16 +43,28 @@ def _stimuli(name: str) -> str:
     return name if name in datasets.SETS else stored.upload_name(name)
 
 
-def _ordered(spec: AnalysisSpec) -> list[str] | None:
-    """The ordered features; None where they are those that the form would choose itself."""
-    if not (spec.ordered or spec.nominal):
-        return None
-    asked = {each.name: getattr(spec, each.name) for each in fields(StimulusSource)}
+def _uploads(files: Sequence[tuple[str, str]]) -> list[str] | None:
+    """Each file with its name, as the form has it."""
+    return [f"{name}={stored.upload_name(path)}" for name, path in files] or None
+
+
+def _roles(spec: AnalysisSpec) -> dict[str, str]:
+    """The role of each column that is said of it; of a feature that is left out that it is none."""
+    roles = dict(spec.roles)
+    roles |= dict.fromkeys(spec.nominal, "nominal") | dict.fromkeys(spec.ordered, "ordered")
+    if spec.features is None:
+        return roles
+    asked = asdict(spec)
+    source = {each.name: asked[each.name] for each in fields(StimulusSource)}
+    # The models that give surprisal are not run for it.
+    source["add"] = [name for name in spec.add if not name.startswith(SURPRISAL)]
     try:
-        features = reading.read("stimuli", **asked).features
+        features = reading.read("stimuli", **source).features
     except InputError:
-        return None  # the form says what is wrong with the stimuli
-    return [feature.name for feature in features if feature.kind == "ordered"]
+        return roles  # the form says what is wrong with the stimuli
+    column = {f"{name}_bin": name for name, _ in spec.bins}
+    names = [feature.name for feature in features if feature.name not in spec.features]
+    return roles | {column.get(name, name): "ignore" for name in names}
 
 
 def _joined(value: tuple[object, ...]) -> list[str] | None:
