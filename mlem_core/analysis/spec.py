@@ -41,7 +41,7 @@ def _parse_layers(text: str) -> tuple[int, ...] | None:
     except ValueError:
         layers = ()
     if not layers:
-        raise InputError(f"found the layers {short(text)}; expected all, or numbers such as 0,3,6.")
+        raise InputError(f"{short(text)} is not a list of layer numbers such as 0,3,6, nor all.")
     return layers
 
 

@@ -52,7 +52,7 @@ class Pooling:
 
     @property
     def label(self) -> str:
-        """What a screen calls it: "last sub-token of the word or mean over the sentence's tokens"."""
+        """What a screen calls it, of every level that has it."""
         return " or ".join(mean.label for mean in self.of.values())
 
 
