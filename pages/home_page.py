@@ -104,7 +104,7 @@ def _found(view: View) -> None:
 
 def _kinds(view: View) -> None:
     """What matters most in each kind of model; nothing where there is one model of each."""
-    from mlem_core.inference.kinds import kinds
+    from mlem_core.groups.top_features import kinds
 
     results = view.results() if view.analysis.spec.has_seeds else None
     if results is None:

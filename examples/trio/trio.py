@@ -19,11 +19,11 @@ import pandas as pd
 from mlem_core import AnalysisSpec, Store, figures, run
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.csvfile import write_table
-from mlem_core.inference.recipes import recipes
-from mlem_core.inference.trajectories import trajectories
+from mlem_core.groups.members import Population, of_members
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.summary import recipes
+from mlem_core.groups.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.populations import Population, of_members
-from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")

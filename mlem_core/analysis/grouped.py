@@ -1,6 +1,6 @@
 """Which models of an analysis are one recipe (seeds, checkpoints, sizes), and what is said of them.
 
-Groups change nothing that is computed of a model; `mlem_core.measures.populations` reads them.
+Groups change nothing that is computed of a model; `mlem_core.groups.members` reads them.
 """
 
 from __future__ import annotations

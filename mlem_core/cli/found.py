@@ -11,10 +11,10 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
+from mlem_core.groups.top_features import kinds
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.kinds import kinds
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES

@@ -23,10 +23,9 @@ from mlem_core.base.parallel import side_by_side
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Progress, Report
 from mlem_core.inference.bootstrap import REPLICATES
-from mlem_core.inference.intervals import LayerIntervals, load, save
+from mlem_core.inference.intervals import LayerIntervals, Left, load, save
 from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs, stimuli_alone
-from mlem_core.inference.populations import Left
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.shares import by_share
 from mlem_core.measures.decomposition import ceilings_of, divide

@@ -38,8 +38,8 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.given import save_rdms
 from mlem_core.data.roles import as_csv
-from mlem_core.inference.recipes import recipes
-from mlem_core.inference.trajectories import trajectories
+from mlem_core.groups.summary import recipes
+from mlem_core.groups.trajectories import trajectories
 from mlem_core.report import beside, latex
 from mlem_core.report.contents import (
     FORMAT,

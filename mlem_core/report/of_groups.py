@@ -10,10 +10,10 @@ import numpy as np
 from mlem_core import figures
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.summary import Recipes, recipes
+from mlem_core.groups.trajectories import Trained, trajectories
 from mlem_core.inference import all_layers
-from mlem_core.inference.recipes import Recipes, recipes
-from mlem_core.inference.trajectories import Trained, trajectories
-from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.report import group_captions as captions
 from mlem_core.report.shown import Drawn, Shown, figure
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from mlem_core.base.labels import Names
+from mlem_core.groups.mrqap import mrqap, sentence
+from mlem_core.groups.top_features import Kinds, kind_of
+from mlem_core.groups.trajectories import _line
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.kinds import Kinds, kind_of
-from mlem_core.inference.mrqap import mrqap, sentence
-from mlem_core.inference.trajectories import _line
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.units import Units
 from validation.mrqap import symmetric

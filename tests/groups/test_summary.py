@@ -12,19 +12,19 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.inference.all_layers import layer_intervals
-from mlem_core.inference.jackknife import standard_error
-from mlem_core.inference.kinds import Kinds, kind_of, kinds
-from mlem_core.inference.mrqap import mrqap, same_label, table_of, too_few
-from mlem_core.inference.populations import (
-    Left,
+from mlem_core.groups.estimates import (
     by_groups,
     estimate,
     profile_interval,
     within_and_between,
 )
-from mlem_core.inference.trajectories import trajectories
-from mlem_core.measures.trajectories import nearest_depth
+from mlem_core.groups.mrqap import mrqap, same_label, table_of, too_few
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.top_features import Kinds, kind_of, kinds
+from mlem_core.groups.trajectories import trajectories
+from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.inference.intervals import Left
+from mlem_core.inference.jackknife import standard_error
 from mlem_core.storage.store import Store
 from validation.mrqap import labelled, similarities, symmetric
 from validation.populations import TRUTH, drawn
@@ -242,7 +242,7 @@ def test_random_orders_come_near_to_all_of_them(monkeypatch):
     factors = {"family": list("aaabbbcc"), "objective": list("xyxyyxyx")}
     similarity = symmetric(np.random.default_rng(2), 8) + 0.3 * same_label(factors["family"])
     exact = mrqap(similarity, factors)
-    monkeypatch.setattr("mlem_core.inference.mrqap.EXACT", 3)
+    monkeypatch.setattr("mlem_core.groups.mrqap.EXACT", 3)
     drawn = mrqap(similarity, factors)
     assert [test.n_permutations for test in (*exact, *drawn)] == [40320] * 2 + [10000] * 2
     for one, other in zip(exact, drawn, strict=True):

@@ -23,10 +23,10 @@ from mlem_core.base.labels import Names
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray
+from mlem_core.groups.estimates import profile_interval
+from mlem_core.groups.layer_scores import layer_scores, scores_left
 from mlem_core.inference.caveats import HARDLY
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.layer_scores import layer_scores, scores_left
-from mlem_core.inference.populations import Left, profile_interval
+from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.pairs.units import Units
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.measures.populations import Population, member_profiles, reference
+from mlem_core.groups.members import Population, member_profiles, reference
 
 # Half an interval of the mean over some members, given their places: (n_rows, n_quantities).
 Reach = Callable[[IntArray], FloatArray]

@@ -12,10 +12,10 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.layer_scores import layer_scores, scores_left
-from mlem_core.inference.populations import Left, profile_interval
-from mlem_core.measures.trajectories import COLUMNS, Checkpoints, over_steps
+from mlem_core.groups.estimates import profile_interval
+from mlem_core.groups.layer_scores import layer_scores, scores_left
+from mlem_core.groups.profiles import COLUMNS, Checkpoints, over_steps
+from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.models.checkpoints import is_control, run_of, step_of, trajectories_of
 from mlem_core.pairs.units import Units
 
@@ -29,7 +29,7 @@ class Trained:
     Attributes
     ----------
     members : of each trajectory that is shown
-    table : of `mlem_core.measures.trajectories.over_steps`, one trajectory below the other
+    table : of `mlem_core.groups.profiles.over_steps`, one trajectory below the other
     over : what the intervals are over, such as "seeds, and sentences"
     """
 

@@ -9,8 +9,7 @@ import numpy as np
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.typing import FloatArray
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.populations import Left
+from mlem_core.inference.intervals import LayerIntervals, Left
 
 
 def layer_scores(results: Results, selection: Selection) -> tuple[FloatArray, list[str]]:

@@ -15,23 +15,22 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.mrqap import RECIPE, FactorTest, mrqap, sentence, table_of
-from mlem_core.inference.populations import (
+from mlem_core.groups.estimates import (
     Estimate,
-    Left,
     by_groups,
     estimate,
     profile_interval,
     within_and_between,
 )
-from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.populations import (
+from mlem_core.groups.members import (
     Population,
     mean_profiles,
     member_profiles,
     of_members,
 )
+from mlem_core.groups.mrqap import RECIPE, FactorTest, mrqap, sentence, table_of
+from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.units import Units
 
 RSA = "rsa"
@@ -45,7 +44,7 @@ class Recipes:
     Attributes
     ----------
     population : the models in their groups
-    profiles : of `mlem_core.measures.populations.mean_profiles`
+    profiles : of `mlem_core.groups.members.mean_profiles`
     similarity : group_a, group_b, pairs (of different models), rsa, lower, upper; a group beside
         itself is the similarity of its members
     universality : term (a feature, "unexplained" or "rsa"), and value, lower and upper of each of
@@ -122,7 +121,7 @@ def recipes(
     Parameters
     ----------
     results : of the selection
-    matching : of layers, see `mlem_core.measures.populations.of_members`
+    matching : of layers, see `mlem_core.groups.members.of_members`
     bounds : of the same layers and features, for the spread of profiles over stimuli
     left : of `mlem_core.inference.all_layers.stimuli_left`, for that of similarities; None:
         intervals are over models alone

@@ -21,23 +21,13 @@ import numpy as np
 from mlem_core.base import student
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.groups.members import group_means, shared
+from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import Interval, fewest, shaped, standard_error
-from mlem_core.measures.populations import group_means, shared
 
 REPLICATES = 1000
 # A statistic (..., n) of similarities (..., n_members, n_members), by how often each member counts.
 Statistic = Callable[[FloatArray, FloatArray], FloatArray]
-
-
-class Left(NamedTuple):
-    """A value without each block of stimuli, as `jackknife.standard_error` takes it.
-
-    without : (n_blocks, ...)
-    sizes : how many of the blocks are of each kind of unit
-    """
-
-    without: FloatArray
-    sizes: tuple[int, ...]
 
 
 class Estimate(NamedTuple):
