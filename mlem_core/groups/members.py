@@ -1,29 +1,28 @@
-"""Populations of models: groups of one recipe, their mean profiles, and what recipes share.
+"""Models as members of groups: layers matched by depth, and similarities of models and groups.
 
 Models are the units here. A similarity of two models is the mean of a similarity of layers over
 layers of the same relative depth, or of each layer and the one that is most like it. Two members of
-a recipe set the ceiling of what two recipes can share: universality is the one over the other.
-A model that is in no group is one of its own.
+a group set the ceiling of what two groups can share: universality is the one over the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from mlem_core.base import student
+from mlem_core.analysis.grouped import Member
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 
 MATCHINGS = ("depth", "best")
+# The step of a member that stands in no trajectory.
+NO_STEP = -1
 
 
 @dataclass(frozen=True)
-class Population:
+class Members:
     """Models in groups.
 
     Attributes
@@ -31,6 +30,7 @@ class Population:
     groups : (n_groups,) names
     members : (n_members,) names of the models, group by group
     group_of : (n_members,) the number of each one's group
+    steps : (n_members,) the training step of each, `NO_STEP` where the group is no trajectory
     places : of each member, where its layers stand among all layers, by depth
     depths : of each member, the relative depth of these, its number over that of the last one
     """
@@ -38,41 +38,27 @@ class Population:
     groups: tuple[str, ...]
     members: tuple[str, ...]
     group_of: IntArray
+    steps: IntArray
     places: tuple[IntArray, ...]
     depths: tuple[FloatArray, ...]
 
     @classmethod
-    def of(
-        cls,
-        groups: Sequence[tuple[str, Sequence[str]]],
-        layers: Sequence[Layer],
-        aside: Collection[str] = (),
-    ) -> Population:
-        """The models of some layers in their groups.
-
-        Parameters
-        ----------
-        groups : name and members of each; members that have none of the layers are left out
-        layers : (model, number) of each
-        aside : models that are left out
-        """
-        models = [one for one in dict.fromkeys(model for model, _ in layers) if one not in aside]
-        there = [(name, [one for one in members if one in models]) for name, members in groups]
-        grouped = {one for _, members in there for one in members}
-        there += [(model, [model]) for model in models if model not in grouped]
-        there = [(name, members) for name, members in there if members]
-        names = [one for _, members in there for one in members]
-        sizes = [len(members) for _, members in there]
+    def of(cls, rows: Sequence[Member], layers: Sequence[Layer]) -> Members:
+        """The members that rows of the models table name, which have some of the layers each."""
+        groups = tuple(dict.fromkeys(row.group for row in rows))
         places, depths = [], []
-        for name in names:
-            at = sorted((number, i) for i, (model, number) in enumerate(layers) if model == name)
+        for row in rows:
+            at = sorted(
+                (number, i) for i, (name, number) in enumerate(layers) if name == row.member
+            )
             last = max(1, at[-1][0])
             places.append(np.array([i for _, i in at], dtype=np.int64))
             depths.append(np.array([number / last for number, _ in at]))
         return cls(
-            tuple(name for name, _ in there),
-            tuple(names),
-            np.repeat(np.arange(len(sizes)), sizes),
+            groups,
+            tuple(row.member for row in rows),
+            np.array([groups.index(row.group) for row in rows], dtype=np.int64),
+            np.array([NO_STEP if row.step is None else row.step for row in rows], dtype=np.int64),
             tuple(places),
             tuple(depths),
         )
@@ -86,6 +72,10 @@ class Population:
         """(n,) the numbers of the members of a group."""
         return np.flatnonzero(self.group_of == group)
 
+    def shallowest(self, group: int) -> int:
+        """The number of the member with the fewest layers, the first of several."""
+        return int(min(self.members_of(group), key=lambda one: len(self.places[one])))
+
     def matched(self, a: int, b: int) -> tuple[IntArray, IntArray]:
         """Where the layers of two members stand that have the same relative depth.
 
@@ -98,21 +88,22 @@ class Population:
         if len(one) > len(other):
             second, first = self.matched(b, a)
             return first, second
-        return one, other[_nearest(self.depths[a], self.depths[b])]
+        apart = np.abs(self.depths[a][:, None] - self.depths[b][None, :])
+        return one, other[apart.round(12).argmin(axis=1)]
+
+    def profiles_of(self, group: int, values: FloatArray) -> FloatArray:
+        """(n_in_group, n_depths, n_columns) of its members, at the layers of the shallowest one.
+
+        Parameters
+        ----------
+        values : (n_layers, n_columns)
+        """
+        first = self.shallowest(group)
+        return np.stack([values[self.matched(first, one)[1]] for one in self.members_of(group)])
 
 
-def _nearest(wanted: FloatArray, there: FloatArray) -> IntArray:
-    """(n,) the place of the depth that is nearest to each wanted one."""
-    apart = np.abs(wanted[:, None] - there[None, :])
-    nearest: IntArray = apart.round(12).argmin(axis=1)
-    return nearest
-
-
-def of_members(
-    squares: FloatArray,
-    population: Population,
-    matching: str = "depth",
-    by: FloatArray | None = None,
+def model_similarity(
+    squares: FloatArray, members: Members, matching: str = "depth", by: FloatArray | None = None
 ) -> FloatArray:
     """Similarities of models from those of their layers.
 
@@ -137,88 +128,20 @@ def of_members(
         raise unknown("matching of layers", matching, MATCHINGS)
     if matching == "best" and by is None:
         raise InputError("the best layers are chosen by a similarity; expected one as `by`.")
-    n = len(population.members)
+    n = len(members.members)
     found = np.full((*squares.shape[:-2], n, n), np.nan)
     for a in range(n):
         for b in range(a + 1, n):
             if by is None or matching == "depth":
-                i, j = population.matched(a, b)
+                i, j = members.matched(a, b)
             else:
-                one, other = population.places[a], population.places[b]
+                one, other = members.places[a], members.places[b]
                 own = np.nan_to_num(by[np.ix_(one, other)], nan=-np.inf)
                 i = np.concatenate((one, one[own.argmax(axis=0)]))
                 j = np.concatenate((other[own.argmax(axis=1)], other))
             found[..., a, b] = squares[..., i, j].mean(axis=-1)
             found[..., b, a] = squares[..., j, i].mean(axis=-1)
     return found
-
-
-def member_profiles(importance: FloatArray, population: Population) -> list[FloatArray]:
-    """The profiles of the members of each group at the layers of its shallowest member.
-
-    Parameters
-    ----------
-    importance : (n_layers, n_columns) means over folds
-
-    Returns
-    -------
-    for each group (n_in_group, n_depths, n_columns)
-    """
-    found = []
-    for group in range(len(population.groups)):
-        members = population.members_of(group)
-        first = reference(population, members)
-        rows = [population.matched(first, one)[1] for one in members]
-        found.append(np.stack([importance[at] for at in rows]))
-    return found
-
-
-def reference(population: Population, members: IntArray) -> int:
-    """The member with the fewest layers, the first of several."""
-    return int(min(members, key=lambda one: len(population.places[one])))
-
-
-def mean_profiles(
-    importance: FloatArray,
-    population: Population,
-    layers: Sequence[Layer],
-    columns: Sequence[str],
-) -> pd.DataFrame:
-    """The mean importance profile of each group, with the spread over its members.
-
-    Parameters
-    ----------
-    importance : (n_layers, n_columns) means over folds
-    layers : (model, number) of each of the layers
-    columns : features, and interactions where they are weighed
-
-    Returns
-    -------
-    group, members (how many), layer (of the shallowest member), depth (relative), feature,
-    importance, lower, upper (95 % by t over the members; NaN for one member)
-    """
-    rows = []
-    for group, values in enumerate(member_profiles(importance, population)):
-        first = reference(population, population.members_of(group))
-        mean, reach = values.mean(axis=0), t_reach(values)
-        for at, (place, depth) in enumerate(
-            zip(population.places[first], population.depths[first], strict=True)
-        ):
-            for column, name in enumerate(columns):
-                value, around = mean[at, column], reach[at, column]
-                where = (population.groups[group], len(values), layers[place][1], depth, name)
-                rows.append((*where, value, value - around, value + around))
-    names = ["group", "members", "layer", "depth", "feature", "importance", "lower", "upper"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def t_reach(values: FloatArray) -> FloatArray:
-    """Half the 95 % interval of a mean over n members, NaN for one: (...) of (n, ...)."""
-    n = len(values)
-    if n < 2:
-        return np.full(values.shape[1:], np.nan)
-    reach: FloatArray = student.quantile(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
-    return reach
 
 
 def group_means(
@@ -245,16 +168,10 @@ def group_means(
     return np.divide(sums, pairs, out=np.full(sums.shape, np.nan), where=pairs > 0)
 
 
-class Shared(NamedTuple):
-    """Mean similarities of pairs of models: within their recipes, between, and the ratio."""
-
-    within: FloatArray
-    between: FloatArray
-    universality: FloatArray
-
-
-def shared(matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = None) -> Shared:
-    """How much of what members of a recipe share is shared by models of different recipes.
+def within_and_between(
+    matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = None
+) -> FloatArray:
+    """Mean similarity of models within groups, that between groups, and universality.
 
     Parameters
     ----------
@@ -263,9 +180,9 @@ def shared(matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = 
 
     Returns
     -------
-    arrays (...): means over the pairs of different models within and between groups, and
-    universality, between over within: 1 where recipes share as much as seeds of one do, 0 where
-    they share nothing of it. NaN where there is no such pair, or within is not above 0
+    (..., 3): means over the pairs of different models within and between groups, and universality,
+    between over within: 1 where groups share as much as members of one do, 0 where they share
+    nothing of it. NaN where there is no such pair, or within is not above 0
     """
     means = group_means(matrix, group_of, weights)
     sizes = np.bincount(group_of).astype(np.float64)
@@ -279,5 +196,4 @@ def shared(matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = 
         sums = (np.where(weight > 0, means, 0.0) * weight).sum(axis=(-2, -1))
         found.append(sums / total if total > 0 else np.full_like(sums, np.nan))
     within, between = found
-    above = np.where(within > 0, within, np.nan)
-    return Shared(within, between, between / above)
+    return np.stack((within, between, between / np.where(within > 0, within, np.nan)), axis=-1)

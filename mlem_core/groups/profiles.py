@@ -1,120 +1,134 @@
-"""What changes over training: importances and scores of checkpoints by step, mean over seeds."""
+"""Mean profiles of groups of models, and of a trajectory at each step: importances and score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.groups.members import Population, member_profiles, reference
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.base import student
+from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.groups.estimates import mean_estimate
+from mlem_core.groups.members import NO_STEP, Members
+from mlem_core.inference.intervals import LayerIntervals, Left
 
-# Half an interval of the mean over some members, given their places: (n_rows, n_quantities).
-Reach = Callable[[IntArray], FloatArray]
-RHO = "rho"
-IMPORTANCE = "importance"
+RHO, IMPORTANCE = "rho", "importance"
 COLUMNS = (
-    "trajectory", "step", "seeds", "layer", "depth", "quantity", "feature",
+    "group", "step", "members", "layer", "depth", "quantity", "feature",
     "value", "sd", "lower", "upper",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """The layers of one trajectory.
-
-    Attributes
-    ----------
-    name : of the trajectory
-    population : its members, one group
-    steps : (n_members,) the training step of each, as `population.members`
-    numbers, depths : of each layer that is reported, those of the shallowest member
-    """
-
-    name: str
-    population: Population
-    steps: IntArray
-    numbers: tuple[int, ...]
-    depths: FloatArray
-
-    @classmethod
-    def of(
-        cls, name: str, steps: Sequence[tuple[str, int]], layers: Sequence[tuple[str, int]]
-    ) -> Checkpoints:
-        """The layers of members (name, step); `layers` are (model, number) of these alone."""
-        population = Population.of([(name, [one for one, _ in steps])], layers)
-        first = reference(population, population.members_of(0))
-        at = dict(steps)
-        return cls(
-            name,
-            population,
-            np.array([at[one] for one in population.members], dtype=np.int64),
-            tuple(layers[place][1] for place in population.places[first]),
-            population.depths[first],
-        )
-
-    def rows(self, values: FloatArray) -> FloatArray:
-        """What is reported of each member: its layers, and last their mean.
-
-        Parameters
-        ----------
-        values : (n_layers, n_quantities)
-
-        Returns
-        -------
-        (n_members, n_depths + 1, n_quantities), layers matched by relative depth
-        """
-        (own,) = member_profiles(values, self.population)
-        return np.concatenate((own, own.mean(axis=1, keepdims=True)), axis=1)
-
-    def at(self, step: int) -> IntArray:
-        """(n_seeds,) the places of the members of a step."""
-        return np.flatnonzero(self.steps == step)
-
-
-def over_steps(
-    checkpoints: Checkpoints, values: FloatArray, columns: Sequence[str], reach: Reach
-) -> pd.DataFrame:
-    """Score and importances of a trajectory at each step, mean over its seeds.
-
-    Parameters
-    ----------
-    values : (n_layers, 1 + n_columns) of the layers of `checkpoints`: ρ and importances
-    columns : features, and interactions where they are weighed
-    reach : half the interval of the mean over the members at some places, NaN for one
+def layer_scores(results: Results, selection: Selection) -> tuple[FloatArray, list[str]]:
+    """Held-out ρ and importances of the layers of a selection, means over folds.
 
     Returns
     -------
-    trajectory, step, seeds (how many), layer (of the shallowest member; missing: the mean over
-    layers), depth (relative), quantity ("rho" or "importance"), feature, value, sd (over seeds),
-    lower, upper; by step. sd and interval are NaN for one seed
+    (n_layers, 1 + n_columns), and the names of the columns: features and interactions
     """
-    rows = checkpoints.rows(values)
-    n_rows, n_quantities = rows.shape[1:]
-    quantities = [RHO, *[IMPORTANCE] * len(columns)]
+    by = ["model", "layer"]
+    means = results.importance.groupby([*by, "feature"], sort=False)["importance"].mean()
+    wide, layers = means.unstack("feature", sort=False), list(selection.layers)
+    rho = results.scores.groupby(by, sort=False)["rho"].mean()
+    both = (rho.loc[layers].to_numpy()[:, None], wide.loc[layers].to_numpy(dtype=np.float64))
+    return np.concatenate(both, axis=1), list(wide.columns)
+
+
+def layer_scores_left(
+    bounds: LayerIntervals | None, selection: Selection, columns: Sequence[str]
+) -> Left | None:
+    """ρ and importances without each block of stimuli, (n_blocks, n_layers, 1 + n_columns).
+
+    None where there are no intervals, or where they are of other features.
+    """
+    if bounds is None or list(bounds.columns) != list(columns):
+        return None
+    # Their second number is the ceiling.
+    without = np.delete(bounds.scores_without[:, bounds.places(selection.layers)], 1, axis=-1)
+    return Left(without, bounds.sizes)
+
+
+def mean_profiles(
+    members: Members,
+    layers: Sequence[Layer],
+    values: FloatArray,
+    columns: Sequence[str],
+    stimuli: Left | None = None,
+) -> pd.DataFrame:
+    """Held-out ρ and importances of each group at each of its steps, means over the members there.
+
+    Parameters
+    ----------
+    layers : (model, number) of each of n_layers layers
+    values : (n_layers, 1 + n_columns) ρ and importances
+    columns : features, and interactions where they are weighed
+    stimuli : the values without each block of stimuli; None: intervals are over members alone
+
+    Returns
+    -------
+    group, step (`NO_STEP` where the group is no trajectory), members (how many), layer (of the
+    shallowest member, others matched by relative depth; missing: the mean over layers), depth
+    (relative), quantity ("rho" or "importance"), feature, value, sd (over members), lower, upper.
+    sd and interval are NaN for one member
+    """
+    quantities, features = [RHO, *[IMPORTANCE] * len(columns)], ["", *columns]
     tables = []
-    for step in np.unique(checkpoints.steps):
-        members = checkpoints.at(step)
-        own = rows[members]
-        mean, around = own.mean(axis=0), reach(members)
-        sd = own.std(axis=0, ddof=1) if len(own) > 1 else np.full_like(mean, np.nan)
-        numbers = np.array([*checkpoints.numbers, -1])
-        each = (
-            checkpoints.name,
-            int(step),
-            len(own),
-            np.repeat(numbers, n_quantities),
-            np.repeat([*checkpoints.depths, np.nan], n_quantities),
-            quantities * n_rows,
-            ["", *columns] * n_rows,
-            *(one.ravel() for one in (mean, sd, mean - around, mean + around)),
-        )
-        tables.append(pd.DataFrame(dict(zip(COLUMNS, each, strict=True))))
+    for group, name in enumerate(members.groups):
+        first = members.shallowest(group)
+        numbers = np.array([*(layers[place][1] for place in members.places[first]), -1])
+        depths = np.array([*members.depths[first], np.nan])
+        rows = _with_mean(members, group, values)
+        left = None
+        if stimuli is not None:
+            left = np.stack([_with_mean(members, group, one) for one in stimuli.without])
+        steps = members.steps[members.members_of(group)]
+        for step in np.unique(steps):
+            own, without = rows[steps == step], None
+            if left is not None and stimuli is not None:
+                without = Left(left[:, steps == step], stimuli.sizes)
+            mean = own.mean(axis=0)
+            sd = own.std(axis=0, ddof=1) if len(own) > 1 else np.full_like(mean, np.nan)
+            lower, upper = _interval(own, without, bool(step != NO_STEP))
+            each = (
+                name,
+                int(step),
+                len(own),
+                np.repeat(numbers, len(quantities)),
+                np.repeat(depths, len(quantities)),
+                quantities * len(numbers),
+                features * len(numbers),
+                *(one.ravel() for one in (mean, sd, lower, upper)),
+            )
+            tables.append(pd.DataFrame(dict(zip(COLUMNS, each, strict=True))))
+    if not tables:
+        return pd.DataFrame(columns=list(COLUMNS))
     table = pd.concat(tables, ignore_index=True)
     whole = table["layer"].astype("Int64")
     return table.assign(layer=whole.mask(whole < 0))
+
+
+def _with_mean(members: Members, group: int, values: FloatArray) -> FloatArray:
+    """(n_in_group, n_depths + 1, n_columns) the profiles of members, and last the mean of each."""
+    own = members.profiles_of(group, values)
+    return np.concatenate((own, own.mean(axis=1, keepdims=True)), axis=1)
+
+
+def _interval(
+    values: FloatArray, stimuli: Left | None, is_step: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The ends (...) of the interval of the mean over members (n, ...), NaN for one."""
+    found, n = mean_estimate(values, stimuli), len(values)
+    if is_step:
+        # Symmetric about the mean as a number of the table, to the last digit.
+        reach = (found.upper - found.lower) / 2
+    elif stimuli is None and n > 1:
+        reach = student.quantile(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
+    else:
+        return found.lower, found.upper
+    return found.value - reach, found.value + reach
 
 
 def nearest_depth(table: pd.DataFrame, depth: float | None) -> pd.DataFrame:
@@ -122,7 +136,7 @@ def nearest_depth(table: pd.DataFrame, depth: float | None) -> pd.DataFrame:
 
     Parameters
     ----------
-    table : of `over_steps`, of one or more trajectories
+    table : trajectory, layer, depth, ..., as `GroupSummary.trajectories`
     """
     if depth is None:
         return table[table["layer"].isna()]

@@ -1,250 +1,224 @@
-"""What an analysis says of its groups of models: profiles, similarities, universality, tests."""
+"""What an analysis says of its models as members of groups and of trajectories over training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.grouped import labels_of
+from mlem_core.analysis.grouped import Member, labels_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.labels import Names
+from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
-from mlem_core.groups.estimates import (
-    Estimate,
-    by_groups,
-    estimate,
-    profile_interval,
-    within_and_between,
-)
-from mlem_core.groups.members import (
-    Population,
-    mean_profiles,
-    member_profiles,
-    of_members,
-)
-from mlem_core.groups.mrqap import RECIPE, FactorTest, mrqap, sentence, table_of
+from mlem_core.groups.estimates import Estimate, estimate
+from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
+from mlem_core.groups.mrqap import GROUP, FactorTest, mrqap, table_of
+from mlem_core.groups.profiles import IMPORTANCE, layer_scores, layer_scores_left, mean_profiles
+from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.units import Units
 
 RSA = "rsa"
-_QUANTITIES = ("within", "between", "universality")
 
 
 @dataclass(frozen=True)
-class Recipes:
-    """What is known of the groups of models of an analysis.
+class GroupSummary:
+    """What is known of the groups of models of an analysis; each part is computed once asked for.
 
     Attributes
     ----------
-    population : the models in their groups
-    profiles : of `mlem_core.groups.members.mean_profiles`
-    similarity : group_a, group_b, pairs (of different models), rsa, lower, upper; a group beside
-        itself is the similarity of its members
-    universality : term (a feature, "unexplained" or "rsa"), and value, lower and upper of each of
-        within, between and universality; universality only where within is surely above 0
-    tests : of the factors on the RSA of models
-    notes : sentences about what could not be said
-    over : what the intervals are over, such as "models, and sentences"
+    analysis : its models, in groups and trajectories
+    results : of the selection
+    selection : None is all of the analysis
+    bounds : of the same layers and features, for the spread of profiles over stimuli; None:
+        their intervals are over models alone
+    left : of `mlem_core.inference.all_layers.stimuli_left`, for that of similarities
+    matching : of layers, see `mlem_core.groups.members.model_similarity`
+    names : what features are called
     """
 
-    population: Population
-    profiles: pd.DataFrame
-    similarity: pd.DataFrame
-    universality: pd.DataFrame
-    tests: tuple[FactorTest, ...]
-    notes: tuple[str, ...]
-    over: str
+    analysis: Analysis
+    results: Results
+    selection: Selection | None = None
+    bounds: LayerIntervals | None = None
+    left: Left | None = None
+    matching: str = "depth"
+    names: Names = field(default_factory=Names)
+
+    @cached_property
+    def chosen(self) -> Selection:
+        """The selection."""
+        return self.selection or self.analysis.select()
+
+    @cached_property
+    def models_table(self) -> list[Member]:
+        """The rows of the models table that have layers in the selection."""
+        models = dict.fromkeys(model for model, _ in self.chosen.layers)
+        return self.analysis.spec.models_table(list(models))
+
+    @cached_property
+    def members(self) -> Members:
+        """The models in their groups."""
+        rows = [row for row in self.models_table if row.step is None]
+        return Members.of(rows, self.chosen.layers)
+
+    @cached_property
+    def checkpoints(self) -> Members:
+        """The checkpoints of the trajectories that have two steps in the selection."""
+        rows = [row for row in self.models_table if row.step is not None]
+        return Members.of(rows, self.chosen.layers)
+
+    def _over(self, models: str, stimuli: Left | None) -> str:
+        units = Units.of(self.analysis.stimuli)
+        return models if stimuli is None else f"{models}, and {units.over}"
+
+    @property
+    def over(self) -> str:
+        """What intervals of groups are over, such as "models, and sentences"."""
+        return self._over("models", self._similarities[2])
+
+    @property
+    def over_seeds(self) -> str:
+        """What intervals of trajectories are over, such as "seeds, and sentences"."""
+        return self._over("seeds", self._scores[2])
+
+    @cached_property
+    def _scores(self) -> tuple[FloatArray, list[str], Left | None]:
+        """ρ and importances of the layers, their columns, and without blocks of stimuli."""
+        values, columns = layer_scores(self.results, self.chosen)
+        return values, columns, layer_scores_left(self.bounds, self.chosen, columns)
+
+    @cached_property
+    def profiles(self) -> pd.DataFrame:
+        """Of each group: group, members, layer, depth, feature, importance, lower, upper.
+
+        As of `mean_profiles`, the layers of the shallowest member.
+        """
+        table = mean_profiles(self.members, self.chosen.layers, *self._scores)
+        table = table[(table["quantity"] == IMPORTANCE) & table["layer"].notna()]
+        table = table.drop(columns=["step", "quantity", "sd"]).reset_index(drop=True)
+        return table.rename(columns={"value": "importance"}).astype({"layer": np.int64})
+
+    @cached_property
+    def trajectories(self) -> pd.DataFrame:
+        """`mean_profiles` of each trajectory; group is trajectory there, and members are seeds."""
+        table = mean_profiles(self.checkpoints, self.chosen.layers, *self._scores)
+        return table.rename(columns={"group": "trajectory", "members": "seeds"})
+
+    @cached_property
+    def top_features(self) -> TopFeatures | None:
+        """What matters most in each group; None where no group has two different members."""
+        if not self.analysis.spec.has_seeds:
+            return None
+        named, members = dict(self.analysis.spec.groups), self.members
+        places = {
+            name: [np.sort(members.places[at]) for at in members.members_of(group)]
+            for group, name in enumerate(members.groups)
+            if name in named
+        }
+        over = self._over("models", self._scores[2])
+        found = TopFeatures.of(places, *self._scores, over=over, names=self.names)
+        return found if found.known else None
+
+    @cached_property
+    def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
+        """Terms of RSA and it itself, (n_terms, n_members, n_members), also without blocks."""
+        tables, rsa = self.analysis.subset(self.chosen)
+        divided = decompose(tables.of_features(self.chosen.features), rsa)
+        squares, stimuli = np.concatenate((divided.values, rsa[None])), None
+        if self.left is not None and self.left.without.shape[1] == len(squares):
+            without = model_similarity(self.left.without, self.members, self.matching, rsa)
+            stimuli = Left(without, self.left.sizes)
+        matrix = model_similarity(squares, self.members, self.matching, rsa)
+        return (*divided.names, RSA), matrix, stimuli
+
+    @cached_property
+    def similarity(self) -> pd.DataFrame:
+        """Of every two groups: group_a, group_b, pairs (of different models), rsa, lower, upper.
+
+        A group beside itself is the similarity of its members.
+        """
+        _, matrix, left = self._similarities
+        last = None if left is None else Left(left.without[:, -1:], left.sizes)
+        found = estimate(group_means, matrix[-1:], self.members.group_of, last)
+        return _similarity(self.members, found)
+
+    @cached_property
+    def universality(self) -> pd.DataFrame:
+        """Of each term: within, between, universality, each with its _lower and _upper.
+
+        Terms are the features, "unexplained" and "rsa". Universality is there only where within is
+        surely above 0: the ratio to what may be 0 has no bounds.
+        """
+        terms, matrix, stimuli = self._similarities
+        found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
+        return _universality(terms, found)
+
+    @cached_property
+    def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
+        """The tests of all factors at once on the RSA of models, and why there are none."""
+        return _tests(self.analysis, self.members, self._similarities[1][-1])
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the command line and the capsule, by their file names."""
-        found = {
-            "groups.csv": self.profiles,
-            "group_similarity.csv": self.similarity,
-            "universality.csv": self.universality,
-        }
-        return found | ({"group_tests.csv": table_of(self.tests)} if self.tests else {})
-
-    def lines(self) -> list[str]:
-        """What they say in sentences, of models only as far as there are several of a recipe."""
-        names = [
-            f"{name} ({many(int(n), 'member')})"
-            for name, n in zip(self.population.groups, self.population.sizes, strict=True)
-        ]
-        row = self.universality.set_index("term").loc[RSA]
-        found = [f"Groups: {listed(names)}. {self._recipes(row)}"]
-        return [*found, *map(sentence, self.tests), *self.notes]
-
-    def _recipes(self, row: pd.Series) -> str:
-        between = f"models of different groups have an RSA of {_with_interval(row, 'between')}"
-        if np.isnan(row["between"]) and np.isnan(row["within"]):
-            return "With one model there is nothing to compare."
-        if np.isnan(row["within"]):
-            return (
-                f"One model of each group: {between}, which says nothing of other models of these "
-                "groups."
-            )
-        within = f"Members of one group have an RSA of {_with_interval(row, 'within')}"
-        if np.isnan(row["within_lower"]):
-            claim = "with so few members it says nothing of others"
-        else:
-            claim = f"95 % intervals are over {self.over}; they speak of others of these groups"
-        return f"{within}, {between} ({claim})."
+        found: dict[str, pd.DataFrame] = {}
+        if self.analysis.spec.has_groups:
+            found |= {
+                "groups.csv": self.profiles,
+                "group_similarity.csv": self.similarity,
+                "universality.csv": self.universality,
+            }
+            found |= {"group_tests.csv": table_of(self.tests[0])} if self.tests[0] else {}
+        if self.analysis.spec.trajectories:
+            found["trajectories.csv"] = self.trajectories
+        return found
 
 
-def _with_interval(row: pd.Series, name: str) -> str:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_lower", "_upper"))
-    if np.isnan(value):
-        return "no pair"
-    if np.isnan(low):
-        return number(value)
-    return f"{number(value)} ({number(low)} to {number(high)})"
-
-
-def recipes(
-    analysis: Analysis,
-    results: Results,
-    selection: Selection | None = None,
-    *,
-    matching: str = "depth",
-    bounds: LayerIntervals | None = None,
-    left: Left | None = None,
-) -> Recipes:
-    """What is known of the groups of models.
-
-    Parameters
-    ----------
-    results : of the selection
-    matching : of layers, see `mlem_core.groups.members.of_members`
-    bounds : of the same layers and features, for the spread of profiles over stimuli
-    left : of `mlem_core.inference.all_layers.stimuli_left`, for that of similarities; None:
-        intervals are over models alone
-
-    Raises
-    ------
-    InputError
-        An unknown matching.
-    """
-    selection = analysis.select() if selection is None else selection
-    aside = _aside(analysis, selection)
-    population = Population.of(analysis.spec.groups, selection.layers, aside)
-    tables, rsa = analysis.subset(selection)
-    divided = decompose(tables.of_features(selection.features), rsa)
-    terms = (*divided.names, RSA)
-    squares = np.concatenate((divided.values, rsa[None]))
-    matrix = of_members(squares, population, matching, rsa)
-    notes: list[str] = []
-    if aside:
-        are = (
-            "checkpoints of trajectories are" if len(aside) > 1 else "checkpoint of a trajectory is"
-        )
-        notes.append(f"{len(aside)} {are} in no group, and left aside here.")
-    stimuli = None
-    if left is not None and left.without.shape[1] == len(squares):
-        without = of_members(left.without, population, matching, rsa)
-        stimuli = Left(without, left.sizes)
-    shares = estimate(within_and_between, matrix, population.group_of, stimuli)
-    last = None if stimuli is None else Left(stimuli.without[:, -1:], stimuli.sizes)
-    pairs = estimate(by_groups, matrix[-1:], population.group_of, last)
-    over = "models" if stimuli is None else f"models, and {Units.of(analysis.stimuli).over}"
-    return Recipes(
-        population,
-        _profiles(results, population, selection, bounds),
-        _similarity(population, pairs),
-        _universality(terms, shares),
-        _tests(analysis, population, matrix[-1], notes),
-        tuple(notes),
-        over,
-    )
-
-
-def _aside(analysis: Analysis, selection: Selection) -> set[str]:
-    """Checkpoints of trajectories that are in no group: each would be a recipe of its own."""
-    trained = {one for _, members in analysis.spec.trajectories for one in members}
-    grouped = {one for _, members in analysis.spec.groups for one in members}
-    there = {model for model, _ in selection.layers}
-    return trained & there - grouped if grouped & there else set()
-
-
-def _profiles(
-    results: Results,
-    population: Population,
-    selection: Selection,
-    bounds: LayerIntervals | None,
-) -> pd.DataFrame:
-    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
-    wide = means.mean().unstack("feature", sort=False)
-    columns = list(wide.columns)
-    values = wide.loc[list(selection.layers)].to_numpy(dtype=np.float64)
-    table = mean_profiles(values, population, selection.layers, columns)
-    if bounds is None or list(bounds.columns) != columns:
-        return table
-    without = bounds.scores_without[:, bounds.places(selection.layers)][..., 2:]
-    each = zip(*(member_profiles(one, population) for one in without), strict=True)
-    lower, upper = [], []
-    for own, blocks in zip(member_profiles(values, population), each, strict=True):
-        around = profile_interval(own, Left(np.stack(blocks), bounds.sizes))
-        lower.append(around.lower.ravel())
-        upper.append(around.upper.ravel())
-    return table.assign(lower=np.concatenate(lower), upper=np.concatenate(upper))
-
-
-def _similarity(population: Population, found: Estimate) -> pd.DataFrame:
-    n, sizes = len(population.groups), population.sizes
-    first, second = np.triu_indices(n)
-    at = first * n + second
-    same = first == second
-    pairs = np.where(same, sizes[first] * (sizes[first] - 1) // 2, sizes[first] * sizes[second])
-    names = np.array(population.groups, dtype=object)
-    return pd.DataFrame(
-        {
-            "group_a": names[first],
-            "group_b": names[second],
-            "pairs": pairs,
-            "rsa": found.value[0, at],
-            "lower": found.lower[0, at],
-            "upper": found.upper[0, at],
-        }
-    )
+def _similarity(members: Members, found: Estimate) -> pd.DataFrame:
+    sizes, names = members.sizes, np.array(members.groups, dtype=object)
+    first, second = np.triu_indices(len(names))
+    same = sizes[first] * (sizes[first] - 1) // 2
+    pairs = np.where(first == second, same, sizes[first] * sizes[second])
+    columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
+    for name, values in zip(("rsa", "lower", "upper"), found[:3], strict=True):
+        columns[name] = values[0, first, second]
+    return pd.DataFrame(columns)
 
 
 def _universality(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
     columns: dict[str, FloatArray] = {}
-    for at, name in enumerate(_QUANTITIES):
-        for end, values in zip(("", "_lower", "_upper"), found, strict=True):
+    for at, name in enumerate(("within", "between", "universality")):
+        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
             columns[name + end] = values[:, at]
     table = pd.DataFrame({"term": list(terms)} | columns)
-    # The ratio to what may be 0 has no bounds.
     ratio = [name for name in table if name.startswith("universality")]
     table.loc[~(table["within_lower"] > 0), ratio] = np.nan
     return table
 
 
 def _tests(
-    analysis: Analysis, population: Population, matrix: FloatArray, notes: list[str]
-) -> tuple[FactorTest, ...]:
+    analysis: Analysis, members: Members, matrix: FloatArray
+) -> tuple[tuple[FactorTest, ...], list[str]]:
     """The tests of all factors at once, or a note that says why there are none."""
-    members, spec = population.members, analysis.spec
-    groups = np.array(population.groups, dtype=object)[population.group_of]
+    spec = analysis.spec
+    groups = tuple(members.groups[at] for at in members.group_of)
     models = [*spec.models, *(name for name, _ in spec.representations)]
     labels = {
-        factor: tuple(dict(zip(models, values, strict=True))[one] for one in members)
+        factor: tuple(dict(zip(models, values, strict=True))[one] for one in members.members)
         for factor, values in labels_of(spec.groups, spec.labels, models).items()
     }
-    factors: dict[str, tuple[str, ...]] = {RECIPE: tuple(groups)}
-    if len(population.groups) == len(members) or tuple(groups) in map(tuple, labels.values()):
-        factors = {}
-    factors |= labels
-    if not factors:
-        return ()
+    # Nothing new where each model is a group of its own, or where a label says the same.
+    own = len(members.groups) < len(members.members) and groups not in labels.values()
+    factors = {GROUP: groups} | labels if own else labels
     try:
-        return tuple(mrqap(matrix, factors, population.group_of))
+        return tuple(mrqap(matrix, factors, members.group_of)) if factors else (), []
     except InputError as error:
-        notes.append(f"No test of {listed(list(factors))}: {error}")
-        return ()
+        return (), [f"No test of {listed(list(factors))}: {error}"]

@@ -38,8 +38,7 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.data.given import save_rdms
 from mlem_core.data.roles import as_csv
-from mlem_core.groups.summary import recipes
-from mlem_core.groups.trajectories import trajectories
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.report import beside, latex
 from mlem_core.report.contents import (
     FORMAT,
@@ -224,12 +223,8 @@ def contents(shown: Shown, leaving: Analysis, progress: Report | None = None) ->
     if shown.several:
         why = why_alike(shown.analysis, shown.selection, shown.pair)
         files |= {f"tables/{name}": as_csv_file(table) for name, table in why.items()}
-    if shown.analysis.spec.of_population:
-        of_groups = recipes(shown.analysis, results, shown.selection).tables()
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
-    if shown.analysis.spec.trajectories:
-        trained = trajectories(shown.analysis, results, shown.selection).tables()
-        files |= {f"tables/{name}": as_csv_file(table) for name, table in trained.items()}
+    of_groups = GroupSummary(shown.analysis, results, shown.selection).tables()
+    files |= {f"tables/{name}": as_csv_file(table) for name, table in of_groups.items()}
     return files
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
+from mlem_core.analysis.grouped import trajectories_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
@@ -24,7 +25,6 @@ from mlem_core.data.given import read_kept
 from mlem_core.figures import can_write_images
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
-from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import alike, beside, capsule
 from mlem_core.report.compared import Compared, compare

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.grouped import run_of
 from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.models.checkpoints import run_of
 from mlem_core.storage.sealed import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.storage.watched import Digested

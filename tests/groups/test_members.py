@@ -7,21 +7,17 @@ import pytest
 from inputs import refused
 from scipy import stats
 
-from mlem_core.groups.members import (
-    Population,
-    group_means,
-    mean_profiles,
-    member_profiles,
-    of_members,
-    shared,
-)
+from mlem_core.analysis.grouped import Grouped
+from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
+from mlem_core.groups.profiles import mean_profiles
 
 GROUPS = (("g", ("a0", "a1", "a2")), ("h", ("b0", "gone", "b1")))
 LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in range(4)]
 
 
-def population():
-    return Population.of(GROUPS, LAYERS)
+def members(groups=GROUPS, layers=LAYERS):
+    models = list(dict.fromkeys(model for model, _ in layers))
+    return Members.of(Grouped(groups=groups).models_table(models), layers)
 
 
 def symmetric(rng, *shape):
@@ -30,7 +26,7 @@ def symmetric(rng, *shape):
 
 
 def test_models_stand_in_their_groups_and_the_others_alone():
-    found = population()
+    found = members()
     assert found.groups == ("g", "h", "c")
     assert found.members == ("a0", "a1", "a2", "b0", "b1", "c")
     assert found.group_of.tolist() == [0, 0, 0, 1, 1, 2] and found.sizes.tolist() == [3, 2, 1]
@@ -40,21 +36,21 @@ def test_models_stand_in_their_groups_and_the_others_alone():
 
 def test_layers_of_models_of_different_depth_are_matched_by_relative_depth():
     layers = [("s", n) for n in range(3)] + [("l", n) for n in (6, 0, 1, 2, 3, 4, 5)]
-    found = Population.of((), layers)
+    found = members((), layers)
     first, second = found.matched(0, 1)
     assert [layers[at] for at in first] == [("s", 0), ("s", 1), ("s", 2)]
     assert [layers[at] for at in second] == [("l", 0), ("l", 3), ("l", 6)]
     assert [list(each) for each in found.matched(1, 0)] == [list(second), list(first)]
     # Between two that are as near the lower one.
-    two = Population.of((), [("s", 0), ("s", 1), ("s", 2), *(("l", n) for n in range(4))])
+    two = members((), [("s", 0), ("s", 1), ("s", 2), *(("l", n) for n in range(4))])
     assert two.matched(0, 1)[1].tolist() == [3, 4, 6]
 
 
 def test_similarities_of_models_are_means_over_pairs_of_layers():
-    rng, found = np.random.default_rng(0), population()
+    rng, found = np.random.default_rng(0), members()
     squares = symmetric(rng, 3, len(LAYERS), len(LAYERS))
-    depth = of_members(squares, found)
-    best = of_members(squares, found, "best", squares[0])
+    depth = model_similarity(squares, found)
+    best = model_similarity(squares, found, "best", squares[0])
     place = {layer: at for at, layer in enumerate(LAYERS)}
     for (i, a), (j, b) in itertools.combinations(enumerate(found.members), 2):
         same = [squares[:, place[a, n], place[b, n]] for n in range(4)]
@@ -73,22 +69,23 @@ def test_similarities_of_models_are_means_over_pairs_of_layers():
         np.testing.assert_allclose(each, np.swapaxes(each, 1, 2))
         assert np.isnan(each[:, range(6), range(6)]).all()
     with refused("'first'", "depth", "best"):
-        of_members(squares, found, "first")
+        model_similarity(squares, found, "first")
     with refused("`by`"):
-        of_members(squares, found, "best")
+        model_similarity(squares, found, "best")
 
 
 def test_mean_profiles_have_the_t_interval_over_members():
-    rng, found = np.random.default_rng(1), population()
+    rng, found = np.random.default_rng(1), members()
     importance = rng.standard_normal((len(LAYERS), 2))
-    table = mean_profiles(importance, found, LAYERS, ["x", "y"])
+    table = mean_profiles(found, LAYERS, np.c_[np.zeros(len(LAYERS)), importance], ["x", "y"])
+    table = table[(table["quantity"] == "importance") & table["layer"].notna()]
     assert len(table) == 3 * 4 * 2
     for row in table.itertuples():
-        members = [m for name, ms in (*GROUPS, ("c", ("c",))) if name == row.group for m in ms]
+        names = [m for name, ms in (*GROUPS, ("c", ("c",))) if name == row.group for m in ms]
         column = ["x", "y"].index(row.feature)
-        own = [importance[LAYERS.index((m, row.layer)), column] for m in members if m != "gone"]
+        own = [importance[LAYERS.index((m, row.layer)), column] for m in names if m != "gone"]
         assert row.members == len(own) and row.depth == pytest.approx(row.layer / 3)
-        assert row.importance == pytest.approx(np.mean(own))
+        assert row.value == pytest.approx(np.mean(own))
         if len(own) == 1:
             assert np.isnan(row.lower) and np.isnan(row.upper)
         else:
@@ -99,7 +96,7 @@ def test_mean_profiles_have_the_t_interval_over_members():
 def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest():
     layers = [("l", n) for n in range(5)] + [("s", n) for n in range(3)]
     importance = np.arange(8.0)[:, None]
-    (values,) = member_profiles(importance, Population.of((("g", ("l", "s")),), layers))
+    values = members((("g", ("l", "s")),), layers).profiles_of(0, importance)
     assert values[:, :, 0].tolist() == [[0, 2, 4], [5, 6, 7]]
 
 
@@ -108,13 +105,14 @@ def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest
 )
 def test_means_of_pairs_one_by_one(weights):
     """Draws are written out member by member; two copies of one are no pair."""
-    group_of = population().group_of
+    group_of = members().group_of
     matrix = symmetric(np.random.default_rng(2), 2, 6, 6)
     np.einsum("kii->ki", matrix)[:] = np.nan
     drawn = np.repeat(np.arange(6), weights or np.ones(6, dtype=int))
     pairs = [(i, j) for i, j in itertools.combinations(drawn, 2) if i != j]
     given = None if weights is None else np.array(weights, dtype=float)
-    means, found = group_means(matrix, group_of, given), shared(matrix, group_of, given)
+    means = group_means(matrix, group_of, given)
+    found = np.moveaxis(within_and_between(matrix, group_of, given), -1, 0)
 
     def mean(wanted):
         own = [matrix[:, i, j] for i, j in pairs if wanted(group_of[i], group_of[j])]
@@ -134,13 +132,11 @@ def test_means_of_pairs_one_by_one(weights):
     if weights is None:
         np.testing.assert_allclose(within, mean(lambda i, j: i == j))
         np.testing.assert_allclose(between, mean(lambda i, j: i != j))
-    np.testing.assert_allclose(found.within, within)
-    np.testing.assert_allclose(found.between, between)
     with np.errstate(invalid="ignore"):
         ratio = np.where(within > 0, between / within, np.nan)
-    np.testing.assert_allclose(found.universality, ratio)
+    np.testing.assert_allclose(found, [within, between, ratio])
 
 
 def test_without_two_members_of_a_group_there_is_no_universality():
-    found = shared(np.ones((3, 3)), np.arange(3))
-    assert np.isnan(found.within) and found.between == 1 and np.isnan(found.universality)
+    within, between, ratio = within_and_between(np.ones((3, 3)), np.arange(3))
+    assert np.isnan(within) and between == 1 and np.isnan(ratio)
