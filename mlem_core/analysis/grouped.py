@@ -27,7 +27,6 @@ _COMMIT = re.compile(r"(?=.*[a-f])[0-9a-f]{7,64}")
 # "mini@seed1" is another run, and no step of one.
 _SEED = re.compile(r"seed\d+", re.ASCII)
 _CONTROL = re.compile(r"random\d{0,9}", re.ASCII)
-_EXPECTED = "a revision that ends in the training step, such as"
 
 
 class Member(NamedTuple):
@@ -61,13 +60,7 @@ def parse_labels(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_trajectory(text: str) -> tuple[str, tuple[str, ...]]:
-    """("mini", ("mini@step1", "mini@step2")) of "mini=mini@step1,mini@step2".
-
-    Raises
-    ------
-    InputError
-        Another form.
-    """
+    """("mini", ("mini@step1", "mini@step2")) of "mini=mini@step1,mini@step2"; as `parse_group`."""
     return _parsed(text, "NAME=MODEL@STEP,MODEL@STEP")
 
 
@@ -264,8 +257,9 @@ def step_of(member: str) -> int:
     no_step = _COMMIT.fullmatch(revision) or _SEED.fullmatch(revision)
     if not run or found is None or no_step:
         raise InputError(
-            f"the member {short(member)} of a trajectory has no training step; expected "
-            f"{_EXPECTED} {short(run or member).strip(chr(39))}@step1000."
+            f"the member {short(member)} of a trajectory has no training step; expected a "
+            "revision that ends in the training step, such as "
+            f"{short(run or member).strip(chr(39))}@step1000."
         )
     return int(found[0])
 

@@ -6,7 +6,7 @@ of permutations of models: for each factor the part of its "same label" that the
 explain is permuted (double semi-partialing), and its t is compared with those of the permutations.
 
 Where a factor says the same of all members of a group, its members are not exchangeable with those
-of another, and whole groups are permuted: three seeds of a model are no three models.
+of another, and whole groups are permuted: three seeds of one group are no three groups.
 
 Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing.
 """

@@ -20,8 +20,8 @@ def universality(over: str, basis: str) -> str:
     """Caption of the universality of terms."""
     return (
         "Universality: the mean of a term of the RSA correlation over pairs of models of different "
-        "groups, divided by that over pairs of different members of one group (layers of the same "
-        f"relative depth). 95 % intervals over {over}; terms that members of a group do not share "
+        "groups, divided by that over pairs of different models of one group (layers of the same "
+        f"relative depth). 95 % intervals over {over}; terms that models of a group do not share "
         f"for sure are left out. {basis}"
     )
 
@@ -30,8 +30,8 @@ def group_similarity(over: str, basis: str) -> str:
     """Caption of the similarity within and between groups."""
     return (
         "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
-        "on the diagonal of members of one group, else of two groups. 95 % intervals over "
-        f"{over}; they need three members of a group. {basis}"
+        "on the diagonal of models of one group, else of two groups. 95 % intervals over "
+        f"{over}; they need three models of a group. {basis}"
     )
 
 

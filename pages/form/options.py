@@ -193,8 +193,8 @@ def _show_groups() -> None:
         "Groups of models",
         "groups",
         placeholder="mini=mini-s0,mini-s1; large=large-s0,large-s1",
-        help="Seeds, checkpoints or sizes of one recipe: their spread is shown, and how much of "
-        "what members of a group share is shared between groups. Groups change nothing that is "
+        help="Models that belong together, such as seeds: their spread is shown, and how much of "
+        "what models of a group share is shared between groups. Groups change nothing that is "
         "computed of a model.",
     )
     choices.write(
