@@ -78,7 +78,7 @@ def _finding(view: View) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         with st.container(border=True):
-            _kinds(view)
+            _groups(view)
             alike.show_finding(view, finding)
         _chart(
             figures.waterfall(finding.why.terms, view.all_features),
@@ -92,20 +92,16 @@ def _finding(view: View) -> None:
         _matrix(view, finding)
 
 
-def _kinds(view: View) -> None:
-    """What matters most in each kind of model; nothing where there is one model of each."""
-    from mlem_core.inference.kinds import kinds
+def _groups(view: View) -> None:
+    """What matters most in each group of models; nothing where no group has two."""
+    from mlem_core.groups.summary import GroupSummary
 
     results = view.results() if view.analysis.spec.has_seeds else None
     if results is None:
         return
-    found = kinds(
-        view.analysis,
-        results,
-        view.selection,
-        bounds=uncertainty.intervals_of(view),
-        names=naming.now(),
-    )
+    bounds, names = uncertainty.intervals_of(view), naming.now()
+    summary = GroupSummary(view.analysis, results, view.selection, bounds, names=names)
+    found = summary.top_features
     if found is not None:
         st.markdown(f"##### {plain(found.headline)}")
         st.markdown(plain(found.how_sure))

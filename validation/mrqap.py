@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.mrqap import mrqap, same_label
+from mlem_core.groups.mrqap import mrqap, same_label
 from validation.work import Row, Task
 
 # Crossed: 12 models of 4 families, each family with both objectives. Nested: 9 recipes with a

@@ -19,11 +19,11 @@ import pandas as pd
 from mlem_core import AnalysisSpec, Store, figures, run
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.csvfile import write_table
-from mlem_core.inference.recipes import recipes
-from mlem_core.inference.trajectories import trajectories
+from mlem_core.groups.members import Members, model_similarity
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.sentences import lines
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.populations import Population, of_members
-from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
@@ -118,12 +118,13 @@ def save(figure: Any, path: Path) -> None:
 
 def of_members_of_kinds(analysis: Analysis) -> pd.DataFrame:
     """RSA of every two models of one group, layers of the same depth, as model_a, model_b, rsa."""
-    population = Population.of(analysis.spec.groups, analysis.layers)
-    alike = of_members(analysis.rsa, population)
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    members = Members.of(analysis.spec.models_table(models), analysis.layers)
+    alike = model_similarity(analysis.rsa, members)
     rows = [
-        (population.members[a], population.members[b], alike[a, b])
-        for group in range(len(population.groups))
-        for a, b in itertools.combinations(population.members_of(group), 2)
+        (members.members[a], members.members[b], alike[a, b])
+        for group in range(len(members.groups))
+        for a, b in itertools.combinations(members.members_of(group), 2)
     ]
     return pd.DataFrame(rows, columns=["model_a", "model_b", "rsa"])
 
@@ -132,11 +133,11 @@ def write_groups(analysis: Analysis, features: list[str], out: Path, name: str) 
     """What is said of the kinds with several seeds, and its figures."""
     trained = [one for one in analysis.layers if not one[0].endswith("@random")]
     selected = analysis.select(layers=trained)
-    found = recipes(analysis, analysis.results_of(selected), selected)
+    found = GroupSummary(analysis, analysis.results_of(selected), selected)
     for file, table in found.tables().items():
         write_table(table.round(4), out / f"{Path(file).stem}-{name}.csv")
     write_table(of_members_of_kinds(analysis).round(4), out / f"members-{name}.csv")
-    (out / f"groups-{name}.txt").write_text("\n".join(found.lines()) + "\n", encoding="utf-8")
+    (out / f"groups-{name}.txt").write_text("\n".join(lines(found)) + "\n", encoding="utf-8")
     save(figures.group_profiles(found.profiles, features), out / f"groups-{name}.svg")
     save(figures.group_similarity(found.similarity), out / f"group-similarity-{name}.svg")
     save(figures.universality(found.universality), out / f"universality-{name}.svg")
@@ -166,11 +167,11 @@ def main() -> None:
             write_groups(analysis, features, out, name)
     analysis = of_training()
     results = analysis.results()
-    trained = trajectories(analysis, results)
+    trained = GroupSummary(analysis, results)
     for file, table in trained.tables().items():
         write_table(table, out / file)
     features = [feature.name for feature in analysis.stimuli.features]
-    middle = nearest_depth(trained.table, 0.5)
+    middle = nearest_depth(trained.trajectories, 0.5)
     save(figures.trajectories(middle, features), out / "training.svg")
     write_table(by_layer(analysis), out / "layers-training.csv")
 

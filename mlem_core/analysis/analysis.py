@@ -142,7 +142,7 @@ class Analysis:
         chosen = self.select(layers=layers).layers
         at = [self.layers.index(layer) for layer in chosen]
         files = [name for name, _ in self.spec.representations]
-        return most_alike(self.rsa[np.ix_(at, at)], chosen, files, self.spec.recipes)
+        return most_alike(self.rsa[np.ix_(at, at)], chosen, files, self.spec.group_of)
 
     def results(
         self,

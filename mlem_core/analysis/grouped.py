@@ -1,38 +1,67 @@
-"""Which models of an analysis are one recipe (seeds, checkpoints, sizes), and what is said of them.
+"""Which models of an analysis belong together: the models table, of groups and trajectories.
 
-Groups change nothing that is computed of a model; `mlem_core.measures.populations` reads them.
+A row says of which group a model is a member, and at which step of its training it stands where the
+group is a trajectory. A model in no group is a group of its own. A checkpoint is called
+`model@revision`; the number that its revision ends in is the training step. Members of a trajectory
+at one step are seeds of it.
+
+Groups change nothing that is computed of a model; `mlem_core.groups` reads them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
-from mlem_core.models.checkpoints import parse_trajectory, run_of
 
-# (group, its members) and (model or group, "factor:value" of each of its labels).
+# (group or trajectory, its members), and (model or group, "factor:value" of each of its labels).
 Groups = tuple[tuple[str, tuple[str, ...]], ...]
-Labels = tuple[tuple[str, tuple[str, ...]], ...]
+# A number of more digits, or one behind a point, is no step; a commit's digest has none.
+_STEP = re.compile(r"(?<![.\d])\d{1,15}$", re.ASCII)
+_COMMIT = re.compile(r"(?=.*[a-f])[0-9a-f]{7,64}")
+# "mini@seed1" is another run, and no step of one.
+_SEED = re.compile(r"seed\d+", re.ASCII)
+_CONTROL = re.compile(r"random\d{0,9}", re.ASCII)
+
+
+class Member(NamedTuple):
+    """A row of the models table; `step` is None in a group, a training step in a trajectory."""
+
+    group: str
+    member: str
+    step: int | None = None
+
+
+def _parsed(text: str, form: str) -> tuple[str, tuple[str, ...]]:
+    """The name, and what is listed behind the equals sign; InputError for another form."""
+    name, _, members = (part.strip() for part in text.partition("="))
+    if not (name and parse_names(members)):
+        raise InputError(f"{short(text)} is not of the form {form}")
+    return name, parse_names(members)
 
 
 def parse_group(text: str) -> tuple[str, tuple[str, ...]]:
     """("mini", ("mini-s0", "mini-s1")) of "mini=mini-s0,mini-s1"; InputError for another form."""
-    name, _, members = (part.strip() for part in text.partition("="))
-    if not (name and parse_names(members)):
-        raise InputError(f"{short(text)} is not of the form GROUP=MODEL,MODEL")
-    return name, parse_names(members)
+    return _parsed(text, "GROUP=MODEL,MODEL")
 
 
 def parse_labels(text: str) -> tuple[str, tuple[str, ...]]:
     """("mini", ("objective:mlm",)) of "mini=objective:mlm"; InputError for another form."""
-    name, _, labels = (part.strip() for part in text.partition("="))
-    found = parse_names(labels)
-    if not (name and found and all(all(label.partition(":")) for label in found)):
-        raise InputError(f"{short(text)} is not of the form MODEL=FACTOR:VALUE,FACTOR:VALUE")
-    return name, found
+    form = "MODEL=FACTOR:VALUE,FACTOR:VALUE"
+    name, labels = _parsed(text, form)
+    if not all(all(label.partition(":")) for label in labels):
+        raise InputError(f"{short(text)} is not of the form {form}")
+    return name, labels
+
+
+def parse_trajectory(text: str) -> tuple[str, tuple[str, ...]]:
+    """("mini", ("mini@step1", "mini@step2")) of "mini=mini@step1,mini@step2"; as `parse_group`."""
+    return _parsed(text, "NAME=MODEL@STEP,MODEL@STEP")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +72,7 @@ class Grouped:
         (),
         "Groups of models",
         "Seeds, checkpoints or sizes of one recipe, such as mini=mini-s0,mini-s1: their spread is "
-        "shown, and how much of what members of a group share is shared between groups. Groups "
+        "shown, and how much of what models of a group share is shared between groups. Groups "
         "change nothing that is computed of a model.",
         metavar="GROUP=MODEL,MODEL",
         parse=parse_group,
@@ -74,11 +103,16 @@ class Grouped:
 
     @property
     def has_seeds(self) -> bool:
-        """Whether a group has two models, so that something can be said of its kind."""
+        """Whether a group has two models, so that something can be said of others of it."""
         return any(len(members) > 1 for _, members in self.groups)
 
     @property
-    def recipes(self) -> dict[str, str]:
+    def has_groups(self) -> bool:
+        """Whether anything is said of models that makes them more than one each."""
+        return bool(self.groups or self.labels)
+
+    @property
+    def group_of(self) -> dict[str, str]:
         """The group of each model in one; of a checkpoint, that of its run, or its trajectory."""
         found = {model: name for name, members in self.groups for model in members}
         for name, members in self.trajectories:
@@ -86,13 +120,27 @@ class Grouped:
                 found.setdefault(model, found.get(run_of(model), name))
         return found
 
-    @property
-    def of_population(self) -> bool:
-        """Whether anything is said of models that makes them more than one each."""
-        return bool(self.groups or self.labels)
+    def models_table(self, models: Sequence[str]) -> list[Member]:
+        """The models table: a row a model in its group, then a row a checkpoint of a trajectory.
+
+        Where there are groups, checkpoints of trajectories that are in none are in no group: each
+        would be one of its own.
+
+        Parameters
+        ----------
+        models : the rows are of these
+        """
+        grouped = {one for _, members in self.groups for one in members}
+        trained = {one for _, members in self.trajectories for one in members}
+        left_aside = trained if grouped & {*models} else set[str]()
+        rows = [Member(name, one) for name, own in self.groups for one in own if one in models]
+        rows += [Member(one, one) for one in models if one not in grouped | left_aside]
+        for name, own in trajectories_of(self.trajectories, models):
+            rows += [Member(name, one, step_of(one)) for one in own]
+        return rows
 
 
-def check_groups(groups: Groups, labels: Labels, models: Sequence[str]) -> None:
+def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
     """Check what was said of models.
 
     Raises
@@ -130,7 +178,7 @@ def check_groups(groups: Groups, labels: Labels, models: Sequence[str]) -> None:
     labels_of(groups, labels, models)
 
 
-def labels_of(groups: Groups, labels: Labels, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`.
 
     Raises
@@ -167,8 +215,8 @@ def labels_of(groups: Groups, labels: Labels, models: Sequence[str]) -> dict[str
 
 
 def of_these(
-    groups: Groups, labels: Labels, models: Sequence[str], called: Mapping[str, str]
-) -> tuple[Groups, Labels]:
+    groups: Groups, labels: Groups, models: Sequence[str], called: Mapping[str, str]
+) -> tuple[Groups, Groups]:
     """Groups and labels of these models alone, each called as `called` says where it does."""
     kept: Groups = tuple(
         (name, tuple(called.get(one, one) for one in members if called.get(one, one) in models))
@@ -178,3 +226,107 @@ def of_these(
     there = {*models, *dict(kept)}
     named = ((called.get(name, name), given) for name, given in labels)
     return kept, tuple((name, given) for name, given in named if name in there)
+
+
+def run_of(member: str) -> str:
+    """The run that a member is a checkpoint of: its name without the revision."""
+    return member.rpartition("@")[0]
+
+
+def is_control(member: str) -> bool:
+    """Whether it has the random weights of `MODEL@random`."""
+    return bool(_CONTROL.fullmatch(member.rpartition("@")[2]))
+
+
+def step_of(member: str) -> int:
+    """The training step of a member: 1000 of "mini@step1000".
+
+    Random weights ("mini@random", "mini@random2"), as training would start from, are step 0.
+
+    Raises
+    ------
+    InputError
+        Its revision does not end in a number.
+    """
+    run, _, revision = member.rpartition("@")
+    found = _STEP.search(revision)
+    if run and is_control(member):
+        return 0
+    no_step = _COMMIT.fullmatch(revision) or _SEED.fullmatch(revision)
+    if not run or found is None or no_step:
+        raise InputError(
+            f"the member {short(member)} of a trajectory has no training step; expected a "
+            "revision that ends in the training step, such as "
+            f"{short(run or member).strip(chr(39))}@step1000."
+        )
+    return int(found[0])
+
+
+def check_trajectories(trajectories: Groups, models: Sequence[str]) -> None:
+    """Check what was said of trajectories.
+
+    Raises
+    ------
+    InputError
+        A member that is no model, that is there twice, or that has no step; two members of one
+        step of one run; a trajectory of one step; two of one name, or one that cannot be printed.
+    """
+    for name, members in trajectories:
+        if not (name and name.isprintable()):
+            raise InputError(
+                f"the trajectory {short(name)} needs a name that can be printed; choose another."
+            )
+        if [other for other, _ in trajectories].count(name) > 1:
+            raise InputError(f"the trajectory {short(name)} is named twice; name each one once.")
+        _check_members(name, members, models)
+
+
+def _check_members(name: str, members: Sequence[str], models: Sequence[str]) -> None:
+    seen: dict[tuple[str, int], str] = {}
+    for member in members:
+        if member not in models:
+            raise unknown(f"member of the trajectory {short(name)}", member, models)
+        if members.count(member) > 1:
+            raise InputError(
+                f"the model {member!r} is named twice in the trajectory {short(name)}; name each "
+                "member once."
+            )
+        step = step_of(member)
+        other = seen.setdefault((member if is_control(member) else run_of(member), step), member)
+        if other != member:
+            raise InputError(
+                f"the models {other!r} and {member!r} of the trajectory {short(name)} are both "
+                f"step {step:,} of {run_of(member)!r}; expected one member a step of each run."
+            )
+    steps = {step_of(member) for member in members}
+    if len(steps) < 2:
+        found = f"the step {min(steps):,} alone" if steps else "no member"
+        raise InputError(
+            f"the trajectory {short(name)} has {found}; expected members of two steps or more."
+        )
+
+
+def trajectories_of(
+    trajectories: Groups, models: Sequence[str], called: Mapping[str, str] | None = None
+) -> Groups:
+    """Those that still have two steps of these models, each with its members among them.
+
+    Parameters
+    ----------
+    called : which members are called otherwise now; without those whose step that hides
+    """
+    named = called or {}
+    kept = []
+    for name, own in trajectories:
+        there = [(one, named.get(one, one)) for one in own if named.get(one, one) in models]
+        steps = {step_of(one) for one, _ in there}
+        if len(steps) > 1 and all(_same_step(*both) for both in there):
+            kept.append((name, tuple(one for _, one in there)))
+    return tuple(kept)
+
+
+def _same_step(member: str, called: str) -> bool:
+    try:
+        return step_of(called) == step_of(member)
+    except InputError:
+        return False

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import Any, cast
 
-from mlem_core.analysis.grouped import Grouped, check_groups, of_these
+from mlem_core.analysis.grouped import (
+    Grouped,
+    check_groups,
+    check_trajectories,
+    of_these,
+    trajectories_of,
+)
 from mlem_core.analysis.source import READING, StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
@@ -17,7 +23,6 @@ from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.models.array_files import FIRST_COLUMN
-from mlem_core.models.checkpoints import check_trajectories, trajectories_of
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged

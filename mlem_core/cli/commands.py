@@ -63,7 +63,6 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
-    from mlem_core.inference.trajectories import trajectories
     from mlem_core.pairs.similarities import similarity_named
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
@@ -102,11 +101,7 @@ def _analyze(options: argparse.Namespace) -> None:
                 notices.append(f"similarity_intervals.csv: {by_chance}")
     complain(*notices)
     results = analysis.results()
-    said = _groups(analysis, results, bounds, store, extra) if spec.of_population else []
-    if spec.trajectories:
-        trained = trajectories(analysis, results, bounds=bounds)
-        extra |= trained.tables()
-        said += trained.lines()
+    said = _groups(analysis, results, bounds, store, extra)
     complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
         from mlem_core.report import capsule
@@ -127,17 +122,18 @@ def _groups(
     store: Store,
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
-    """What is said of groups of models, whose tables go to the others."""
+    """What is said of groups and trajectories of models, whose tables go to the others."""
+    from mlem_core.groups.sentences import lines
+    from mlem_core.groups.summary import GroupSummary
     from mlem_core.inference.all_layers import stimuli_left
-    from mlem_core.inference.recipes import recipes
 
     left = None
-    if bounds is not None:
+    if bounds is not None and analysis.spec.has_groups:
         with Bars() as bars:
             left = stimuli_left(analysis, store, report=bars.show)
-    of_groups = recipes(analysis, results, bounds=bounds, left=left)
-    extra |= of_groups.tables()
-    return of_groups.lines()
+    summary = GroupSummary(analysis, results, bounds=bounds, left=left)
+    extra |= summary.tables()
+    return lines(summary)
 
 
 def _similarities(

@@ -11,10 +11,10 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.kinds import kinds
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES
@@ -40,15 +40,15 @@ def found(
     if shown.several:
         a, b = shown.pair
         files = {name for name, _ in analysis.spec.representations}
-        which = _chosen_of(results.layers, a, b, files, analysis.spec.recipes)
+        which = _chosen_of(results.layers, a, b, files, analysis.spec.group_of)
         lines = [_alike(results, (a, b), which, intervals), _shared(analysis, a, b, intervals)]
     lines.append(_matters(analysis, results, intervals))
-    of_kinds = kinds(analysis, results, bounds=intervals)
+    top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
     found = [f"{line} {rests}" for line in lines]
-    if of_kinds is not None:
+    if top is not None:
         coded = f"(features coded by {results.coding})"
-        found.insert(0, f"{of_kinds.headline} {of_kinds.how_sure} {coded}")
+        found.insert(0, f"{top.headline} {top.how_sure} {coded}")
     return found
 
 
@@ -80,24 +80,24 @@ def _chosen_of(
     a: Layer,
     b: Layer,
     files: Collection[str],
-    recipes: Mapping[str, str],
+    group_of: Mapping[str, str],
 ) -> str:
     """Of how many pairs `Analysis.most_alike` has chosen these two."""
 
     def deep(layer: Layer) -> bool:
         return layer[1] > 0 or layer[0] in files
 
-    def recipe(layer: Layer) -> str:
-        return recipes.get(layer[0], layer[0])
+    def group(layer: Layer) -> str:
+        return group_of.get(layer[0], layer[0])
 
     of = "two models" if a[0] != b[0] else "one model"
     aside = deep(a) and deep(b)
     there = [layer for layer in layers if deep(layer) or not aside]
     pairs = [(one, other) for at, one in enumerate(there) for other in there[:at]]
     n = sum((one[0] != other[0]) == (a[0] != b[0]) for one, other in pairs)
-    if recipe(a) != recipe(b) and len({*map(recipe, there)}) < len({model for model, _ in there}):
-        of = "models of two kinds"
-        n = sum(recipe(one) != recipe(other) for one, other in pairs)
+    if group(a) != group(b) and len({*map(group, there)}) < len({model for model, _ in there}):
+        of = "models of two groups"
+        n = sum(group(one) != group(other) for one, other in pairs)
     without = ", embeddings left aside" if len(there) < len(layers) else ""
     return f"of {many(n, 'pair')} of layers of {of}{without}"
 

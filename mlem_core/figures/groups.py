@@ -1,4 +1,4 @@
-"""Groups of models: mean profiles with the spread over members, and how universal terms are."""
+"""Groups of models: mean profiles with the spread over models, and how universal terms are."""
 
 from __future__ import annotations
 

@@ -22,10 +22,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
-from mlem_core.inference.intervals import LayerIntervals, load, save
+from mlem_core.inference.intervals import LayerIntervals, Left, load, save
 from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.populations import Left
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.resample import REPLICATES, resample
 from mlem_core.measures.decomposition import ceilings_of, divide

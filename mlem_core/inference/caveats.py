@@ -36,8 +36,8 @@ def generalises(units: Units, *, seeds: bool = False) -> str:
     if seeds:
         return (
             f"An interval or a test of layers says how this would vary with {units.others}; of "
-            "other models of their kind only intervals over the members of a group speak, and "
-            "nothing of other kinds of models or stimuli."
+            "other models of their group only intervals over the models of a group speak, and "
+            "nothing of other groups or other kinds of stimuli."
         )
     return (
         f"An interval or a test says how this would vary with {units.others}. With one checkpoint "

@@ -9,12 +9,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.units import Units
+
+
+class Left(NamedTuple):
+    """A value without each block of stimuli, as `jackknife.standard_error` takes it.
+
+    without : (n_blocks, ...)
+    sizes : how many of the blocks are of each kind of unit
+    """
+
+    without: FloatArray
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -109,11 +109,11 @@ def most_alike(
     rsa: FloatArray,
     layers: Sequence[Layer],
     files: Collection[str] = (),
-    recipes: Mapping[str, str] | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> tuple[Layer, Layer]:
     """The two layers to look at first: the most alike ones of two models, or of the only one.
 
-    Two seeds of a recipe are alike without saying: models of two recipes come first.
+    Two models of a group are alike without saying: models of two groups come first.
 
     Layer 0 of a language model, its embeddings, knows no context, and words that are spelled alike
     are alike there in every model: it counts only where there is nothing else.
@@ -123,7 +123,7 @@ def most_alike(
     rsa : (n_layers, n_layers) Spearman ρ; NaN where it is not defined
     layers : (model, number) of each
     files : names of the models that come from a file, whose layer 0 is a layer as any other
-    recipes : of models that share one with others, its name
+    groups : of models that share one with others, its name
 
     Returns
     -------
@@ -133,7 +133,7 @@ def most_alike(
     deep = np.array([number > 0 or model in files for model, number in layers])
     both = np.outer(deep, deep)
     others = models[:, None] != models[None, :]
-    kin = np.array([(recipes or {}).get(model, model) for model in models], dtype=object)
+    kin = np.array([(groups or {}).get(model, model) for model in models], dtype=object)
     apart = kin[:, None] != kin[None, :]
     upper = np.triu(np.ones(rsa.shape, dtype=bool), 1)
     for allowed in (apart & both, apart, others & both, others, both, upper):

@@ -34,10 +34,9 @@ from mlem_core.base.held import scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
-from mlem_core.inference.recipes import recipes
-from mlem_core.inference.trajectories import trajectories
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
 from mlem_core.report import uncertainty_tables
@@ -209,11 +208,7 @@ def _tables(shown: FigureContext) -> dict[str, pd.DataFrame]:
     tables = {**results.tables(), "feature_correlations.csv": correlations}
     if shown.several:
         tables |= _why_alike(shown)
-    if analysis.spec.of_population:
-        tables |= recipes(analysis, results, selection).tables()
-    if analysis.spec.trajectories:
-        tables |= trajectories(analysis, results, selection).tables()
-    return tables
+    return tables | GroupSummary(analysis, results, selection).tables()
 
 
 def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.grouped import trajectories_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
@@ -19,7 +20,6 @@ from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
-from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import MODELS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs

@@ -3,52 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from mlem_core import figures
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.sentences import sizes, training_lines
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference import all_layers
-from mlem_core.inference.recipes import Recipes, recipes
-from mlem_core.inference.trajectories import Trained, trajectories
-from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
 
 
-def of_models(shown: FigureContext) -> Recipes | None:
+def of_groups(shown: FigureContext) -> GroupSummary | None:
     """What is known of groups of models; None where nothing is said of models."""
-    of, store = (shown.analysis, shown.selection), shown.drawing.store
-    if not shown.analysis.spec.of_population or not shown.several:
+    if not shown.analysis.spec.has_groups or not shown.several:
         return None
-    left = None if store is None else all_layers.find_left(of[0], store, of[1])
-    more: dict[str, Any] = {"bounds": shown.intervals, "left": left}
-    key = "recipes", *(one is None for one in more.values())
-    return shown.once(key, lambda: recipes(of[0], shown.results, of[1], **more))
+    return _summary(shown)
 
 
-def varies(found: Recipes) -> str:
-    """What groups are of, for a caption: how many members each has."""
-    population = found.population
-    sizes = [
-        f"{name} ({many(int(n), 'model')})"
-        for name, n in zip(population.groups, population.sizes, strict=True)
-    ]
-    return f"Groups: {listed(sizes)}."
+def of_training(shown: FigureContext) -> GroupSummary | None:
+    """What is known of trajectories over training; None where there are none."""
+    found = _summary(shown) if shown.analysis.spec.trajectories else None
+    return found if found is not None and found.checkpoints.groups else None
+
+
+def _summary(shown: FigureContext) -> GroupSummary:
+    analysis, chosen, store = shown.analysis, shown.selection, shown.drawing.store
+    bounds = shown.intervals
+    left = None if store is None else all_layers.find_left(analysis, store, chosen)
+    return shown.once(
+        ("groups", bounds is None, left is None),
+        lambda: GroupSummary(analysis, shown.results, chosen, bounds, left),
+    )
 
 
 @figure(
     "group_profiles",
     "Mean profiles of the groups",
-    "The mean importance profile of each group, and the spread over its members.",
+    "The mean importance profile of each group, and the spread over its models.",
 )
 def profiles(shown: FigureContext) -> RenderedFigure | None:
     """The mean importance profile of each group."""
-    found = of_models(shown)
+    found = of_groups(shown)
     if found is None:
         return None
     return RenderedFigure(
@@ -56,7 +56,7 @@ def profiles(shown: FigureContext) -> RenderedFigure | None:
         "Mean profiles of the groups",
         "Mean importance of each feature over relative depth, for each group of models; bands are "
         f"95 % intervals over {found.over}, where a group has n of two or more. Groups of one "
-        f"speak of no other model. {varies(found)} {shown.basis}",
+        f"speak of no other model. {sizes(found)} {shown.basis}",
         found.profiles,
     )
 
@@ -64,19 +64,19 @@ def profiles(shown: FigureContext) -> RenderedFigure | None:
 @figure(
     "group_similarity",
     "Similarity within and between groups",
-    "How alike members of one group are (on the diagonal), and models of two groups.",
+    "How alike models of one group are (on the diagonal), and models of two groups.",
 )
 def similarity(shown: FigureContext) -> RenderedFigure | None:
     """The mean RSA within and between groups, as a matrix."""
-    found = of_models(shown)
-    if found is None or len(found.population.members) < 2:
+    found = of_groups(shown)
+    if found is None or len(found.members.members) < 2:
         return None
     return RenderedFigure(
         figures.group_similarity(found.similarity, narrow=shown.drawing.narrow),
         "Similarity within and between groups",
         "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
-        "on the diagonal of members of one group, else of two groups. 95 % intervals over "
-        f"{found.over}; they need three members of a group. {varies(found)} {shown.computed_on}",
+        "on the diagonal of models of one group, else of two groups. 95 % intervals over "
+        f"{found.over}; they need three models of a group. {sizes(found)} {shown.computed_on}",
         found.similarity,
     )
 
@@ -84,20 +84,21 @@ def similarity(shown: FigureContext) -> RenderedFigure | None:
 @figure(
     "universality",
     "Universality of the terms",
-    "How much of what members of a group share groups share too: 1 is as much.",
+    "How much of what models of one group share, models of two groups share: 1 is as much.",
+    takes_long=True,  # there with some intervals, and not with others
 )
 def universality(shown: FigureContext) -> RenderedFigure | None:
     """How universal the terms are; None where members of no group surely share any."""
-    found = of_models(shown)
+    found = of_groups(shown)
     if found is None or found.universality["universality"].isna().all():
         return None
     return RenderedFigure(
         figures.universality(found.universality),
         "Universality of the terms",
         "Universality: the mean of a term of the RSA correlation over pairs of models of different "
-        "groups, divided by that over pairs of different members of one group (layers of the same "
-        f"relative depth). 95 % intervals over {found.over}; terms that members of a group do not "
-        f"share for sure are left out. {varies(found)} {shown.computed_on}",
+        "groups, divided by that over pairs of different models of one group (layers of the same "
+        f"relative depth). 95 % intervals over {found.over}; terms that models of a group do not "
+        f"share for sure are left out. {sizes(found)} {shown.computed_on}",
         found.universality,
     )
 
@@ -123,24 +124,12 @@ def depth_of(options: Mapping[str, str]) -> float | None:
     return depth
 
 
-def trained(shown: FigureContext) -> Trained | None:
-    """What is known of trajectories over training; None where there are none."""
-    if not shown.analysis.spec.trajectories:
-        return None
-    bounds = shown.intervals
-    found = shown.once(
-        ("trained", bounds is None),
-        lambda: trajectories(shown.analysis, shown.results, shown.selection, bounds=bounds),
-    )
-    return found if found.members else None
-
-
 def depths(shown: FigureContext) -> list[str]:
     """The relative depths to choose from: those of the trajectory with the fewest layers."""
-    found = trained(shown)
+    found = of_training(shown)
     if found is None:
         return []
-    known = found.table.dropna(subset=["depth"]).groupby("trajectory", sort=False)["depth"]
+    known = found.trajectories.dropna(subset=["depth"]).groupby("trajectory", sort=False)["depth"]
     fewest = min((own.unique() for _, own in known), key=len)
     return [f"{depth:.2g}" for depth in fewest]
 
@@ -158,11 +147,11 @@ def over_training(shown: FigureContext) -> RenderedFigure | None:
     InputError
         As `depth_of`.
     """
-    found = trained(shown)
+    found = of_training(shown)
     if found is None:
         return None
     depth = depth_of(shown.drawing.options)
-    table = nearest_depth(found.table, depth)
+    table = nearest_depth(found.trajectories, depth)
     where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
     where = "mean over layers" if depth is None else where
     return RenderedFigure(
@@ -171,6 +160,7 @@ def over_training(shown: FigureContext) -> RenderedFigure | None:
         "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "
         f"trajectory; {where}. The axis is logarithmic; step 0, left of the dotted line, is off "
         "its scale. Means over the seeds of a step; bands, where there are two or more: 95 % "
-        f"intervals over {found.over}, step by step. {' '.join(found.lines())} {shown.basis}",
+        f"intervals over {found.over_seeds}, step by step. {' '.join(training_lines(found))} "
+        f"{shown.basis}",
         table,
     )

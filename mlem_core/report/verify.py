@@ -13,6 +13,7 @@ from typing import Any
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
+from mlem_core.analysis.grouped import trajectories_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
@@ -25,7 +26,6 @@ from mlem_core.base.typing import Layer, Report
 from mlem_core.data.distance_features import read_kept
 from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.models import hub
-from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import capsule, uncertainty_tables
 from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened

@@ -1,4 +1,4 @@
-"""Groups of models and training: mean profiles, what recipes share, what changes over steps."""
+"""Groups of models and training: mean profiles, what groups share, what changes over steps."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
 
 def show(view: View) -> None:
     """All that is said of groups and of trajectories; nothing where the analysis has neither."""
+    from mlem_core.groups.sentences import group_lines, training_lines
     from mlem_core.report import of_groups
 
     shown = view.shown()
     if shown is None:
         return
-    of_models = of_groups.of_models(shown)
-    if of_models is not None:
+    summary = of_groups.of_groups(shown)
+    if summary is not None:
         st.subheader("Groups of models")
-        for line in of_models.lines():
+        for line in group_lines(summary):
             st.markdown(plain(line))
         for figure in ("group_profiles", "group_similarity", "universality"):
             exporting.show_figure(view, figure)
-    trained = of_groups.trained(shown)
-    if trained is not None:
+    summary = of_groups.of_training(shown)
+    if summary is not None:
         st.subheader("Training")
-        for line in trained.lines():
+        for line in training_lines(summary):
             st.markdown(plain(line))
         _trajectories(view, of_groups.depths(shown))
 

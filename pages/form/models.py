@@ -135,10 +135,10 @@ def _presets() -> None:
 
 
 def _groups_of_seeds() -> str:
-    """The kinds with several seeds as groups, as one would write them."""
+    """The models with several seeds as groups, as one would write them."""
     from mlem_core.models.registry import of_several_seeds
 
-    return "; ".join(f"{kind}={','.join(own)}" for kind, own in of_several_seeds().items())
+    return "; ".join(f"{group}={','.join(own)}" for group, own in of_several_seeds().items())
 
 
 def _choose_instead(names: list[str]) -> None:
@@ -149,18 +149,17 @@ def _choose_instead(names: list[str]) -> None:
 
 
 def _of_seeds() -> None:
-    """Choose several seeds of a kind, and make each kind a group."""
+    """Choose all seeds of the small models, and make those of each model a group."""
     from mlem_core.models.registry import of_several_seeds
 
-    kinds = of_several_seeds()
-    models = [name for members in kinds.values() for name in members]
+    groups = of_several_seeds()
+    models = [name for members in groups.values() for name in members]
     if not models:
         return
     st.button(
-        "Seeds of each kind",
-        help=f"{len(models)} small models that come with the program, {len(kinds)} kinds in "
-        "several seeds; each kind is a group, so that what is said of it has an interval over its "
-        "seeds.",
+        "Groups of seeds",
+        help=f"{len(models)} small models that come with the program, in {len(groups)} groups of "
+        "several seeds each: results for a group have an interval over its models.",
         on_click=partial(
             choices.choose_all_now, {"models": models, "groups": [_groups_of_seeds()]}
         ),

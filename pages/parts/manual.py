@@ -20,7 +20,7 @@ _PAGES = {
     "docs/brain.md": "Brain data",
     "docs/training-run.md": "A training run",
     "docs/why.md": "Why alike, and how sure",
-    "docs/populations.md": "Populations of models",
+    "docs/populations.md": "Groups of models",
     "docs/audit.md": "Audit and analysis variants",
     "docs/capsule.md": "Capsules",
     "docs/validation/README.md": "Validation",

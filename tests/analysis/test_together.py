@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from inputs import refused
 
-from mlem_core.analysis.grouped import labels_of
+from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.cli.options import parser, spec_of
-from mlem_core.models.checkpoints import step_of
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(

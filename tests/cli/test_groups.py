@@ -1,4 +1,4 @@
-"""Groups of models from the command line to their tables, on planted seeds of recipes."""
+"""Groups of models from the command line to their tables, on planted seeds."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from inputs import arguments_of, in_files, words
 
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.all_layers import stimuli_left
-from mlem_core.inference.recipes import recipes
 from mlem_core.measures.decomposition import decompose
 from mlem_core.storage.store import Store
 
@@ -18,7 +18,7 @@ GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g
 
 
 def seeds():
-    """Three seeds of three recipes: all code `noun`, f and g `length` too, each has noise."""
+    """Three seeds of three groups: all code `noun`, f and g `length` too, each has noise."""
     table, rng = words(), np.random.default_rng(0)
     noun = (table["noun"].to_numpy() - 0.5) * 3
     length = table["length"].to_numpy(dtype=float)
@@ -52,7 +52,7 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
     asked = ["analyze", *arguments_of(given), *groups, *labels, f"--out={tmp_path / 'out'}"]
     assert main([*asked, "--bootstrap=20"]) == 0
     said = capsys.readouterr().out
-    assert all(f"{group} (3 members)" in said for group in GROUPS)
+    assert all(f"{group} (3 models)" in said for group in GROUPS)
     assert "over models, and sentences" in said and "too few to test kind" in said
     read = {
         name: pd.read_csv(tmp_path / "out" / f"{name}.csv")
@@ -70,7 +70,7 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
 
 
 def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
-    found = recipes(analysis, analysis.results())
+    found = GroupSummary(analysis, analysis.results())
     terms = decompose(analysis.tables, analysis.rsa)
     place = {layer: at for at, layer in enumerate(analysis.layers)}
     pairs: dict[bool, list[np.ndarray]] = {True: [], False: []}
@@ -83,11 +83,11 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     np.testing.assert_allclose(table["within"], np.mean(pairs[True], axis=0))
     np.testing.assert_allclose(table["between"], np.mean(pairs[False], axis=0))
     rows = found.universality.set_index("term")
-    # All code the noun; one of three recipes does not code the length.
+    # All code the noun; one of three groups does not code the length.
     assert rows.loc["noun", "universality"] == pytest.approx(1.0, abs=0.25)
     assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
     left = stimuli_left(analysis, Store(tmp_path), report=lambda _: None)
-    over_both = recipes(analysis, analysis.results(), left=left)
+    over_both = GroupSummary(analysis, analysis.results(), left=left)
     assert found.over == "models" and "sentences" in over_both.over
 
 
@@ -95,7 +95,7 @@ def test_labels_alone_are_tested_model_by_model(given, tmp_path):
     labels = {name: (f"kind:{name[0]}",) for name, _ in given.representations}
     spec = replace(given, groups=(), labels=labels)
     analysis = run(spec, Store(tmp_path), progress=False)
-    (test,) = recipes(analysis, analysis.results()).tests
-    # Recipes of three seeds each, which share more among themselves than with others.
+    (test,) = GroupSummary(analysis, analysis.results()).tests[0]
+    # Three seeds each, which share more among themselves than with others.
     assert (test.factor, test.permuted, test.n) == ("kind", "models", 9)
     assert test.value > 0 and test.p < 0.05

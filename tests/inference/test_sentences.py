@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from mlem_core.base.labels import Names
+from mlem_core.groups.mrqap import mrqap, sentence
+from mlem_core.groups.sentences import training_line
+from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.kinds import Kinds, kind_of
-from mlem_core.inference.mrqap import mrqap, sentence
-from mlem_core.inference.trajectories import _line
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.units import Units
 from validation.mrqap import symmetric
@@ -37,10 +37,10 @@ def members(*truth, n=3, seed=0, rho=0.5):
     return np.column_stack((np.full(n, rho), np.array(truth) + noise))
 
 
-def kinds(*groups):
-    columns, n = ("pos", "tense", "length"), len(groups)
-    known = [kind_of(f"k{i}", own, columns, None, n) for i, own in enumerate(groups)]
-    return Kinds(tuple(known), "models", Names())
+def groups(*each):
+    columns, n = ("pos", "tense", "length"), len(each)
+    known = [top_feature(f"k{i}", own, columns, None, n) for i, own in enumerate(each)]
+    return TopFeatures(tuple(known), "models", Names())
 
 
 PLAIN = two_layers(0.06, pos=0.2, place=0.1, tense=0.004, length=-0.05)
@@ -52,17 +52,17 @@ BY_CHANCE = two_layers(
 )
 VALUES = replace(SURE, coding="which values of pos differ (others: whether they differ)")
 WORDS = replace(SURE, others="other sentences and other words")
-EACH = kinds(*(members(0.3, 0.1, 0.0, seed=seed) for seed in range(5)))
-DIFFERENT = kinds(
+EACH = groups(*(members(0.3, 0.1, 0.0, seed=seed) for seed in range(5)))
+DIFFERENT = groups(
     members(0.3, 0.1, 0.0, n=4),
     members(0.1, 0.3, 0.0, n=4),
     np.array([[0.5, 0.2, 0.3, 0], [0.5, 0.3, 0.2, 0], [0.5, 0.2, 0.2, 0], [0.5, 0.3, 0.25, 0]]),
     members(0.3, 0.1, 0.0, n=4, rho=0.02),
 )
-TWO_TOPS = kinds(members(0.4, 0.1, 0.0, n=4), members(0.1, 0.2, 0.0, n=4))
-COPIES = kinds(members(0.3, 0.1, 0.0, n=1).repeat(3, axis=0), members(0.3, 0.1, 0.0, seed=1))
+TWO_TOPS = groups(members(0.4, 0.1, 0.0, n=4), members(0.1, 0.2, 0.0, n=4))
+COPIES = groups(members(0.3, 0.1, 0.0, n=1).repeat(3, axis=0), members(0.3, 0.1, 0.0, seed=1))
 NEGATIVE = np.array([[0.5, about, -0.3, -0.3] for about in (-0.01, 0.0, 0.01)])
-NONE = kinds(NEGATIVE, NEGATIVE + 0.001)
+NONE = groups(NEGATIVE, NEGATIVE + 0.001)
 MODELS = tuple(
     sentence(mrqap(symmetric(np.random.default_rng(3), len(own)), {"objective": list(own)})[0])
     for own in ("xxxyyy", "xxxxyyyy")
@@ -86,16 +86,16 @@ WHOLE = [
         "How sure: other sentences of this kind would put their RSA between 0.30 and 0.33 and what "
         "pos adds between 0.19 and 0.22 (95 % intervals).",
     ),
-    (EACH.headline, "Over 3 models of each of 5 kinds: pos matters most in each."),
+    (EACH.headline, "Over 3 models of each of 5 groups: pos matters most in each."),
     (
         DIFFERENT.headline,
-        "Over 4 models of each of 4 kinds: pos matters most in k0; tense matters most in k1.",
+        "Over 4 models of each of 4 groups: pos matters most in k0; tense matters most in k1.",
     ),
     (
         DIFFERENT.unsure,
         "In k2 pos is not separated from tense; in k3 no feature does (held-out ρ 0.02).",
     ),
-    (COPIES.headline, "Over 3 models of one kind: pos matters most in k1."),
+    (COPIES.headline, "Over 3 models of one group: pos matters most in k1."),
 ]
 PARTS = [
     (LESS.sentence, "0.143 [0.133, 0.163]"),
@@ -111,7 +111,7 @@ PARTS = [
         "permuted labels give as much.",
     ),
     (BY_CHANCE.sentence, "Permuted labels give as much for place and pos."),
-    (COPIES.how_sure, "Of k0 there is one checkpoint, which says nothing of its kind."),
+    (COPIES.how_sure, "In k0 there is one model, which says nothing of other models."),
     (TWO_TOPS.how_sure, "Importance 0.20 to 0.40, mean over layers"),
     (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly alike (RSA 0.09)"),
     (NONE.headline, ": no feature matters most for sure."),
@@ -153,7 +153,7 @@ SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")
     ],
 )
 def test_of_a_trajectory_it_is_said_what_varies(members, parts):
-    line = _line("x", members, "seeds")
+    line = training_line("x", members, "seeds")
     assert not [part for part in parts if part not in line]
 
 

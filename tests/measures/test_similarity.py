@@ -138,7 +138,7 @@ def test_embeddings_and_layers_of_one_model_come_last():
     assert similarity.most_alike(rsa, LAYERS, files=("a", "b")) == (("a", 0), ("b", 0))
 
 
-def test_models_of_two_recipes_come_before_two_seeds_of_one():
+def test_models_of_two_groups_come_before_two_of_one():
     layers = [(model, n) for model in ("a", "a-s1", "b") for n in (1, 2)]
     for seed in range(20):
         rsa = np.random.default_rng(seed).uniform(-1, 1, (6, 6))
@@ -148,11 +148,11 @@ def test_models_of_two_recipes_come_before_two_seeds_of_one():
             for j in range(i + 1, 6)
             if (layers[i][0] == "b") != (layers[j][0] == "b")
         }
-        recipes = {"a": "a", "a-s1": "a"}
-        found = similarity.most_alike(rsa, layers, recipes=recipes)
+        groups = {"a": "a", "a-s1": "a"}
+        found = similarity.most_alike(rsa, layers, groups=groups)
         assert found == max(tried, key=tried.get)
         # With nothing but seeds of one they are compared.
-        seeds = similarity.most_alike(rsa[:4, :4], layers[:4], recipes=recipes)
+        seeds = similarity.most_alike(rsa[:4, :4], layers[:4], groups=groups)
         assert seeds[0][0] != seeds[1][0]
     nowhere = np.full((2, 2), np.nan)
     assert similarity.most_alike(nowhere, LAYERS[1:3]) == (("a", 1), ("a", 2))

@@ -241,7 +241,7 @@ def test_models_are_checked_when_they_are_added(store):
     screen.choose("training steps", "step1000, step143000", "text_input").press("training add")
     assert "EleutherAI/pythia-70m@step1000" in screen.address["models"] and can_run(screen)
     assert screen.said.count("pythia-70m@step") == screen.said.count("cannot be reached") == 2
-    screen.press("Seeds of each kind")
+    screen.press("Groups of seeds")
     assert "mini-gpt2@seed2" in screen.address["models"]
     assert screen.address["groups"][0].startswith("mini-bert=mini-bert,mini-bert@seed1")
     screen.press("The paper's three")

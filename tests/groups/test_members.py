@@ -1,30 +1,23 @@
-"""Groups of models: means by pairs one by one, depths matched by hand; groups inside groups."""
+"""Groups of models: means by pairs one by one, depths matched by hand."""
 
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from inputs import refused
 from scipy import stats
-from scipy.spatial import ConvexHull
 
-from mlem_core.measures import nested
-from mlem_core.measures.populations import (
-    Population,
-    group_means,
-    mean_profiles,
-    member_profiles,
-    of_members,
-    shared,
-)
+from mlem_core.analysis.grouped import Grouped
+from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
+from mlem_core.groups.profiles import mean_profiles
 
 GROUPS = (("g", ("a0", "a1", "a2")), ("h", ("b0", "gone", "b1")))
 LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in range(4)]
 
 
-def population():
-    return Population.of(GROUPS, LAYERS)
+def members(groups=GROUPS, layers=LAYERS):
+    models = list(dict.fromkeys(model for model, _ in layers))
+    return Members.of(Grouped(groups=groups).models_table(models), layers)
 
 
 def symmetric(rng, *shape):
@@ -33,7 +26,7 @@ def symmetric(rng, *shape):
 
 
 def test_models_stand_in_their_groups_and_the_others_alone():
-    found = population()
+    found = members()
     assert found.groups == ("g", "h", "c")
     assert found.members == ("a0", "a1", "a2", "b0", "b1", "c")
     assert found.group_of.tolist() == [0, 0, 0, 1, 1, 2] and found.sizes.tolist() == [3, 2, 1]
@@ -43,21 +36,21 @@ def test_models_stand_in_their_groups_and_the_others_alone():
 
 def test_layers_of_models_of_different_depth_are_matched_by_relative_depth():
     layers = [("s", n) for n in range(3)] + [("l", n) for n in (6, 0, 1, 2, 3, 4, 5)]
-    found = Population.of((), layers)
+    found = members((), layers)
     first, second = found.matched(0, 1)
     assert [layers[at] for at in first] == [("s", 0), ("s", 1), ("s", 2)]
     assert [layers[at] for at in second] == [("l", 0), ("l", 3), ("l", 6)]
     assert [list(each) for each in found.matched(1, 0)] == [list(second), list(first)]
     # Between two that are as near the lower one.
-    two = Population.of((), [("s", 0), ("s", 1), ("s", 2), *(("l", n) for n in range(4))])
+    two = members((), [("s", 0), ("s", 1), ("s", 2), *(("l", n) for n in range(4))])
     assert two.matched(0, 1)[1].tolist() == [3, 4, 6]
 
 
 def test_similarities_of_models_are_means_over_pairs_of_layers():
-    rng, found = np.random.default_rng(0), population()
+    rng, found = np.random.default_rng(0), members()
     squares = symmetric(rng, 3, len(LAYERS), len(LAYERS))
-    depth = of_members(squares, found)
-    best = of_members(squares, found, "best", squares[0])
+    depth = model_similarity(squares, found)
+    best = model_similarity(squares, found, "best", squares[0])
     place = {layer: at for at, layer in enumerate(LAYERS)}
     for (i, a), (j, b) in itertools.combinations(enumerate(found.members), 2):
         same = [squares[:, place[a, n], place[b, n]] for n in range(4)]
@@ -76,22 +69,23 @@ def test_similarities_of_models_are_means_over_pairs_of_layers():
         np.testing.assert_allclose(each, np.swapaxes(each, 1, 2))
         assert np.isnan(each[:, range(6), range(6)]).all()
     with refused("'first'", "depth", "best"):
-        of_members(squares, found, "first")
+        model_similarity(squares, found, "first")
     with refused("`by`"):
-        of_members(squares, found, "best")
+        model_similarity(squares, found, "best")
 
 
 def test_mean_profiles_have_the_t_interval_over_members():
-    rng, found = np.random.default_rng(1), population()
+    rng, found = np.random.default_rng(1), members()
     importance = rng.standard_normal((len(LAYERS), 2))
-    table = mean_profiles(importance, found, LAYERS, ["x", "y"])
+    table = mean_profiles(found, LAYERS, np.c_[np.zeros(len(LAYERS)), importance], ["x", "y"])
+    table = table[(table["quantity"] == "importance") & table["layer"].notna()]
     assert len(table) == 3 * 4 * 2
     for row in table.itertuples():
-        members = [m for name, ms in (*GROUPS, ("c", ("c",))) if name == row.group for m in ms]
+        names = [m for name, ms in (*GROUPS, ("c", ("c",))) if name == row.group for m in ms]
         column = ["x", "y"].index(row.feature)
-        own = [importance[LAYERS.index((m, row.layer)), column] for m in members if m != "gone"]
+        own = [importance[LAYERS.index((m, row.layer)), column] for m in names if m != "gone"]
         assert row.members == len(own) and row.depth == pytest.approx(row.layer / 3)
-        assert row.importance == pytest.approx(np.mean(own))
+        assert row.value == pytest.approx(np.mean(own))
         if len(own) == 1:
             assert np.isnan(row.lower) and np.isnan(row.upper)
         else:
@@ -102,7 +96,7 @@ def test_mean_profiles_have_the_t_interval_over_members():
 def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest():
     layers = [("l", n) for n in range(5)] + [("s", n) for n in range(3)]
     importance = np.arange(8.0)[:, None]
-    (values,) = member_profiles(importance, Population.of((("g", ("l", "s")),), layers))
+    values = members((("g", ("l", "s")),), layers).profiles_of(0, importance)
     assert values[:, :, 0].tolist() == [[0, 2, 4], [5, 6, 7]]
 
 
@@ -111,13 +105,14 @@ def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest
 )
 def test_means_of_pairs_one_by_one(weights):
     """Draws are written out member by member; two copies of one are no pair."""
-    group_of = population().group_of
+    group_of = members().group_of
     matrix = symmetric(np.random.default_rng(2), 2, 6, 6)
     np.einsum("kii->ki", matrix)[:] = np.nan
     drawn = np.repeat(np.arange(6), weights or np.ones(6, dtype=int))
     pairs = [(i, j) for i, j in itertools.combinations(drawn, 2) if i != j]
     given = None if weights is None else np.array(weights, dtype=float)
-    means, found = group_means(matrix, group_of, given), shared(matrix, group_of, given)
+    means = group_means(matrix, group_of, given)
+    found = np.moveaxis(within_and_between(matrix, group_of, given), -1, 0)
 
     def mean(wanted):
         own = [matrix[:, i, j] for i, j in pairs if wanted(group_of[i], group_of[j])]
@@ -137,66 +132,11 @@ def test_means_of_pairs_one_by_one(weights):
     if weights is None:
         np.testing.assert_allclose(within, mean(lambda i, j: i == j))
         np.testing.assert_allclose(between, mean(lambda i, j: i != j))
-    np.testing.assert_allclose(found.within, within)
-    np.testing.assert_allclose(found.between, between)
     with np.errstate(invalid="ignore"):
         ratio = np.where(within > 0, between / within, np.nan)
-    np.testing.assert_allclose(found.universality, ratio)
+    np.testing.assert_allclose(found, [within, between, ratio])
 
 
 def test_without_two_members_of_a_group_there_is_no_universality():
-    found = shared(np.ones((3, 3)), np.arange(3))
-    assert np.isnan(found.within) and found.between == 1 and np.isnan(found.universality)
-
-
-def points_of(n=240, noise=0.3, seed=0):
-    """Clusters by a; inside them, nearer to each other, clusters by b."""
-    rng = np.random.default_rng(seed)
-    a, b = (rng.integers(0, k, n) for k in (3, 2))
-    places = np.column_stack([8.0 * a, 2.0 * b]) + noise * rng.standard_normal((n, 2))
-    table = pd.DataFrame(places, columns=["x", "y"])
-    return table.assign(a=[f"a{i}" for i in a], b=[f"b{i}" for i in b])
-
-
-def test_centres_are_the_means_of_explicit_groups():
-    points = points_of()
-    points.loc[::7, "b"] = None
-    points.loc[::11, "a"] = None
-    found, rows = nested.nested_groups(points, ["a", "b"]), list(points.itertuples())
-    for row in found.itertuples():
-        own = [one for one in rows if one.a == row.a and (row.depth == 1 or one.b == row.b)]
-        assert row.n == len(own)
-        middle = np.mean([(one.x, one.y) for one in own], axis=0)
-        np.testing.assert_allclose((row.x, row.y), middle)
-        assert (row.b == nested.NONE) == (row.depth == 1)
-    assert len(found) == 3 + 6
-
-
-def test_what_lies_between_is_that_of_an_analysis_of_variance():
-    """Of one coordinate, ε² = (F - 1) (k - 1) / (F (k - 1) + n - k)."""
-    points = points_of().assign(y=0.0)
-    found = nested.nested_groups(points, ["a", "b"]).groupby("depth")["between"].first()
-    for depth, by in ((1, ["a"]), (2, ["a", "b"])):
-        groups = [own["x"] for _, own in points.groupby(by)]
-        f, k = stats.f_oneway(*groups).statistic, len(groups)
-        expected = (f - 1) * (k - 1) / (f * (k - 1) + len(points) - k)
-        assert found[depth] == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_an_outline_is_the_hull_of_the_nearer_half(seed):
-    places = np.random.default_rng(seed).standard_normal((41, 2)) ** 3
-    found = nested.outline(places)
-    far = np.linalg.norm(places - np.median(places, axis=0), axis=1)
-    near = places[np.argsort(far)[:20]]
-    hull = near[ConvexHull(near).vertices]
-    assert {tuple(one) for one in found} == {tuple(one) for one in hull}
-
-
-def test_levels_are_text_and_many_numbers_are_thirds():
-    few = nested.levels(pd.Series([1.0, 2.0, np.nan, 2.0]), "ordered")
-    assert list(few) == ["1", "2", None, "2"]
-    nominal = nested.levels(pd.Series(["u", None, "v"]), "nominal")
-    assert list(nominal) == ["u", None, "v"]
-    many = nested.levels(pd.Series([*np.arange(30.0), np.nan]), "ordered")
-    assert list(many) == ["up to 9.67"] * 10 + ["up to 19.3"] * 10 + ["above 19.3"] * 10 + [None]
+    within, between, ratio = within_and_between(np.ones((3, 3)), np.arange(3))
+    assert np.isnan(within) and between == 1 and np.isnan(ratio)

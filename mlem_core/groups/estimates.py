@@ -1,4 +1,4 @@
-"""Intervals over models x stimuli of what groups of models share: other members, other stimuli.
+"""Intervals of groups of models over models x stimuli: other members, other stimuli.
 
 Members of a group are drawn with replacement; two copies of one member are no pair, as they would
 be alike without end. Each draw of members meets a draw of the stimuli: the similarities of models
@@ -8,51 +8,29 @@ and the jackknife its size: leaving out each member of a group in turn, and each
 degrees of freedom of so few members (Welch and Satterthwaite). What models and stimuli vary in
 together is in both, so that an interval is somewhat too wide rather than too narrow.
 
-Groups are not drawn: an interval speaks of other members of these recipes, not of other recipes.
+Groups are not drawn: an interval speaks of other members of these groups, not of other groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from mlem_core.base import student
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import Estimate, fewest, shaped, standard_error
-from mlem_core.measures.populations import group_means, shared
 
 REPLICATES = 1000
-# A statistic (..., n) of similarities (..., n_members, n_members), by how often each member counts.
-Statistic = Callable[[FloatArray, FloatArray], FloatArray]
-
-
-class Left(NamedTuple):
-    """A value without each block of stimuli, as `jackknife.standard_error` takes it.
-
-    without : (n_blocks, ...)
-    sizes : how many of the blocks are of each kind of unit
-    """
-
-    without: FloatArray
-    sizes: tuple[int, ...]
-
-
-def within_and_between(matrix: FloatArray, weights: FloatArray, group_of: IntArray) -> FloatArray:
-    """(..., 3) means within and between groups and universality, see `shared`."""
-    return np.stack(shared(matrix, group_of, weights), axis=-1)
-
-
-def by_groups(matrix: FloatArray, weights: FloatArray, group_of: IntArray) -> FloatArray:
-    """(..., n_groups²) the means of `group_means`."""
-    means = group_means(matrix, group_of, weights)
-    return means.reshape(*means.shape[:-2], -1)
+# A statistic of similarities (..., n_members, n_members), by each one's group and how often it
+# counts: `group_means` or `within_and_between` of `mlem_core.groups.members`.
+Statistic = Callable[[FloatArray, IntArray, FloatArray], FloatArray]
 
 
 def estimate(
-    statistic: Callable[[FloatArray, FloatArray, IntArray], FloatArray],
+    statistic: Statistic,
     matrix: FloatArray,
     group_of: IntArray,
     stimuli: Left | None = None,
@@ -64,35 +42,33 @@ def estimate(
 
     Parameters
     ----------
-    statistic : `within_and_between` or `by_groups`
     matrix : (n_terms, n_members, n_members); the diagonal is not looked at
     group_of : (n_members,) the number of each one's group
     stimuli : the matrix without each block of stimuli; None: the interval is over members alone
 
     Returns
     -------
-    arrays (n_terms, n_statistics). An interval is NaN where it is not defined without some member
+    arrays (n_terms, ...). An interval is NaN where it is not defined without some member
     (fewer than three in the group whose members are compared), and where no group has two members
     """
-
-    def of(values: FloatArray, weights: FloatArray) -> FloatArray:
-        return statistic(values, weights, group_of)
-
     every = np.ones(len(group_of))
-    value = of(matrix, every)
-    variance, freedom = _member_variance(of, matrix, group_of)
+    value = statistic(matrix, group_of, every)
+    variance, freedom = _member_variance(statistic, matrix, group_of)
     rng = np.random.default_rng(seed)
     drawn = _member_draws(group_of, n_replicates, rng)
     moved = np.zeros((n_replicates, 1, 1, 1))
     if stimuli is not None:
-        error = standard_error(of(stimuli.without, every), stimuli.sizes)
+        error = standard_error(statistic(stimuli.without, group_of, every), stimuli.sizes)
         variance = [*variance, error**2]
         freedom = [*freedom, fewest(stimuli.without, stimuli.sizes) - 1]
         moved = _stimulus_draws(stimuli, n_replicates, rng)
     if not len(freedom):
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     replicates = np.stack(
-        [of(matrix + step, weights) for step, weights in zip(moved, drawn, strict=True)]
+        [
+            statistic(matrix + step, group_of, weights)
+            for step, weights in zip(moved, drawn, strict=True)
+        ]
     )
     reach = _reach(np.stack(variance), np.array(freedom))
     # Members that are drawn so that nothing is compared say nothing of the shape.
@@ -101,7 +77,7 @@ def estimate(
 
 
 def _member_variance(
-    of: Statistic, matrix: FloatArray, group_of: IntArray
+    statistic: Statistic, matrix: FloatArray, group_of: IntArray
 ) -> tuple[list[FloatArray], list[int]]:
     """Jackknife variance over the members of each group that has two, and degrees of freedom."""
     variances, freedom = [], []
@@ -114,7 +90,7 @@ def _member_variance(
         for member in members:
             weights = np.ones(len(group_of))
             weights[member] = 0.0
-            without.append(of(matrix, weights))
+            without.append(statistic(matrix, group_of, weights))
         variances.append((n - 1) * np.stack(without).var(axis=0))
         freedom.append(n - 1)
     return variances, freedom
@@ -157,10 +133,10 @@ def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDE
     return reach
 
 
-def profile_interval(
+def mean_estimate(
     values: FloatArray, stimuli: Left | None = None, confidence: float = CONFIDENCE
 ) -> Estimate:
-    """The mean profile of a group, over its members and the stimuli.
+    """The mean over the members of a group, with its interval over these and the stimuli.
 
     Parameters
     ----------
@@ -169,7 +145,7 @@ def profile_interval(
 
     Returns
     -------
-    (...); NaN for one member
+    arrays (...). There is no interval for one member
     """
     n, mean = len(values), values.mean(axis=0)
     if n < 2:

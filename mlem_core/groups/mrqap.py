@@ -6,7 +6,7 @@ of permutations of models: for each factor the part of its "same label" that the
 explain is permuted (double semi-partialing), and its t is compared with those of the permutations.
 
 Where a factor says the same of all members of a group, its members are not exchangeable with those
-of another, and whole groups are permuted: three seeds of a recipe are no three recipes.
+of another, and whole groups are permuted: three seeds of one group are no three groups.
 
 Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing.
 """
@@ -28,8 +28,8 @@ from mlem_core.base.typing import FloatArray, IntArray
 # Up to so many things (8! = 40,320) every order is looked at, with more so many random ones.
 EXACT, PERMUTATIONS = 8, 9_999
 LEVEL = 0.05
-# Same recipe, as a factor beside those that are named.
-RECIPE = "group"
+# Same group, as a factor beside those that are named.
+GROUP = "group"
 _SAME = 1e-9
 _AT_ONCE = 2**22
 

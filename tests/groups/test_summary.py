@@ -1,4 +1,4 @@
-"""Kinds, likeness and trajectories of models: planted truths, levels, and formulas by hand."""
+"""Groups and trajectories of models: planted truths, levels, and formulas by hand."""
 
 import itertools
 from dataclasses import replace
@@ -12,19 +12,15 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
+from mlem_core.groups.estimates import estimate, mean_estimate
+from mlem_core.groups.members import group_means, within_and_between
+from mlem_core.groups.mrqap import mrqap, same_label, table_of, too_few
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import standard_error
-from mlem_core.inference.kinds import Kinds, kind_of, kinds
-from mlem_core.inference.mrqap import mrqap, same_label, table_of, too_few
-from mlem_core.inference.populations import (
-    Left,
-    by_groups,
-    estimate,
-    profile_interval,
-    within_and_between,
-)
-from mlem_core.inference.trajectories import trajectories
-from mlem_core.measures.trajectories import nearest_depth
 from mlem_core.storage.store import Store
 from validation.mrqap import labelled, similarities, symmetric
 from validation.populations import TRUTH, drawn
@@ -40,8 +36,12 @@ def members(n, truth, spread, seed):
 
 def said(*groups):
     n = len(groups)
-    known = [kind_of(f"k{i}", own, COLUMNS, None, n) for i, own in enumerate(groups)]
-    return Kinds(tuple(known), "models", Names())
+    known = [top_feature(f"k{i}", own, COLUMNS, None, n) for i, own in enumerate(groups)]
+    return TopFeatures(tuple(known), "models", Names())
+
+
+def trajectories(analysis, bounds=None):
+    return GroupSummary(analysis, analysis.results(), bounds=bounds).trajectories
 
 
 def test_the_differences_are_those_of_members_by_t():
@@ -51,18 +51,18 @@ def test_the_differences_are_those_of_members_by_t():
         ahead = [own[:, 1 + top]]
         ahead += [own[:, 1 + top] - own[:, 1 + f] for f in range(3) if f != top]
         sure = all(one.mean() - t.ppf(0.975, 2) * one.std(ddof=1) / np.sqrt(3) > 0 for one in ahead)
-        kind = kind_of("k", own, COLUMNS)
-        assert (kind.top, kind.sure) == (COLUMNS[top], sure)
-        assert kind.surely == sure  # one kind
+        group = top_feature("k", own, COLUMNS)
+        assert (group.feature, group.sure) == (COLUMNS[top], sure)
+        assert group.surely == sure  # one group
 
 
-def test_one_kind_that_is_unsure_makes_the_others_be_corrected():
+def test_one_group_that_is_unsure_makes_the_others_be_corrected():
     rng = np.random.default_rng(0)
     sure = alone = 0
     for _ in range(200):
         own = np.column_stack((np.full(3, 0.5), rng.normal((0.3, 0.1, 0.0), 0.05, (3, 3))))
-        kind = kind_of("k", own, COLUMNS, n_kinds=5)
-        sure, alone = sure + kind.surely, alone + kind.sure
+        group = top_feature("k", own, COLUMNS, n_groups=5)
+        sure, alone = sure + group.surely, alone + group.sure
     assert 0 < sure < alone
 
 
@@ -81,18 +81,18 @@ def test_features_that_matter_alike_are_seldom_told_apart(n):
 def test_noise_that_all_members_share_is_seen_over_the_stimuli():
     """Labels that are permuted fit the stimuli by chance, the same in every member."""
     own = members(3, (0.2, 0.19, 0.0), 1e-4, 0)
-    assert kind_of("k", own, COLUMNS).sure
+    assert top_feature("k", own, COLUMNS).sure
     blocks = own[None] + np.random.default_rng(0).normal(0, 0.005, (20, 1, 4))
-    kind = kind_of("k", own, COLUMNS, Left(blocks, (20,)))
-    assert not kind.sure and kind.rivals == ("tense",)
+    group = top_feature("k", own, COLUMNS, Left(blocks, (20,)))
+    assert not group.sure and group.rivals == ("tense",)
 
 
 def test_copies_of_a_member_are_one():
-    kind = kind_of("k", members(1, (0.3, 0.1, 0.0), 0.01, 0).repeat(3, axis=0), COLUMNS)
-    assert kind.members == 1 and not kind.sure
+    group = top_feature("k", members(1, (0.3, 0.1, 0.0), 0.01, 0).repeat(3, axis=0), COLUMNS)
+    assert group.members == 1 and not group.sure
 
 
-def test_kinds_of_an_analysis_are_means_of_their_members(tmp_path):
+def test_groups_of_an_analysis_are_means_of_their_members(tmp_path):
     table, rng = words(), np.random.default_rng(0)
     noun = (table["noun"].to_numpy() - 0.5)[:, None] * 4
     names = {group: [f"{group}{seed}" for seed in range(3)] for group in ("f", "g")}
@@ -104,14 +104,13 @@ def test_kinds_of_an_analysis_are_means_of_their_members(tmp_path):
     analysis = finished(tmp_path, in_files(tmp_path, table, made_up, groups=names), {}).analysis
     results = analysis.results()
     first = found(analysis, results)[0]
-    assert "2 kinds: noun matters most in each" in first and "one file each" not in first
-    known = kinds(analysis, results)
-    assert known is not None
+    assert "2 groups: noun matters most in each" in first and "one file each" not in first
+    known = GroupSummary(analysis, results).top_features
     means = results.importance.groupby(["model", "feature"])["importance"].mean()
-    for kind, own in zip(known.kinds, names.values(), strict=True):
-        np.testing.assert_allclose(kind.importance, means.unstack()["noun"][own].mean())
+    for group, own in zip(known.groups, names.values(), strict=True):
+        np.testing.assert_allclose(group.importance, means.unstack()["noun"][own].mean())
     alone = analysis.select(layers=[layer for layer in analysis.layers if layer[0][1] == "0"])
-    assert kinds(analysis, analysis.results_of(alone), alone) is None
+    assert GroupSummary(analysis, analysis.results_of(alone), alone).top_features is None
 
 
 @pytest.mark.parametrize("n_members", [3, 5])
@@ -151,7 +150,7 @@ def test_the_size_is_that_of_members_and_blocks_left_out():
         values = [without(member) for member in np.flatnonzero(group_of == group)]
         variances.append(3 * np.var(values, axis=0))
         freedom.append(3)
-    left = within_and_between(stimuli.without, np.ones(12), group_of)[:, 0, :2]
+    left = within_and_between(stimuli.without, group_of)[:, 0, :2]
     variances.append(standard_error(left, stimuli.sizes) ** 2)
     freedom.append(49)
     total = np.sum(variances, axis=0)
@@ -161,8 +160,8 @@ def test_the_size_is_that_of_members_and_blocks_left_out():
 
 def test_over_members_alone_it_is_narrower_and_the_value_the_same():
     matrix, stimuli, group_of = drawn(np.random.default_rng(2), 4)
-    both = estimate(by_groups, matrix, group_of, stimuli)
-    alone = estimate(by_groups, matrix, group_of)
+    both = estimate(group_means, matrix, group_of, stimuli)
+    alone = estimate(group_means, matrix, group_of)
     assert np.array_equal(both.value, alone.value)
     assert ((both.upper - both.lower).mean()) > (alone.upper - alone.lower).mean()
 
@@ -179,14 +178,14 @@ def test_without_enough_members_there_is_no_interval():
 def test_the_interval_of_a_mean_profile():
     rng = np.random.default_rng(4)
     values = rng.standard_normal((4, 3))
-    alone = profile_interval(values)
+    alone = mean_estimate(values)
     bounds = ttest_1samp(values, 0).confidence_interval(0.95)
-    np.testing.assert_allclose(alone[1:3], (bounds.low, bounds.high))
-    still = profile_interval(values, Left(np.repeat(values[None], 20, axis=0), (20,)))
-    np.testing.assert_allclose(still[:3], alone[:3])
+    np.testing.assert_allclose(np.stack(alone[1:3]), np.stack((bounds.low, bounds.high)))
+    still = mean_estimate(values, Left(np.repeat(values[None], 20, axis=0), (20,)))
+    np.testing.assert_allclose(np.stack(still[:3]), np.stack(alone[:3]))
     moved = values + rng.standard_normal((20, 1, 3))
-    assert (profile_interval(values, Left(moved, (20,))).upper > alone.upper).all()
-    assert np.isnan(profile_interval(values[:1]).lower).all()
+    assert (mean_estimate(values, Left(moved, (20,))).upper > alone.upper).all()
+    assert np.isnan(mean_estimate(values[:1]).lower).all()
 
 
 def least_squares(y, columns):
@@ -229,20 +228,20 @@ def test_groups_permuted_as_a_whole():
     group_of = np.repeat(np.arange(5), 2)
     factors = {"group": [str(g) for g in group_of], "objective": list("xxyyxxyyyy")}
     similarity = symmetric(np.random.default_rng(1), 10)
-    recipe, objective = mrqap(similarity, factors, group_of, n_permutations=99)
+    group, objective = mrqap(similarity, factors, group_of, n_permutations=99)
     value, t, p = brute_force(similarity, factors, "objective", list(group_of))
     assert (objective.value, objective.t, objective.p) == pytest.approx((value, t, p))
     assert (objective.permuted, objective.n) == ("groups", 5)
     # 5 of 10 ways to say which two groups are the x: p cannot be below 1/10.
     assert objective.smallest == pytest.approx(0.1)
-    assert (recipe.permuted, recipe.n, recipe.n_permutations) == ("models", 10, 100)
+    assert (group.permuted, group.n, group.n_permutations) == ("models", 10, 100)
 
 
 def test_random_orders_come_near_to_all_of_them(monkeypatch):
     factors = {"family": list("aaabbbcc"), "objective": list("xyxyyxyx")}
     similarity = symmetric(np.random.default_rng(2), 8) + 0.3 * same_label(factors["family"])
     exact = mrqap(similarity, factors)
-    monkeypatch.setattr("mlem_core.inference.mrqap.EXACT", 3)
+    monkeypatch.setattr("mlem_core.groups.mrqap.EXACT", 3)
     drawn = mrqap(similarity, factors)
     assert [test.n_permutations for test in (*exact, *drawn)] == [40320] * 2 + [10000] * 2
     for one, other in zip(exact, drawn, strict=True):
@@ -331,7 +330,7 @@ def explicit(analysis, step, feature):
 
 
 def test_means_and_intervals_are_those_of_the_seeds(analysis):
-    table = trajectories(analysis, analysis.results()).table
+    table = trajectories(analysis)
     three = table[(table["trajectory"] == "three") & (table["quantity"] == "importance")]
     assert len(three) == 3 * 3 * 3 and (three["seeds"] == 3).all()
     for (step, feature), own in three.groupby(["step", "feature"]):
@@ -348,7 +347,7 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
 
 
 def test_a_depth_is_the_layer_nearest_to_it(analysis):
-    table = trajectories(analysis, analysis.results()).table
+    table = trajectories(analysis)
     assert set(nearest_depth(table, 0.9)["layer"]) == {1}
     assert set(nearest_depth(table, 0.5)["layer"]) == {0}
     assert nearest_depth(table, None)["layer"].isna().all()
@@ -357,14 +356,14 @@ def test_a_depth_is_the_layer_nearest_to_it(analysis):
 @pytest.mark.slow
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
     bounds = layer_intervals(analysis, Store(tmp_path), n_replicates=20)
-    results = analysis.results()
-    seeds, both = (trajectories(analysis, results, bounds=b) for b in (None, bounds))
-    assert seeds.over == "seeds" and both.over == "seeds, and sentences and words"
-    width = [one.table["upper"] - one.table["lower"] for one in (seeds, both)]
-    known = seeds.table["seeds"] > 1
+    both = GroupSummary(analysis, analysis.results(), bounds=bounds)
+    assert both.over_seeds == "seeds, and sentences and words"
+    seeds = trajectories(analysis)
+    width = [one["upper"] - one["lower"] for one in (seeds, both.trajectories)]
+    known = seeds["seeds"] > 1
     # Degrees of freedom of both together are more than those of three seeds.
     assert width[1][known].notna().all() and width[1][~known].isna().all()
-    variance = seeds.table["sd"] ** 2 / 3
+    variance = seeds["sd"] ** 2 / 3
     freedom_of_all = t.ppf(0.975, 1000)
     assert (width[1][known] / 2 >= freedom_of_all * variance[known] ** 0.5).all()
 
@@ -372,11 +371,11 @@ def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_p
 def test_what_is_too_little_for_a_trajectory_or_an_interval(analysis):
     layers = [layer for layer in analysis.layers if layer[0].endswith("step0")]
     selection = analysis.select(layers=layers)
-    found = trajectories(analysis, analysis.results_of(selection), selection)
-    assert not found.members and found.table.empty
+    found = GroupSummary(analysis, analysis.results_of(selection), selection)
+    assert not found.checkpoints.members and found.trajectories.empty
     # Seeds are counted step by step.
     own = replace(analysis.spec, trajectories={"x": (*MEMBERS[:3], "s1@step10", "s0@step100")})
-    table = trajectories(replace(analysis, spec=own), analysis.results()).table
+    table = trajectories(replace(analysis, spec=own))
     assert list(table.groupby("step")["seeds"].first()) == [3, 1, 1]
     assert set(table.loc[table["lower"].notna(), "step"]) == {0}
 
@@ -387,7 +386,7 @@ def test_the_command_line_writes_the_table(analysis, tmp_path, monkeypatch, caps
     assert main([*given, "--trajectory", f"three={','.join(MEMBERS)}"]) == 0
     assert "three: 3 steps of training (0 to 100), 3 seeds" in capsys.readouterr().out
     read = pd.read_csv(tmp_path / "out" / "trajectories.csv")
-    table = trajectories(analysis, analysis.results()).table
+    table = trajectories(analysis)
     pd.testing.assert_frame_equal(
         read[["value", "lower"]], table.loc[table["trajectory"] == "three", ["value", "lower"]]
     )

@@ -1,0 +1,199 @@
+"""Models as members of groups: layers matched by depth, and similarities of models and groups.
+
+Models are the units here. A similarity of two models is the mean of a similarity of layers over
+layers of the same relative depth, or of each layer and the one that is most like it. Two members of
+a group set the ceiling of what two groups can share: universality is the one over the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlem_core.analysis.grouped import Member
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import FloatArray, IntArray, Layer
+
+MATCHINGS = ("depth", "best")
+# The step of a member that stands in no trajectory.
+NO_STEP = -1
+
+
+@dataclass(frozen=True)
+class Members:
+    """Models in groups.
+
+    Attributes
+    ----------
+    groups : (n_groups,) names
+    members : (n_members,) names of the models, group by group
+    group_of : (n_members,) the number of each one's group
+    steps : (n_members,) the training step of each, `NO_STEP` where the group is no trajectory
+    places : of each member, where its layers stand among all layers, by depth
+    depths : of each member, the relative depth of these, its number over that of the last one
+    """
+
+    groups: tuple[str, ...]
+    members: tuple[str, ...]
+    group_of: IntArray
+    steps: IntArray
+    places: tuple[IntArray, ...]
+    depths: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Member], layers: Sequence[Layer]) -> Members:
+        """The members that rows of the models table name, which have some of the layers each."""
+        groups = tuple(dict.fromkeys(row.group for row in rows))
+        places, depths = [], []
+        for row in rows:
+            at = sorted(
+                (number, i) for i, (name, number) in enumerate(layers) if name == row.member
+            )
+            last = max(1, at[-1][0])
+            places.append(np.array([i for _, i in at], dtype=np.int64))
+            depths.append(np.array([number / last for number, _ in at]))
+        return cls(
+            groups,
+            tuple(row.member for row in rows),
+            np.array([groups.index(row.group) for row in rows], dtype=np.int64),
+            np.array([NO_STEP if row.step is None else row.step for row in rows], dtype=np.int64),
+            tuple(places),
+            tuple(depths),
+        )
+
+    @property
+    def sizes(self) -> IntArray:
+        """(n_groups,) how many members each group has."""
+        return np.bincount(self.group_of, minlength=len(self.groups)).astype(np.int64)
+
+    def members_of(self, group: int) -> IntArray:
+        """(n,) the numbers of the members of a group."""
+        return np.flatnonzero(self.group_of == group)
+
+    def shallowest(self, group: int) -> int:
+        """The number of the member with the fewest layers, the first of several."""
+        return int(min(self.members_of(group), key=lambda one: len(self.places[one])))
+
+    def matched(self, a: int, b: int) -> tuple[IntArray, IntArray]:
+        """Where the layers of two members stand that have the same relative depth.
+
+        Each layer of the one with fewer layers and the other's nearest in depth, the lower of two
+        as near; members with as many layers are matched layer by layer.
+        """
+        one, other = self.places[a], self.places[b]
+        if len(one) == len(other):
+            return one, other
+        if len(one) > len(other):
+            second, first = self.matched(b, a)
+            return first, second
+        apart = np.abs(self.depths[a][:, None] - self.depths[b][None, :])
+        return one, other[apart.round(12).argmin(axis=1)]
+
+    def profiles_of(self, group: int, values: FloatArray) -> FloatArray:
+        """(n_in_group, n_depths, n_columns) of its members, at the layers of the shallowest one.
+
+        Parameters
+        ----------
+        values : (n_layers, n_columns)
+        """
+        first = self.shallowest(group)
+        return np.stack([values[self.matched(first, one)[1]] for one in self.members_of(group)])
+
+
+def model_similarity(
+    squares: FloatArray, members: Members, matching: str = "depth", by: FloatArray | None = None
+) -> FloatArray:
+    """Similarities of models from those of their layers.
+
+    Parameters
+    ----------
+    squares : (..., n_layers, n_layers)
+    matching : "depth": the mean over layers of the same relative depth; "best": the mean over each
+        layer and the one of the other model that is most like it, both ways
+    by : (n_layers, n_layers) what "best" looks at, such as RSA. It is chosen on the same data, so
+        that a similarity is somewhat too high, between as within groups
+
+    Returns
+    -------
+    (..., n_members, n_members), symmetric where the squares are; NaN on the diagonal
+
+    Raises
+    ------
+    InputError
+        Another matching, or "best" without `by`.
+    """
+    if matching not in MATCHINGS:
+        raise unknown("matching of layers", matching, MATCHINGS)
+    if matching == "best" and by is None:
+        raise InputError("the best layers are chosen by a similarity; expected one as `by`.")
+    n = len(members.members)
+    found = np.full((*squares.shape[:-2], n, n), np.nan)
+    for a in range(n):
+        for b in range(a + 1, n):
+            if by is None or matching == "depth":
+                i, j = members.matched(a, b)
+            else:
+                one, other = members.places[a], members.places[b]
+                own = np.nan_to_num(by[np.ix_(one, other)], nan=-np.inf)
+                i = np.concatenate((one, one[own.argmax(axis=0)]))
+                j = np.concatenate((other[own.argmax(axis=1)], other))
+            found[..., a, b] = squares[..., i, j].mean(axis=-1)
+            found[..., b, a] = squares[..., j, i].mean(axis=-1)
+    return found
+
+
+def group_means(
+    matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = None
+) -> FloatArray:
+    """The mean similarity of different members within and between groups.
+
+    Parameters
+    ----------
+    matrix : (..., n_members, n_members); its diagonal is not looked at
+    group_of : (n_members,) the number of each one's group
+    weights : (n_members,) how often each member counts; two copies of one member are no pair
+
+    Returns
+    -------
+    (..., n_groups, n_groups); NaN where there is no pair of different members
+    """
+    n_groups = int(group_of.max()) + 1
+    own = np.ones(len(group_of)) if weights is None else weights
+    belongs = np.eye(n_groups)[group_of] * own[:, None]
+    known = np.where(np.eye(len(group_of), dtype=bool), 0.0, matrix)
+    pairs = belongs.T @ (1.0 - np.eye(len(group_of))) @ belongs
+    sums = belongs.T @ known @ belongs
+    return np.divide(sums, pairs, out=np.full(sums.shape, np.nan), where=pairs > 0)
+
+
+def within_and_between(
+    matrix: FloatArray, group_of: IntArray, weights: FloatArray | None = None
+) -> FloatArray:
+    """Mean similarity of models within groups, that between groups, and universality.
+
+    Parameters
+    ----------
+    matrix, weights : as of `group_means`. However often members count, each group and each two
+        groups count as their pairs do without weights
+
+    Returns
+    -------
+    (..., 3): means over the pairs of different models within and between groups, and universality,
+    between over within: 1 where groups share as much as members of one do, 0 where they share
+    nothing of it. NaN where there is no such pair, or within is not above 0
+    """
+    means = group_means(matrix, group_of, weights)
+    sizes = np.bincount(group_of).astype(np.float64)
+    pairs = np.outer(sizes, sizes)
+    np.fill_diagonal(pairs, sizes * (sizes - 1))
+    one = np.eye(len(sizes), dtype=bool)
+    found = []
+    for which in (one, ~one):
+        weight = pairs * which
+        total = weight.sum()
+        sums = (np.where(weight > 0, means, 0.0) * weight).sum(axis=(-2, -1))
+        found.append(sums / total if total > 0 else np.full_like(sums, np.nan))
+    within, between = found
+    return np.stack((within, between, between / np.where(within > 0, within, np.nan)), axis=-1)

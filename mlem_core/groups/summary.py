@@ -1,0 +1,224 @@
+"""What an analysis says of its models as members of groups and of trajectories over training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.grouped import Member, labels_of
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.errors import InputError
+from mlem_core.base.labels import Names
+from mlem_core.base.text import listed
+from mlem_core.base.typing import FloatArray
+from mlem_core.groups.estimates import Estimate, estimate
+from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
+from mlem_core.groups.mrqap import GROUP, FactorTest, mrqap, table_of
+from mlem_core.groups.profiles import IMPORTANCE, layer_scores, layer_scores_left, mean_profiles
+from mlem_core.groups.top_features import TopFeatures
+from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.measures.decomposition import decompose
+from mlem_core.pairs.units import Units
+
+RSA = "rsa"
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """What is known of the groups of models of an analysis; each part is computed once asked for.
+
+    Attributes
+    ----------
+    analysis : its models, in groups and trajectories
+    results : of the selection
+    selection : None is all of the analysis
+    bounds : of the same layers and features, for the spread of profiles over stimuli; None:
+        their intervals are over models alone
+    left : of `mlem_core.inference.all_layers.stimuli_left`, for that of similarities
+    matching : of layers, see `mlem_core.groups.members.model_similarity`
+    names : what features are called
+    """
+
+    analysis: Analysis
+    results: Results
+    selection: Selection | None = None
+    bounds: LayerIntervals | None = None
+    left: Left | None = None
+    matching: str = "depth"
+    names: Names = field(default_factory=Names)
+
+    @cached_property
+    def chosen(self) -> Selection:
+        """The selection."""
+        return self.selection or self.analysis.select()
+
+    @cached_property
+    def models_table(self) -> list[Member]:
+        """The rows of the models table that have layers in the selection."""
+        models = dict.fromkeys(model for model, _ in self.chosen.layers)
+        return self.analysis.spec.models_table(list(models))
+
+    @cached_property
+    def members(self) -> Members:
+        """The models in their groups."""
+        rows = [row for row in self.models_table if row.step is None]
+        return Members.of(rows, self.chosen.layers)
+
+    @cached_property
+    def checkpoints(self) -> Members:
+        """The checkpoints of the trajectories that have two steps in the selection."""
+        rows = [row for row in self.models_table if row.step is not None]
+        return Members.of(rows, self.chosen.layers)
+
+    def _over(self, models: str, stimuli: Left | None) -> str:
+        units = Units.of(self.analysis.stimuli)
+        return models if stimuli is None else f"{models}, and {units.over}"
+
+    @property
+    def over(self) -> str:
+        """What intervals of groups are over, such as "models, and sentences"."""
+        return self._over("models", self._similarities[2])
+
+    @property
+    def over_seeds(self) -> str:
+        """What intervals of trajectories are over, such as "seeds, and sentences"."""
+        return self._over("seeds", self._scores[2])
+
+    @cached_property
+    def _scores(self) -> tuple[FloatArray, list[str], Left | None]:
+        """ρ and importances of the layers, their columns, and without blocks of stimuli."""
+        values, columns = layer_scores(self.results, self.chosen)
+        return values, columns, layer_scores_left(self.bounds, self.chosen, columns)
+
+    @cached_property
+    def profiles(self) -> pd.DataFrame:
+        """Of each group: group, members, layer, depth, feature, importance, lower, upper.
+
+        As of `mean_profiles`, the layers of the shallowest member.
+        """
+        table = mean_profiles(self.members, self.chosen.layers, *self._scores)
+        table = table[(table["quantity"] == IMPORTANCE) & table["layer"].notna()]
+        table = table.drop(columns=["step", "quantity", "sd"]).reset_index(drop=True)
+        return table.rename(columns={"value": "importance"}).astype({"layer": np.int64})
+
+    @cached_property
+    def trajectories(self) -> pd.DataFrame:
+        """`mean_profiles` of each trajectory; group is trajectory there, and members are seeds."""
+        table = mean_profiles(self.checkpoints, self.chosen.layers, *self._scores)
+        return table.rename(columns={"group": "trajectory", "members": "seeds"})
+
+    @cached_property
+    def top_features(self) -> TopFeatures | None:
+        """What matters most in each group; None where no group has two different members."""
+        if not self.analysis.spec.has_seeds:
+            return None
+        named, members = dict(self.analysis.spec.groups), self.members
+        places = {
+            name: [np.sort(members.places[at]) for at in members.members_of(group)]
+            for group, name in enumerate(members.groups)
+            if name in named
+        }
+        over = self._over("models", self._scores[2])
+        found = TopFeatures.of(places, *self._scores, over=over, names=self.names)
+        return found if found.known else None
+
+    @cached_property
+    def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
+        """Terms of RSA and it itself, (n_terms, n_members, n_members), also without blocks."""
+        tables, rsa = self.analysis.subset(self.chosen)
+        divided = decompose(tables.of_features(self.chosen.features), rsa)
+        squares, stimuli = np.concatenate((divided.values, rsa[None])), None
+        if self.left is not None and self.left.without.shape[1] == len(squares):
+            without = model_similarity(self.left.without, self.members, self.matching, rsa)
+            stimuli = Left(without, self.left.sizes)
+        matrix = model_similarity(squares, self.members, self.matching, rsa)
+        return (*divided.names, RSA), matrix, stimuli
+
+    @cached_property
+    def similarity(self) -> pd.DataFrame:
+        """Of every two groups: group_a, group_b, pairs (of different models), rsa, lower, upper.
+
+        A group beside itself is the similarity of its members.
+        """
+        _, matrix, left = self._similarities
+        last = None if left is None else Left(left.without[:, -1:], left.sizes)
+        found = estimate(group_means, matrix[-1:], self.members.group_of, last)
+        return _similarity(self.members, found)
+
+    @cached_property
+    def universality(self) -> pd.DataFrame:
+        """Of each term: within, between, universality, each with its _lower and _upper.
+
+        Terms are the features, "unexplained" and "rsa". Universality is there only where within is
+        surely above 0: the ratio to what may be 0 has no bounds.
+        """
+        terms, matrix, stimuli = self._similarities
+        found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
+        return _universality(terms, found)
+
+    @cached_property
+    def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
+        """The tests of all factors at once on the RSA of models, and why there are none."""
+        return _tests(self.analysis, self.members, self._similarities[1][-1])
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the command line and the capsule, by their file names."""
+        found: dict[str, pd.DataFrame] = {}
+        if self.analysis.spec.has_groups:
+            found |= {
+                "groups.csv": self.profiles,
+                "group_similarity.csv": self.similarity,
+                "universality.csv": self.universality,
+            }
+            found |= {"group_tests.csv": table_of(self.tests[0])} if self.tests[0] else {}
+        if self.analysis.spec.trajectories:
+            found["trajectories.csv"] = self.trajectories
+        return found
+
+
+def _similarity(members: Members, found: Estimate) -> pd.DataFrame:
+    sizes, names = members.sizes, np.array(members.groups, dtype=object)
+    first, second = np.triu_indices(len(names))
+    same = sizes[first] * (sizes[first] - 1) // 2
+    pairs = np.where(first == second, same, sizes[first] * sizes[second])
+    columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
+    for name, values in zip(("rsa", "lower", "upper"), found[:3], strict=True):
+        columns[name] = values[0, first, second]
+    return pd.DataFrame(columns)
+
+
+def _universality(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
+    columns: dict[str, FloatArray] = {}
+    for at, name in enumerate(("within", "between", "universality")):
+        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
+            columns[name + end] = values[:, at]
+    table = pd.DataFrame({"term": list(terms)} | columns)
+    ratio = [name for name in table if name.startswith("universality")]
+    table.loc[~(table["within_lower"] > 0), ratio] = np.nan
+    return table
+
+
+def _tests(
+    analysis: Analysis, members: Members, matrix: FloatArray
+) -> tuple[tuple[FactorTest, ...], list[str]]:
+    """The tests of all factors at once, or a note that says why there are none."""
+    spec = analysis.spec
+    groups = tuple(members.groups[at] for at in members.group_of)
+    models = [*spec.models, *(name for name, _ in spec.representations)]
+    labels = {
+        factor: tuple(dict(zip(models, values, strict=True))[one] for one in members.members)
+        for factor, values in labels_of(spec.groups, spec.labels, models).items()
+    }
+    # Nothing new where each model is a group of its own, or where a label says the same.
+    own = len(members.groups) < len(members.members) and groups not in labels.values()
+    factors = {GROUP: groups} | labels if own else labels
+    try:
+        return tuple(mrqap(matrix, factors, members.group_of)) if factors else (), []
+    except InputError as error:
+        return (), [f"No test of {listed(list(factors))}: {error}"]
