@@ -11,8 +11,8 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
-from mlem_core.inference.aligned import aligned_interval
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.procrustes_cca import aligned_interval
 from mlem_core.inference.similarity_terms import terms_interval
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.alignments import components
@@ -20,8 +20,8 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.pairs.units import StimulusUnits
 from validation.work import Row, Task
 
 STIMULI = 60

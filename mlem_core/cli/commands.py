@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.similarities import Compared
     from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.inference.aligned import Alignment
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.intervals import LayerIntervals
+    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
@@ -59,8 +59,8 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
     from mlem_core.cli.found import found
-    from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.pairs.similarities import similarity_named
@@ -125,7 +125,7 @@ def _groups(
     """What is said of groups and trajectories of models, whose tables go to the others."""
     from mlem_core.groups.sentences import lines
     from mlem_core.groups.summary import GroupSummary
-    from mlem_core.inference.all_layers import stimuli_left
+    from mlem_core.inference.layer_intervals import stimuli_left
 
     left = None
     if bounds is not None and analysis.spec.has_groups:
@@ -175,10 +175,10 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
     from mlem_core.data.csvfile import write_table
-    from mlem_core.inference.aligned import Alignment
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.procrustes_cca import Alignment
+    from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import similarity_named
-    from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
     similarity_named(options.similarity)
@@ -250,11 +250,11 @@ def _explained(
     options: argparse.Namespace, analysis: Analysis, alike: Compared, store: Store, bars: Bars
 ) -> Explanation | Alignment:
     """Why two layers are alike, by a similarity with terms or without."""
-    from mlem_core.inference import aligned, explanation
+    from mlem_core.inference import explanation, procrustes_cca
 
     both = (options.first, options.second)
     if not alike.similarity.divides:
-        found = aligned.alignment(analysis, both, alike)
+        found = procrustes_cca.alignment(analysis, both, alike)
         if options.bootstrap:
             given = options.bootstrap, options.seed, bars.counter("intervals", "blocks")
             found = explanation.with_intervals(found, analysis, store, *given)

@@ -24,7 +24,7 @@ from mlem_core.groups.profiles import IMPORTANCE, layer_scores, layer_scores_lef
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.measures.decomposition import decompose
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 RSA = "rsa"
 
@@ -40,7 +40,7 @@ class GroupSummary:
     selection : None is all of the analysis
     bounds : of the same layers and features, for the spread of profiles over stimuli; None:
         their intervals are over models alone
-    left : of `mlem_core.inference.all_layers.stimuli_left`, for that of similarities
+    left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     matching : of layers, see `mlem_core.groups.members.model_similarity`
     names : what features are called
     """

@@ -16,10 +16,10 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
-from mlem_core.inference.aligned import Alignment, aligned_interval
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.procrustes_cca import Alignment, aligned_interval
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Replicates
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
@@ -27,9 +27,9 @@ from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.alignments import components
+from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.units import StimulusUnits, Units
 from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 

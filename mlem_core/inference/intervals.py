@@ -1,6 +1,6 @@
 """Confidence intervals of what is known of all layers: the data and its files.
 
-`mlem_core.inference.all_layers` computes them, `mlem_core.inference.tables` shows them.
+`mlem_core.inference.layer_intervals` computes them, `mlem_core.inference.tables` shows them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 
 class Left(NamedTuple):

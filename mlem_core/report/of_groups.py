@@ -11,7 +11,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.sentences import sizes, training_lines
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.inference import all_layers
+from mlem_core.inference import layer_intervals
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
@@ -34,7 +34,7 @@ def of_training(shown: FigureContext) -> GroupSummary | None:
 def _summary(shown: FigureContext) -> GroupSummary:
     analysis, chosen, store = shown.analysis, shown.selection, shown.drawing.store
     bounds = shown.intervals
-    left = None if store is None else all_layers.find_left(analysis, store, chosen)
+    left = None if store is None else layer_intervals.find_left(analysis, store, chosen)
     return shown.once(
         ("groups", bounds is None, left is None),
         lambda: GroupSummary(analysis, shown.results, chosen, bounds, left),

@@ -17,7 +17,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
 from mlem_core.measures import nested
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, joined, tau_by_chance
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure

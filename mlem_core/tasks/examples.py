@@ -98,7 +98,7 @@ def make(store: Store, progress: Report) -> None:
     With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
     that are looked at first the multiverse and the pairs of stimuli behind each term.
     """
-    from mlem_core.inference import all_layers
+    from mlem_core.inference import layer_intervals
     from mlem_core.robustness import audit, multiverse
 
     analysis = run(SPEC, store, progress)
@@ -113,12 +113,12 @@ def make(store: Store, progress: Report) -> None:
     analysis = replace(analysis, maps=maps, map_stress=stress, manifest=manifest)
     # Look at their audit when the example is made from other weights.
     pair = analysis.most_alike()
-    all_layers.layer_intervals(analysis, store, report=progress)
+    layer_intervals.layer_intervals(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     entries = (
-        all_layers.STAGE.where(store, key_of(analysis, analysis.select())),
+        layer_intervals.STAGE.where(store, key_of(analysis, analysis.select())),
         audit.STAGE.where(store, audit.depends_on(analysis)),
         multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
         *behind_it,
@@ -135,14 +135,16 @@ def make(store: Store, progress: Report) -> None:
 
 def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:
     """The entries of the store with the pairs of stimuli behind each term of two layers."""
-    from mlem_core.inference import behind
+    from mlem_core.inference import pair_contributions
     from mlem_core.measures.decomposition import UNEXPLAINED
 
     features, entries = analysis.select().features, []
     for term in (*features, UNEXPLAINED):
         for most in (True, False):
-            behind.behind(analysis, store, pair, features, term, most=most)
-            entries.append(behind.kept_at(analysis, store, pair, features, term, most=most))
+            pair_contributions.pair_contributions(analysis, store, pair, features, term, most=most)
+            entries.append(
+                pair_contributions.kept_at(analysis, store, pair, features, term, most=most)
+            )
     return entries
 
 

@@ -91,7 +91,7 @@ def _noise(job: JobInput) -> None:
 
 
 def _all_intervals(job: JobInput) -> None:
-    from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.layer_intervals import layer_intervals
 
     layer_intervals(job.analysis, job.store, job.selection(), report=job.report)
 
@@ -129,8 +129,8 @@ def _pair_intervals(job: JobInput) -> None:
 
 def _alignment(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.aligned import alignment
     from mlem_core.inference.explanation import kept_intervals
+    from mlem_core.inference.procrustes_cca import alignment
 
     a, b = job.layers("a", "b")
     alike = compared(job.analysis, str(job.options["similarity"]), job.store)

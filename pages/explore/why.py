@@ -69,8 +69,8 @@ def show_why(view: View, a: str, b: str) -> None:
 
 def _aligned(view: View, other: Compared, a: str, b: str) -> None:
     """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    from mlem_core.inference.aligned import alignment
     from mlem_core.inference.explanation import best_known
+    from mlem_core.inference.procrustes_cca import alignment
 
     sides = parse_layer(a), parse_layer(b)
     found = replace(alignment(view.analysis, sides, other), names=naming.now())
@@ -186,13 +186,13 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    from mlem_core.inference import behind
+    from mlem_core.inference import pair_contributions
 
     sides, most = [parse_layer(a), parse_layer(b)], which == MOST
     models = sorted({model for model, _ in sides})
     asked = view.analysis, stored.store(), sides, view.selection.features, term
     # They have been looked up before, or came with the example.
-    if not (behind.kept_at(*asked, most=most) is not None or _there(view, models)):
+    if not (pair_contributions.kept_at(*asked, most=most) is not None or _there(view, models)):
         st.caption(
             "The pairs are looked up in the representations of "
             f"{plain(' and '.join(map(naming.now().model, models)))}, which are not on this "
@@ -205,7 +205,10 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
         )
         return
     with st.spinner("Looking for the pairs of stimuli behind it …"):
-        pairs = view.once(("behind", *sides, term, most), lambda: behind.behind(*asked, most=most))
+        pairs = view.once(
+            ("behind", *sides, term, most),
+            lambda: pair_contributions.pair_contributions(*asked, most=most),
+        )
     if pairs is None or pairs.empty:
         st.caption("There are no such pairs.")
         return

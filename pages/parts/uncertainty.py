@@ -29,11 +29,11 @@ Reasons = dict[str, dict[Any, str]]
 
 def intervals_of(view: View) -> LayerIntervals | None:
     """The intervals of what a view shows; None where they have not been computed."""
-    from mlem_core.inference import all_layers
+    from mlem_core.inference import layer_intervals
     from mlem_core.inference.resample import REPLICATES
 
     asked = view.analysis, stored.store(), view.selection
-    return view.once(("intervals", REPLICATES), lambda: all_layers.find(*asked))
+    return view.once(("intervals", REPLICATES), lambda: layer_intervals.find(*asked))
 
 
 def agreement_interval(view: View) -> tuple[float, float] | None:
@@ -48,7 +48,7 @@ def agreement_interval(view: View) -> tuple[float, float] | None:
 
 def offer_intervals(view: View) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.pairs.units import Units
+    from mlem_core.pairs.resampling_units import Units
 
     if intervals_of(view) is not None:
         return
@@ -62,7 +62,7 @@ def offer_intervals(view: View) -> None:
 
 def _minutes(view: View) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
-    from mlem_core.pairs.units import Units
+    from mlem_core.pairs.resampling_units import Units
 
     rate = 5.0e-6 if Units.of(view.analysis.stimuli).two_way else 2.0e-6
     seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * rate
@@ -116,7 +116,7 @@ def _chance(view: View) -> None:
     from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.corrections import family_of_tests
     from mlem_core.inference.permutation import SCORE_PERMUTATIONS, find_chance
-    from mlem_core.pairs.units import Units
+    from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")

@@ -18,9 +18,9 @@ from mlem_core.groups.mrqap import mrqap, same_label, table_of, too_few
 from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.top_features import TopFeatures, top_feature
-from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import standard_error
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.storage.store import Store
 from validation.mrqap import labelled, similarities, symmetric
 from validation.populations import TRUTH, drawn

@@ -12,7 +12,7 @@ from mlem_core.groups.sentences import training_line
 from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.explained import Explanation
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from validation.mrqap import symmetric
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlem_core.analysis.in_words import FOLDS, computed_on, fitted
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.report import captions
 from mlem_core.report.all_layers import profiles_caption, similarity_caption
 from mlem_core.report.captions import TERMS, glosses
