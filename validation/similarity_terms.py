@@ -20,8 +20,8 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.pairs.units import StimulusUnits
 from validation.work import Row, Task
 
 STIMULI = 60

@@ -37,7 +37,8 @@ def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: st
 
     Parameters
     ----------
-    held_out : what is tested, see `mlem_core.pairs.units.Units.held_out`; empty where nothing is
+    held_out : what is tested, see `mlem_core.pairs.resampling_units.Units.held_out`; empty where
+        nothing is
     """
     counts = [f"{n_stimuli:,} stimuli"]
     counts += [pairs_of(n_pairs, n_stimuli)] if n_pairs else []

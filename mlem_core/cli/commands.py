@@ -181,8 +181,8 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.data.csvfile import write_table
     from mlem_core.inference.aligned import Alignment
     from mlem_core.inference.caveats import generalises
+    from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import similarity_named
-    from mlem_core.pairs.units import Units
     from mlem_core.storage.store import Store
 
     similarity_named(options.similarity)

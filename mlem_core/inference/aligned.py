@@ -20,8 +20,8 @@ from mlem_core.base.text import number
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.resample import check_enough, in_parts
+from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.pairs.similarities import Similarity
-from mlem_core.pairs.units import StimulusUnits, Units
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class Alignment:
     similarity : which
     whole : quantity (the name of the similarity), value, and lower, upper (95 % interval) if
         stimuli were left out
-    held_out : on what the layers were compared, see `mlem_core.pairs.units.Units.held_out`
-    others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
+    held_out : on what the layers were compared, see
+        `mlem_core.pairs.resampling_units.Units.held_out`
+    others : what intervals speak of, see `mlem_core.pairs.resampling_units.Units.others`
     notes : sentences about how far this holds
     names : what models and layers are called in words
     TABLES : those that change where it gets its interval

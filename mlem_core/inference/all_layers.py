@@ -36,8 +36,8 @@ from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
 from mlem_core.pairs.resampling import RankedPairs
+from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
-from mlem_core.pairs.units import Blocks, StimulusUnits, Units
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

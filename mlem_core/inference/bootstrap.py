@@ -106,7 +106,7 @@ def score_replicates(
         `mlem_core.estimators.solver.FoldFits`
     importance : False leaves it 0, which is quicker
     weights : (n_replicates, n_groups) how often each sentence counts, such as
-        `mlem_core.pairs.units.StimulusUnits.bootstrap` gives
+        `mlem_core.pairs.resampling_units.StimulusUnits.bootstrap` gives
 
     Returns
     -------

@@ -8,7 +8,7 @@ from mlem_core.inference.layer_pairs import PERMUTED
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 # Below this RSA correlation two layers are called hardly alike; below this ρ no feature matters.
 HARDLY = 0.1

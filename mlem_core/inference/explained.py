@@ -35,7 +35,7 @@ class Explanation:
     whole : quantity ("rsa", or the name of another similarity; "ceiling_a", "ceiling_b"), value,
         and lower, upper. The ceilings are cross-fitted and those of all pairs
     notes : sentences about how far this holds
-    others : what intervals speak of, see `mlem_core.pairs.units.Units.others`
+    others : what intervals speak of, see `mlem_core.pairs.resampling_units.Units.others`
     coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
     names : what features, models and layers are called in words; the tables keep identifiers
     similarity : what the terms add up to

@@ -27,9 +27,9 @@ from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.alignments import components
+from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.units import StimulusUnits, Units
 from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 Blocks of sentences are left out in turn. Where words recur, so are blocks of words, and blocks of
 what a sentence and a word have in common (the stimulus): a statistic of stimuli that share
 sentences and words varies as V_sentence + V_word - V_both, since what one stimulus adds is in both
-of the first two. Rows of left-out values are those of `mlem_core.pairs.units.Blocks`, and
-`sizes` says which are which; None stands for blocks of sentences alone.
+of the first two. Rows of left-out values are those of `mlem_core.pairs.resampling_units.Blocks`,
+and `sizes` says which are which; None stands for blocks of sentences alone.
 
 Sources: Efron and Stein (1981), by whom the standard error of statistics of pairs is too large
 rather than too small; Cameron, Gelbach and Miller (2011), equation 2.13, for two kinds of units;

@@ -27,7 +27,7 @@ from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_scores import layer_scores, scores_left
 from mlem_core.inference.populations import Left, profile_interval
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 
 class Kind(NamedTuple):

@@ -24,8 +24,8 @@ from mlem_core.pairs.groups import group_rows
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs
+from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.tables import PairTables, without_training_ranks
-from mlem_core.pairs.units import StimulusUnits
 from mlem_core.storage.store import Store
 
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.

@@ -53,7 +53,8 @@ def permuted_tables(
 
     Parameters
     ----------
-    labels : (n_permutations, n_stimuli), see `mlem_core.pairs.units.StimulusUnits.permuted`
+    labels : (n_permutations, n_stimuli), see
+        `mlem_core.pairs.resampling_units.StimulusUnits.permuted`
     train_ranks : also sum the ranks among the training pairs of each fold
     """
     from mlem_core.pairs.kernels.weighted import permuted_sums

@@ -32,7 +32,7 @@ from mlem_core.measures.populations import (
     member_profiles,
     of_members,
 )
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 RSA = "rsa"
 _QUANTITIES = ("within", "between", "universality")

@@ -22,7 +22,7 @@ from mlem_core.inference.layer_pairs import LayerPairs, bare
 from mlem_core.inference.resample import Replicates, check_enough, resample
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
-from mlem_core.pairs.units import Blocks
+from mlem_core.pairs.resampling_units import Blocks
 
 
 def resampled_terms(

@@ -1,16 +1,16 @@
 """One engine of resampling: statistics in draws of the stimuli, and the estimates from them.
 
 A row says how the stimuli are drawn: how often each sentence counts (bootstrap), which stimuli stay
-(jackknife), or whose labels each has (permutation); `mlem_core.pairs.units.StimulusUnits` gives
-them. A statistic takes rows and gives an array of them, (n_rows, ...); who computes it for which
-rows is decided here.
+(jackknife), or whose labels each has (permutation); `StimulusUnits` of
+`mlem_core.pairs.resampling_units` gives them. A statistic takes rows and gives an array of them,
+(n_rows, ...); who computes it for which rows is decided here.
 
 Confidence intervals combine two ways of resampling. The delete-block jackknife, of sentences and,
-where words recur, of words (`mlem_core.pairs.units`), gives the standard error: the bootstrap's
-own is too large here, because a bootstrap replicate counts the noise of a pair three times where
-the jackknife counts it twice. The bootstrap of the sentences gives the shape: its quantiles,
-brought to the jackknife's standard error, around the value. `make validate` measures how often such
-intervals hold the truth, see docs/validation.
+where words recur, of words, gives the standard error: the bootstrap's own is too large here,
+because a bootstrap replicate counts the noise of a pair three times where the jackknife counts it
+twice. The bootstrap of the sentences gives the shape: its quantiles, brought to the jackknife's
+standard error, around the value. `make validate` measures how often such intervals hold the truth,
+see docs/validation.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from mlem_core.inference.layer_scores import layer_scores, scores_left
 from mlem_core.inference.populations import Left, profile_interval
 from mlem_core.measures.trajectories import COLUMNS, Checkpoints, over_steps
 from mlem_core.models.checkpoints import is_control, run_of, step_of, trajectories_of
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 
 FILE = "trajectories.csv"
 

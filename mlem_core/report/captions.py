@@ -77,7 +77,7 @@ def profiles(
     ----------
     coding : as in `mlem_core.pairs.columns.coding`
     family, over : what the p-values are corrected over, and what is drawn anew, see
-        `mlem_core.pairs.units.Units.over`; empty where there are no intervals
+        `mlem_core.pairs.resampling_units.Units.over`; empty where there are no intervals
     flagged : whether layers are flagged by an audit
     warning : about features that correlate
     """

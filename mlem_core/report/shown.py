@@ -27,7 +27,7 @@ from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit_tables import Audit

@@ -15,7 +15,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
 from mlem_core.measures import nested
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.report import captions, captions_of_maps, tables
 from mlem_core.report.shown import Drawn, Shown, figure
 from mlem_core.robustness import multiverse

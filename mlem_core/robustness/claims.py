@@ -191,7 +191,7 @@ class Claim:
 class OverStimuli(NamedTuple):
     """The margin of a claim in the analysis itself, with what other stimuli would make of it.
 
-    others : what the interval speaks of, see `mlem_core.pairs.units.Units.others`
+    others : what the interval speaks of, see `mlem_core.pairs.resampling_units.Units.others`
     p : of the hypothesis that the margin is 0 (two-sided)
     """
 

@@ -27,7 +27,7 @@ from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.units import Blocks
+from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.storage.store import Store
 
 # Profiles drawn for the interval of a difference of two τ.

@@ -56,7 +56,7 @@ def agreement(view: View) -> tuple[float, float] | None:
 
 def offer(view: View) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.pairs.units import Units
+    from mlem_core.pairs.resampling_units import Units
 
     if of(view) is not None:
         return
@@ -70,7 +70,7 @@ def offer(view: View) -> None:
 
 def _minutes(view: View) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
-    from mlem_core.pairs.units import Units
+    from mlem_core.pairs.resampling_units import Units
 
     rate = 5.0e-6 if Units.of(view.analysis.stimuli).two_way else 2.0e-6
     seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * rate
@@ -124,7 +124,7 @@ def _chance(view: View) -> None:
     from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.corrections import family_of_tests
     from mlem_core.inference.permutation import SCORE_PERMUTATIONS, find_chance
-    from mlem_core.pairs.units import Units
+    from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")

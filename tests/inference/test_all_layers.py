@@ -28,7 +28,7 @@ from mlem_core.inference.tables import (
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.resampling import leave_out
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.robustness.claims import Claim, over_stimuli
 from mlem_core.storage.store import Store
 

@@ -15,7 +15,7 @@ from mlem_core.inference.corrections import corrected
 from mlem_core.inference.jackknife import fewest, jackknife, standard_error, t_quantile
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
-from mlem_core.pairs.units import StimulusUnits, Units
+from mlem_core.pairs.resampling_units import StimulusUnits, Units
 
 # Words of 14 sentences, of 11 forms, of which some are twice in a sentence.
 N = 42

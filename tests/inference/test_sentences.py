@@ -12,7 +12,7 @@ from mlem_core.inference.kinds import Kinds, kind_of
 from mlem_core.inference.mrqap import mrqap, sentence
 from mlem_core.inference.trajectories import _line
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from validation.mrqap import symmetric
 
 

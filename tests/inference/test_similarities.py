@@ -16,8 +16,8 @@ from mlem_core.inference.jackknife import REFITS, t_quantile
 from mlem_core.inference.similarity_terms import terms_by_chance, terms_interval
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.alignments import components
+from mlem_core.pairs.resampling_units import StimulusUnits
 from mlem_core.pairs.similarities import SIMILARITIES, of_some
-from mlem_core.pairs.units import StimulusUnits
 from mlem_core.storage.store import Store
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlem_core.pairs.units import Units
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.report import captions
 from mlem_core.report.glossary import NAMES, glosses
 
