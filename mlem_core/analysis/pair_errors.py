@@ -24,7 +24,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.crossfit import fold_ceilings
-from mlem_core.pairs.half_samples import half_samples, together
+from mlem_core.pairs.pair_sampling_error import half_samples, together
 from mlem_core.pairs.tables import PairTables
 
 COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")

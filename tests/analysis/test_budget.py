@@ -21,7 +21,7 @@ from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs import designs
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.half_samples import together
+from mlem_core.pairs.pair_sampling_error import together
 
 BUDGET = 40_000
 A, B, C = (("m", layer) for layer in range(3))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from inputs import refused
 
-from mlem_core.pairs import half_samples as module
+from mlem_core.pairs import pair_sampling_error as module
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of
-from mlem_core.pairs.half_samples import half_samples
+from mlem_core.pairs.pair_sampling_error import half_samples
 from mlem_core.pairs.patterns import block_numbers
 
 N = 300

@@ -11,9 +11,9 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.half_samples import together
 from mlem_core.pairs.kernels.sweep import LANES
 from mlem_core.pairs.layer_sums import layer_sums
+from mlem_core.pairs.pair_sampling_error import together
 from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.rank_store import PairRanks
 
