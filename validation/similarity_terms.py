@@ -11,8 +11,8 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
-from mlem_core.inference.aligned import aligned_interval
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.procrustes_cca import aligned_interval
 from mlem_core.inference.similarity_terms import terms_interval
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.alignments import components

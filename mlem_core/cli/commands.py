@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.similarities import Compared
     from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.inference.aligned import Alignment
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.intervals import LayerIntervals
+    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
@@ -179,8 +179,8 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
     from mlem_core.data.csvfile import write_table
-    from mlem_core.inference.aligned import Alignment
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import similarity_named
     from mlem_core.storage.store import Store
@@ -254,11 +254,11 @@ def _explained(
     options: argparse.Namespace, analysis: Analysis, alike: Compared, store: Store, bars: Bars
 ) -> Explanation | Alignment:
     """Why two layers are alike, by a similarity with terms or without."""
-    from mlem_core.inference import aligned, explanation
+    from mlem_core.inference import explanation, procrustes_cca
 
     both = (options.first, options.second)
     if not alike.similarity.divides:
-        found = aligned.alignment(analysis, both, alike)
+        found = procrustes_cca.alignment(analysis, both, alike)
         if options.bootstrap:
             given = options.bootstrap, options.seed, bars.counter("intervals", "blocks")
             found = explanation.with_intervals(found, analysis, store, *given)

@@ -16,10 +16,10 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference import caveats, partial
-from mlem_core.inference.aligned import Alignment, aligned_interval
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.procrustes_cca import Alignment, aligned_interval
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Replicates
 from mlem_core.inference.tables import partial_intervals, terms_and_whole

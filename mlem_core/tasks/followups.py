@@ -127,8 +127,8 @@ def _pair_intervals(analysis: Analysis, options: Options, store: Store, report: 
 
 def _alignment(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
     from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.aligned import alignment
     from mlem_core.inference.explanation import kept_intervals
+    from mlem_core.inference.procrustes_cca import alignment
 
     a, b = [(str(model), int(layer)) for model, layer in (options["a"], options["b"])]
 

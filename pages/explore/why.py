@@ -81,8 +81,8 @@ def show(view: View, a: str, b: str) -> None:
 
 def _aligned(view: View, other: Compared, a: str, b: str) -> None:
     """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    from mlem_core.inference.aligned import alignment
     from mlem_core.inference.explanation import best_known
+    from mlem_core.inference.procrustes_cca import alignment
 
     sides = parse_layer(a), parse_layer(b)
     found = replace(alignment(view.analysis, sides, other), names=naming.now())

@@ -10,10 +10,10 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.aligned import alignment
 from mlem_core.inference.behind import behind, contributing_pairs, contributions, kept_at
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.storage.store import Store
 

@@ -10,9 +10,9 @@ from scipy.stats import t
 
 from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
-from mlem_core.inference.aligned import aligned_interval, alignment
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
+from mlem_core.inference.procrustes_cca import aligned_interval, alignment
 from mlem_core.inference.similarity_terms import terms_by_chance, terms_interval
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.alignments import components

@@ -10,9 +10,9 @@ from inputs import arguments_of, in_files, noise, probing, refused, words
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
-from mlem_core.inference.aligned import alignment
 from mlem_core.inference.explanation import best_known, kept_intervals
 from mlem_core.inference.partial import of_layers
+from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import similar_in
 from mlem_core.report.beside import how_sure
