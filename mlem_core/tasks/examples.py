@@ -184,14 +184,15 @@ def make(
 
 def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -> list[Path | None]:
     """The entries of the store with the pairs of stimuli behind each term of two layers."""
-    from mlem_core.inference import behind
+    from mlem_core.inference import pair_contributions
     from mlem_core.measures.decomposition import UNEXPLAINED
 
     features, entries = analysis.select().features, []
     for term in (*features, UNEXPLAINED):
         for most in (True, False):
-            behind.behind(analysis, store, pair, features, term, most=most)
-            entries.append(behind.kept_at(analysis, store, pair, features, term, most=most))
+            asked = analysis, store, pair, features, term
+            pair_contributions.pair_contributions(*asked, most=most)
+            entries.append(pair_contributions.kept_at(*asked, most=most))
     return entries
 
 

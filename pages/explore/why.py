@@ -37,11 +37,11 @@ MOST = "add most"
 def _behind(
     job_id: str, a: str, b: str, features: tuple[str, ...], term: str, most: bool
 ) -> pd.DataFrame:
-    from mlem_core.inference.behind import behind
+    from mlem_core.inference.pair_contributions import pair_contributions
 
     sides = [parse_layer(a), parse_layer(b)]
     analysis = stored.open_analysis(job_id)
-    return behind(analysis, stored.store(), sides, features, term, most=most)
+    return pair_contributions(analysis, stored.store(), sides, features, term, most=most)
 
 
 def show(view: View, a: str, b: str) -> None:
@@ -225,7 +225,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
 
 def _kept(view: View, a: str, b: str, term: str, which: str) -> bool:
     """Whether the pairs behind a term have been looked up before, or came with the example."""
-    from mlem_core.inference.behind import kept_at
+    from mlem_core.inference.pair_contributions import kept_at
 
     sides, features = [parse_layer(a), parse_layer(b)], view.selection.features
     asked = view.analysis, stored.store(), sides, features, term

@@ -10,9 +10,14 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.behind import behind, contributing_pairs, contributions, kept_at
 from mlem_core.inference.explanation import explain, with_intervals, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.pair_contributions import (
+    contributing_pairs,
+    contributions,
+    kept_at,
+    pair_contributions,
+)
 from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.storage.store import Store
@@ -64,7 +69,7 @@ def test_pairs_behind_a_term_are_kept(planted, tmp_path):
     whole, store = planted.analysis, Store(tmp_path / "own", overlays=())
     asked = (whole, store, [A, B], ["colour", "size"], "colour")
     assert kept_at(*asked) is None
-    found = behind(*asked)
+    found = pair_contributions(*asked)
     assert kept_at(*asked) is not None and kept_at(*asked, most=False) is None
     pairs = LayerPairs.of(whole, [A, B], store, ["colour", "size"])
     pd.testing.assert_frame_equal(

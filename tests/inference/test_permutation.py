@@ -10,7 +10,7 @@ from inputs import layer_pairs
 
 from mlem_core.data.folds import fold_pairs, group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.behind import contributions
+from mlem_core.inference.pair_contributions import contributions
 from mlem_core.inference.permutation import (
     chance_terms,
     permuted_tables,

@@ -10,9 +10,9 @@ from inputs import refused
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.inference import all_layers
-from mlem_core.inference.behind import behind, kept_at
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
+from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.tables import terms_and_whole
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.robustness import audit, multiverse
@@ -63,7 +63,8 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     assert len(multiverse.find(example, pair, store).universes) == 64
     for term in (*features, UNEXPLAINED):
         assert kept_at(example, store, pair, features, term) is not None
-    (first,) = behind(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")
+    found = pair_contributions(example, store, pair, features, UNEXPLAINED)
+    (first,) = found.head(1).to_dict("records")
     assert 0 < first["contribution"] < 1e-4
     assert first["first_text"] == example.stimuli.words[first["first"]]
     for model, layer in example.layers:

@@ -133,7 +133,7 @@ _NUMBERS: dict[str, Any] = {
 _STAGE = Stage("pairs-behind", 1, save_tables, load_tables)
 
 
-def behind(
+def pair_contributions(
     analysis: Analysis,
     store: Store,
     layers: Sequence[Layer],
@@ -168,7 +168,7 @@ def kept_at(
     *,
     most: bool = True,
 ) -> Path | None:
-    """The folder of what `behind` has kept; None where it would need the representations."""
+    """The folder of kept `pair_contributions`; None where they would need the representations."""
     return _STAGE.where(store, _key(analysis, layers, features, term, most))
 
 
