@@ -59,8 +59,8 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
     from mlem_core.cli.found import found
-    from mlem_core.inference.all_layers import layer_intervals
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.inference.trajectories import trajectories
@@ -128,7 +128,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """What is said of groups of models, whose tables go to the others."""
-    from mlem_core.inference.all_layers import stimuli_left
+    from mlem_core.inference.layer_intervals import stimuli_left
     from mlem_core.inference.recipes import recipes
 
     left = None

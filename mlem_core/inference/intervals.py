@@ -1,6 +1,6 @@
 """Confidence intervals of what is known of all layers: the data and its files.
 
-`mlem_core.inference.all_layers` computes them, `mlem_core.inference.tables` shows them.
+`mlem_core.inference.layer_intervals` computes them, `mlem_core.inference.tables` shows them.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def recipes(
     results : of the selection
     matching : of layers, see `mlem_core.measures.populations.of_members`
     bounds : of the same layers and features, for the spread of profiles over stimuli
-    left : of `mlem_core.inference.all_layers.stimuli_left`, for that of similarities; None:
+    left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities; None:
         intervals are over models alone
 
     Raises

@@ -10,7 +10,7 @@ import numpy as np
 from mlem_core import figures
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
-from mlem_core.inference import all_layers
+from mlem_core.inference import layer_intervals
 from mlem_core.inference.recipes import Recipes, recipes
 from mlem_core.inference.trajectories import Trained, trajectories
 from mlem_core.measures.trajectories import nearest_depth
@@ -26,7 +26,7 @@ def of_models(shown: Shown) -> Recipes | None:
     of, store = (shown.analysis, shown.selection), shown.drawing.store
     if not shown.analysis.spec.of_population or not shown.several:
         return None
-    left = None if store is None else all_layers.find_left(of[0], store, of[1])
+    left = None if store is None else layer_intervals.find_left(of[0], store, of[1])
     more: dict[str, Any] = {"bounds": shown.intervals, "left": left}
     key = "recipes", *(one is None for one in more.values())
     return shown.once(key, lambda: recipes(of[0], shown.results, of[1], **more))

@@ -20,7 +20,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.registry import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference import all_layers, tables
+from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
@@ -217,7 +217,7 @@ class Shown(Selected):
         if store is None:
             return None
         asked = self.analysis, store, self.selection
-        return self.once(("intervals", n), lambda: all_layers.find(*asked, n_replicates=n))
+        return self.once(("intervals", n), lambda: layer_intervals.find(*asked, n_replicates=n))
 
     @property
     def over(self) -> str:

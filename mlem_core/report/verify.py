@@ -22,7 +22,7 @@ from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.given import read_kept
 from mlem_core.figures import can_write_images
-from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.checkpoints import trajectories_of
 from mlem_core.models.registry import base_name, check_hub_name, comes_along

@@ -22,7 +22,7 @@ from mlem_core.base.parameters import in_text
 from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
-from mlem_core.inference import all_layers
+from mlem_core.inference import layer_intervals
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife, standard_error
@@ -183,11 +183,11 @@ def paired(first: Analysis, second: Analysis, store: Store, report: Report | Non
     Raises
     ------
     InputError
-        As `mlem_core.inference.all_layers.layer_intervals`.
+        As `mlem_core.inference.layer_intervals.layer_intervals`.
     """
     layers = common(first, second).layers
     made = [
-        all_layers.layer_intervals(
+        layer_intervals.layer_intervals(
             one, store, one.select(layers=layers), blocks=blocks, report=report
         )
         for one, blocks in ((first, None), (second, _blocks(first, second)))
@@ -200,14 +200,15 @@ def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | Non
     if why_no_intervals(first, second):
         return None
     layers = common(first, second).layers
-    one = all_layers.find(first, store, first.select(layers=layers))
-    other = all_layers.find(second, store, second.select(layers=layers), _blocks(first, second))
+    one = layer_intervals.find(first, store, first.select(layers=layers))
+    asked = second.select(layers=layers), _blocks(first, second)
+    other = layer_intervals.find(second, store, *asked)
     return None if one is None or other is None else Paired(one, other)
 
 
 def _blocks(first: Analysis, second: Analysis) -> Blocks | None:
     """The blocks of the first, where they are other than the second's own."""
-    one, other = all_layers.blocks_of(first), all_layers.blocks_of(second)
+    one, other = layer_intervals.blocks_of(first), layer_intervals.blocks_of(second)
     same = one.sizes == other.sizes and np.array_equal(one.weights, other.weights)
     return None if same else one
 

@@ -138,7 +138,7 @@ def make(
     With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
     that are looked at first the multiverse and the pairs of stimuli behind each term.
     """
-    from mlem_core.inference import all_layers
+    from mlem_core.inference import layer_intervals
     from mlem_core.robustness import audit, multiverse
 
     analysis = run(spec, store, progress)
@@ -154,12 +154,12 @@ def make(
     analysis = replace(analysis, maps=maps, map_stress=stress, manifest=manifest)
     # Look at their audit when the example is made from other weights.
     pair = analysis.most_alike()
-    all_layers.layer_intervals(analysis, store, report=progress)
+    layer_intervals.layer_intervals(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     entries = (
-        all_layers.STAGE.where(store, key_of(analysis, analysis.select())),
+        layer_intervals.STAGE.where(store, key_of(analysis, analysis.select())),
         audit.STAGE.where(store, audit.depends_on(analysis)),
         multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
         *behind_it,

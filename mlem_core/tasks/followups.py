@@ -80,7 +80,7 @@ def _selected(analysis: Analysis, options: Options) -> Selection:
 
 
 def _all_intervals(analysis: Analysis, options: Options, store: Store, report: Report) -> Tables:
-    from mlem_core.inference.all_layers import layer_intervals
+    from mlem_core.inference.layer_intervals import layer_intervals
 
     layer_intervals(analysis, store, _selected(analysis, options), report=report)
     return {}

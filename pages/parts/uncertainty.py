@@ -26,7 +26,7 @@ CORRECTION_NAMES = {
 
 @stored.kept(16)
 def _found(job_id: str, selection: Selection) -> LayerIntervals:
-    from mlem_core.inference.all_layers import find
+    from mlem_core.inference.layer_intervals import find
 
     intervals = find(stored.open_analysis(job_id), stored.store(), selection)
     if intervals is None:

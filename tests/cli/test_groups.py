@@ -9,7 +9,7 @@ from inputs import arguments_of, in_files, words
 
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
-from mlem_core.inference.all_layers import stimuli_left
+from mlem_core.inference.layer_intervals import stimuli_left
 from mlem_core.inference.recipes import recipes
 from mlem_core.measures.decomposition import decompose
 from mlem_core.storage.store import Store

@@ -13,8 +13,8 @@ from mlem_core.analysis.run import run
 from mlem_core.base.executor import computing_on
 from mlem_core.cli.commands import main
 from mlem_core.inference import bootstrap
-from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_intervals
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.multiverse import multiverse
 from mlem_core.storage.store import Store

@@ -12,9 +12,9 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.jackknife import standard_error
 from mlem_core.inference.kinds import Kinds, kind_of, kinds
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.mrqap import mrqap, same_label, table_of, too_few
 from mlem_core.inference.populations import (
     Left,

@@ -15,8 +15,8 @@ from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.cli.commands import main
-from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_transfer
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.report import alike, capsule, opened
 from mlem_core.report.compared import compare

@@ -8,7 +8,7 @@ from mlem_core import Store, explain, run, with_intervals
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
 from mlem_core.figures import profiles, similarity_matrices, waterfall
-from mlem_core.inference.all_layers import layer_intervals
+from mlem_core.inference.layer_intervals import layer_intervals
 
 
 def layers_of(table, feature, seed):

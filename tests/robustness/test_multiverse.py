@@ -13,8 +13,8 @@ from scipy.spatial.distance import pdist
 from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
-from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.jackknife import jackknife
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.tables import importance_differences
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr, t
 
 from mlem_core.analysis.run import run
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference import all_layers
+from mlem_core.inference import layer_intervals
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.robustness import two_analyses as two
 from mlem_core.storage.store import Store
@@ -71,7 +71,7 @@ def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, stor
 
 def left_out(both):
     """The stimuli that each block leaves, one block after the other."""
-    blocks = all_layers.blocks_of(both[0][0])
+    blocks = layer_intervals.blocks_of(both[0][0])
     assert len(blocks.sizes) == 3  # sentences, words, and both
     return [np.flatnonzero(row) for row in blocks.weights]
 
@@ -125,8 +125,8 @@ def test_a_planted_difference_is_found_and_its_interval_holds_the_truth(
 def test_other_folds_leave_out_the_same_blocks(both, results, store):
     one = both[0][0]
     other = run(replace(one.spec, folds=4), store, progress=False)
-    own = all_layers.blocks_of(other)
-    assert not np.array_equal(own.weights, all_layers.blocks_of(one).weights)
+    own = layer_intervals.blocks_of(other)
+    assert not np.array_equal(own.weights, layer_intervals.blocks_of(one).weights)
     assert two.find_paired(one, other, store) is None
     made = two.paired(one, other, store)
     # RSA has nothing to do with folds: without the same blocks it is the same.

@@ -9,7 +9,7 @@ from inputs import refused
 
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
-from mlem_core.inference import all_layers
+from mlem_core.inference import layer_intervals
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
@@ -48,7 +48,7 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
     store = Store(tmp_path)
-    intervals, found = all_layers.find(example, store), audit.find(example, store)
+    intervals, found = layer_intervals.find(example, store), audit.find(example, store)
     assert intervals.layers == tuple(example.layers) and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
@@ -71,7 +71,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
         points = stimulus_map(example, model, layer, store)
         assert len(points) == 1000 and np.isfinite(points).all(axis=None)
     # Other features are another analysis: nothing is said of them.
-    assert all_layers.find(example, store, example.select(["tense", "number"])) is None
+    assert layer_intervals.find(example, store, example.select(["tense", "number"])) is None
 
 
 @pytest.mark.slow

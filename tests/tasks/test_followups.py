@@ -13,7 +13,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference import all_layers
+from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import find_chance, score_above_chance
@@ -134,4 +134,4 @@ def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
     followups.work("all-error-bars", analysis, options, store, lambda _: None)
-    assert all_layers.find(analysis, store, analysis.select(**asked)).columns == ("tense",)
+    assert layer_intervals.find(analysis, store, analysis.select(**asked)).columns == ("tense",)

@@ -7,11 +7,10 @@ import pytest
 from inputs import finished, in_files, refused
 from scipy.stats import spearmanr, t
 
-from mlem_core.inference import all_layers
-from mlem_core.inference.all_layers import find, layer_intervals
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import load, save
 from mlem_core.inference.jackknife import jackknife, standard_error
+from mlem_core.inference.layer_intervals import find, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
@@ -164,7 +163,7 @@ def test_other_features_estimators_and_few_layers_at_a_time(
     whole = planted.analysis
     asked = whole.select(["colour", "size"], estimator="ridge-rank", interactions=True)
     with monkeypatch.context() as patch:
-        patch.setattr(all_layers, "CHUNK_BYTES", 1)
+        patch.setattr("mlem_core.inference.layer_intervals.CHUNK_BYTES", 1)
         found = layer_intervals(whole, Store(tmp_path / "one"), asked)
     assert found.columns == ("colour", "size", "colour × size")
     np.testing.assert_allclose(found.rsa_without, intervals.rsa_without, atol=1e-6)
@@ -180,7 +179,7 @@ def test_what_cannot_be_is_refused(planted, intervals, monkeypatch):
         layer_intervals(whole, planted.store, whole.select(layers=[beyond]))
     with refused("m:9"):
         over_stimuli(Claim("closer", (A, B, beyond)), intervals)
-    monkeypatch.setattr(all_layers, "MOST_BYTES", 30_000)
+    monkeypatch.setattr("mlem_core.inference.layer_intervals.MOST_BYTES", 30_000)
     with refused("at most 2 layers"):
         layer_intervals(whole, planted.store, whole.select(["size"]))
 
