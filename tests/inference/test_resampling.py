@@ -11,13 +11,7 @@ from inputs import layer_pairs, tables_of_rows
 
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.bootstrap import (
-    mean_ceilings,
-    refitted,
-    replicate_tables,
-    score_replicates,
-    term_replicates,
-)
+from mlem_core.inference import bootstrap
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores, permutation_importance
@@ -75,8 +69,8 @@ def over_both():
 def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
     pairs, two, fits = case.pairs, case.two, FIT(case.pairs.tables)
     weights = (np.random.default_rng(0).random((2, pairs.n_groups)) < 0.6).astype(float)
-    terms = term_replicates(two.whole, two.tables, weights)
-    scores = score_replicates(pairs, fits.weights, True, weights)
+    terms = bootstrap.term_replicates(two.whole, two.tables, weights)
+    scores = bootstrap.score_replicates(pairs, fits.weights, True, weights)
     means = outside_means(pairs.tables)  # of the other folds, over all stimuli
     for d, own in enumerate(weights):
         drawn = np.flatnonzero(own[pairs.groups])
@@ -106,7 +100,7 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(case):
 def test_scores_of_a_draw_equal_those_of_explicit_copies(case):
     pairs, fits = case.pairs, FIT(case.pairs.tables)
     (draw,) = pairs.units.bootstrap(1, np.random.default_rng(3))
-    found = score_replicates(pairs, fits.weights, False, draw[None])
+    found = bootstrap.score_replicates(pairs, fits.weights, False, draw[None])
     x, (i, j) = explicit.feature_distances(case.features), explicit.pairs(90)
     own = draw[pairs.groups]
     times = np.where(pairs.groups[i] == pairs.groups[j], own[i], own[i] * own[j]).astype(int)
@@ -127,7 +121,7 @@ def test_interactions_are_permuted_term_by_term(case):
         case.features, case.layers, case.pairs.groups, case.pairs.folds, interactions=True
     )
     fits = FIT(pairs.tables)
-    found = score_replicates(pairs, fits.weights, True, np.ones((2, pairs.n_groups)))
+    found = bootstrap.score_replicates(pairs, fits.weights, True, np.ones((2, pairs.n_groups)))
     expected = permutation_importance(pairs.tables, fits.weights).mean(axis=1)
     np.testing.assert_allclose(found[1, :, 2:], expected, atol=1e-12)
 
@@ -140,7 +134,7 @@ def test_the_spread_of_the_draws_is_that_of_new_stimuli():
         common = rng.standard_normal((n, 3))
         layers = [common + 0.7 * rng.standard_normal((n, 3)) for _ in range(2)]
         pairs = layer_pairs(features, layers, np.arange(n), np.arange(n) % 4)
-        return term_replicates(pairs.whole, pairs.tables, weights)[:, -5]
+        return bootstrap.term_replicates(pairs.whole, pairs.tables, weights)[:, -5]
 
     new = [rsa_of(np.ones((1, n)))[0] for _ in range(60)]
     again = rsa_of(multinomial(n, 300, rng))
@@ -151,8 +145,10 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     pairs = case.pairs
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = refitted(pairs, mean_scores, weights)
-    np.testing.assert_allclose(refitted(pairs, mean_ceilings, weights), found[..., 1], atol=1e-12)
+    found = bootstrap.refitted(pairs, mean_scores, weights)
+    np.testing.assert_allclose(
+        bootstrap.refitted(pairs, bootstrap.mean_ceilings, weights), found[..., 1], atol=1e-12
+    )
     for d, tables in enumerate((pairs.tables, case.without(weights[1][pairs.groups]))):
         fits = FIT(tables)
         np.testing.assert_allclose(found[d, :, 0], fits.rho.mean(axis=1), atol=1e-5)
@@ -167,9 +163,9 @@ def test_with_folds_over_both_they_are_too(over_both):
     weights[1, pairs.groups < 4] = 0.0
     weights[2, pairs.items < 2] = 0.0
     alone = pairs.by_stimulus
-    found = refitted(alone, mean_scores, weights)
+    found = bootstrap.refitted(alone, mean_scores, weights)
     np.testing.assert_allclose(found[0, :, 0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
-    for d, tables in enumerate(replicate_tables(alone, weights)):
+    for d, tables in enumerate(bootstrap.replicate_tables(alone, weights)):
         own = over_both.without(weights[d])
         np.testing.assert_array_equal(tables.cell_block, own.cell_block)
         np.testing.assert_allclose(tables.counts, own.counts)
@@ -182,8 +178,8 @@ def test_with_folds_over_both_they_are_too(over_both):
 def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(over_both):
     pairs = over_both.pairs
     weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
-    assert np.isfinite(refitted(pairs.by_stimulus, mean_scores, weights)).all()
-    (tables,) = replicate_tables(pairs.by_stimulus, weights)
+    assert np.isfinite(bootstrap.refitted(pairs.by_stimulus, mean_scores, weights)).all()
+    (tables,) = bootstrap.replicate_tables(pairs.by_stimulus, weights)
     fits = FIT(tables)
     assert np.isfinite(fits.weights).all()
     assert not fits.rho[:, 0].any() and not fits.ceiling[:, 0].any() and fits.rho[:, 1:].all()
