@@ -151,14 +151,10 @@ class Ascent:
 
     weights : (n_columns,) with Frobenius norm 1, those of the best step
     n_steps : steps taken
-    batch_size : pairs in a batch
-    trace : (n_steps,) the soft rank correlation of each step
     """
 
     weights: FloatArray
     n_steps: int
-    batch_size: int
-    trace: FloatArray
 
 
 @dataclass(frozen=True)
@@ -220,10 +216,9 @@ def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Asce
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([parameters], lr=schedule.rate)
     weights_of = _weights_function(shape)
-    best, best_weights, trace = -np.inf, weights_of(parameters).detach().clone(), []
-    since = 0
+    best, best_weights, since, n_steps = -np.inf, weights_of(parameters).detach().clone(), 0, 0
     for _ in range(schedule.max_steps):
-        drawn = cells.draw(size, rng)
+        n_steps, drawn = n_steps + 1, cells.draw(size, rng)
         patterns, inverse = np.unique(cells.pattern[drawn], return_inverse=True)
         weights = weights_of(parameters)
         scores = torch.from_numpy(cells.terms[patterns]) @ weights
@@ -232,10 +227,9 @@ def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Asce
         value = _soft_spearman(
             torch, torchsort.soft_rank, scores, inverse, target[drawn], schedule.strength
         )
-        trace.append(float(value.detach()))
-        if trace[-1] > best:
+        if float(value.detach()) > best:
             # A copy: the parameters go on changing.
-            best, best_weights, since = trace[-1], weights.detach().clone(), 0
+            best, best_weights, since = float(value.detach()), weights.detach().clone(), 0
         else:
             since += 1
             if since >= schedule.patience:
@@ -245,7 +239,7 @@ def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Asce
         optimiser.zero_grad()
         (-value).backward()
         optimiser.step()
-    return Ascent(best_weights.numpy(), len(trace), size, np.array(trace))
+    return Ascent(best_weights.numpy(), n_steps)
 
 
 class SoftRankMLEM(TableModel):

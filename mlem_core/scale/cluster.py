@@ -269,7 +269,7 @@ def _connected(where: Any, owned: contextlib.ExitStack) -> Cluster:
             where = _local(name, owned)
         if name.startswith(("tls:", "wss:")):
             _check_certificate(name)
-        client = where
+        client: Any = where
         if not isinstance(client, distributed.Client):
             client = distributed.Client(
                 where, timeout=ANSWER, set_as_default=False, direct_to_workers=True
