@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
-    from mlem_core.scale.executor import computing_on
+    from mlem_core.scale.cluster import computing_on
     from mlem_core.storage.store import Store
 
 __all__ = [
@@ -91,7 +91,7 @@ _HOMES = {
     "estimators.spearman": ("FRRSA", "SpearmanMLEM"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
-    "scale.executor": ("computing_on",),
+    "scale.cluster": ("computing_on",),
     "storage.store": ("Store",),
 }
 

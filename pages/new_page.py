@@ -199,7 +199,8 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """What Run would do, or why it does nothing, beside the button."""
     from mlem_core.base.errors import InputError
     from mlem_core.base.text import listed, many
-    from mlem_core.scale.executor import from_environment, named
+    from mlem_core.scale.cluster import from_environment
+    from mlem_core.scale.executor import HERE
 
     for number, (step, text) in enumerate(wrong.items(), start=1):
         if text and step == state.step():
@@ -211,7 +212,7 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     systems = _systems()
     what = many(len(systems), "model") if len(systems) > 2 else listed(systems)
     try:
-        where = named(from_environment())
+        where = from_environment() or HERE.where
     except InputError as error:
         return f":material/block: {plain(str(error))}"
     text = f"Runs {plain(what)} on {on}. Computes on {plain(where)}."

@@ -18,7 +18,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations, shards
 from mlem_core.models.extraction import STAGE, VERSION, ExtractionOptions
 from mlem_core.models.shards import Part, ShardedModel
-from mlem_core.scale.executor import executor, workers_sharing
+from mlem_core.scale.executor import Executor, workers_sharing
 from mlem_core.storage.store import Store
 
 
@@ -29,7 +29,8 @@ def extracted_there(
 
     Where they do not share it, and on this machine, nothing is done: models run here.
     """
-    if workers_sharing(store.root) is None:
+    where = workers_sharing(store.root)
+    if where.is_here:
         return {}
     n_shards = shards.count_shards(stimuli)
     missing: list[ShardedModel] = []
@@ -45,11 +46,12 @@ def extracted_there(
         except InputError as error:
             errors[name] = error
     if missing:
-        errors |= _made(missing, (stimuli, spec.extraction, store), report)
+        errors |= _made(where, missing, (stimuli, spec.extraction, store), report)
     return errors
 
 
 def _made(
+    workers: Executor,
     missing: Sequence[ShardedModel],
     shared: tuple[StimulusSet, ExtractionOptions, Store],
     report: Report,
@@ -71,7 +73,7 @@ def _made(
     # what is not done.
     items = list(missing) * n_shards
     whole: set[str] = set()
-    found = executor().each_of(part, items, (stimuli, options, store.root), store.root, gpu=True)
+    found = workers.each_of(part, items, (stimuli, options, store.root), store.root, gpu=True)
     for number, given in found:
         name = items[number].name
         one = Part((), (0, given)) if isinstance(given, InputError) else given

@@ -65,7 +65,7 @@ def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int],
     done : called with how many have been run
     """
     where = workers_sharing(store.root)
-    if where is None:
+    if where.is_here:
         return
     shared = (store.root,)
     for number, _ in enumerate(where.each_of(_kept, specs, shared, folder=store.root), 1):

@@ -15,7 +15,7 @@ from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
-from mlem_core.scale.executor import computing_on, from_environment
+from mlem_core.scale.cluster import computing_on, from_environment
 from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:

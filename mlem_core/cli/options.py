@@ -14,7 +14,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
 from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
-from mlem_core.scale.executor import FORMS, VARIABLE, check_named
+from mlem_core.scale.cluster import FORMS, VARIABLE, check_named
 
 BAD_INPUT = 2
 MOST_REPLICATES = 10_000_000

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlem_core.base.typing import Counted
 from mlem_core.pairs.resampling import Weights
-from mlem_core.scale.executor import executor, results
+from mlem_core.scale.executor import executor
 
 # Replicates of one piece of work: whoever does it, the same ones are drawn together.
 SHARE = 32
@@ -45,4 +45,4 @@ def by_share(
         if progress is not None:
             progress(int(ends[number - 1]), n)
 
-    return results(where, function, parts, shared, done)
+    return where.results(function, parts, shared, done)

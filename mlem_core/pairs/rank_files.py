@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores, in_order
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.rank_store import (
     RankPart,
@@ -19,7 +19,7 @@ from mlem_core.pairs.rank_store import (
     rank_parts,
     rsa_of,
 )
-from mlem_core.scale.executor import Executor
+from mlem_core.scale.executor import HERE, Executor
 
 # So many products of two ranks are a second's work: less than it takes to send it away.
 LITTLE = 2**33
@@ -63,23 +63,14 @@ class RankFiles:
         n_layers = len(self.of_layer)
         parts = [list(rank_parts(n_layers, *span)) for span in spans]
         every = [part for own in parts for part in own]
-        found: list[RankSums]
-        if not is_little(n_layers, self.n_pairs) and executor.shares(folder):
-            given = dict(executor.each_of(sums_of_part, every, (self,), folder))
-            found = [_checked(given[at]) for at in range(len(every))]
-        else:
-            found = list(in_order(lambda part: sums_of_part(self, part), every, cores()))
+        apart = not is_little(n_layers, self.n_pairs) and executor.shares(folder)
+        where = executor if apart else HERE
+        found = where.results(sums_of_part, every, (self,), folder=folder, threads=cores())
         sums, rsa = iter(found), []
         for (first, last), own in zip(spans, parts, strict=True):
             joined = joined_sums(n_layers, own, (next(sums) for _ in own))
             rsa.append(rsa_of(joined, last - first, (first, last) == (0, self.n_pairs)))
         return np.stack(rsa)
-
-
-def _checked(found: RankSums | Exception) -> RankSums:
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 def sums_of_part(files: RankFiles, part: RankPart) -> RankSums:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.transforms import outlier_units, variances
-from mlem_core.base.parallel import cores, in_order
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
@@ -23,7 +22,7 @@ from mlem_core.pairs.distances import PRECOMPUTED, design_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.variants import CONTROL
-from mlem_core.scale.executor import results, workers_sharing
+from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Store
 
 
@@ -117,14 +116,9 @@ def layer_table(
         report(Progress("audit", None, done, n, "layers"))
 
     told(0)
-    where = workers_sharing(store.root)
-    if where is None:
-        rows = []
-        for row in in_order(partial(_row, audited, store.root), analysis.layers, cores()):
-            rows.append(row)
-            told(len(rows))
-    else:
-        rows = results(where, _row, analysis.layers, (audited, store.root), told, store.root)
+    shared, root = (audited, store.root), store.root
+    where = workers_sharing(root)
+    rows = where.results(_row, analysis.layers, shared, told, root, threads=cores())
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}
 

@@ -1,18 +1,20 @@
-"""What a worker of a cluster does: one piece of work after another, if it is the same program."""
+"""What a worker of a cluster does: one unit of work after another, if it is the same program."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import importlib.metadata
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import stopped_by
+from mlem_core.scale.executor import value_or_error
 
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "torch", "transformers")
 
@@ -29,16 +31,9 @@ class Big:
 
 @dataclass(frozen=True)
 class Sent:
-    """What went to a worker directly, as one piece."""
+    """What goes to a worker in one piece: Dask looks for no futures in it."""
 
     value: Any
-
-
-class Token(NamedTuple):
-    """A file by which a worker sees that a folder is the one that is meant."""
-
-    path: Path
-    text: str
 
 
 def dask_setup(worker: Any) -> None:
@@ -47,7 +42,7 @@ def dask_setup(worker: Any) -> None:
 
 
 class Stopped(Exception):
-    """Nobody waits any more for the piece of work that is being done."""
+    """Nobody waits any more for the unit that is being done."""
 
 
 @functools.cache
@@ -58,8 +53,8 @@ def about_here() -> dict[str, str]:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
-    found = {"mlem_core": f"{_version('mlem-core')}, sources {digest.hexdigest()[:12]}"}
-    return {**found, **{name: _version(name) for name in PACKAGES}}
+    sources = f"{_version('mlem-core')}, sources {digest.hexdigest()[:12]}"
+    return {"mlem_core": sources, **{name: _version(name) for name in PACKAGES}}
 
 
 def _version(package: str) -> str:
@@ -69,62 +64,56 @@ def _version(package: str) -> str:
         return "none"
 
 
-def difference(worker: str, found: dict[str, str], expected: dict[str, str]) -> str:
-    """A sentence where a worker has another version of something, else an empty text."""
-    for name, version in expected.items():
-        if found.get(name) != version:
+def sees(marker: Path) -> bool:
+    """Whether this process sees a file by which a folder is known to be the one that is meant."""
+    return os.path.exists(marker)  # False too where this process may not look
+
+
+@functools.cache
+def unfit(expected: tuple[tuple[str, str], ...], marker: Path | None = None) -> str:
+    """Why this worker cannot do what others do, as a sentence after its name; else an empty text.
+
+    Parameters
+    ----------
+    expected : what `about_here` says in the process that asks
+    marker : a file of the folder that is used
+    """
+    if marker is not None and not sees(marker):
+        return (
+            f"does not see the folder {str(marker.parent)!r} as the other workers do; give all of "
+            "them the same one, or stop this one."
+        )
+    versions = about_here()
+    for name, version in expected:
+        if versions.get(name) != version:
             return (
-                f"the worker {worker} has {name} {found.get(name, 'none')}, and this process has "
-                f"{version}; install the same on both."
+                f"has {name} {versions.get(name, 'none')}, and this process has {version}; "
+                "install the same on both."
             )
     return ""
 
 
-def sees(token: Token) -> bool:
-    """Whether this process sees the folder of a token."""
-    try:
-        return token.path.read_text() == token.text
-    except OSError:
-        return False
-
-
-@functools.cache
-def _checked(worker: str, expected: tuple[tuple[str, str], ...], token: Token | None) -> str:
-    if token is not None and not sees(token):
-        return (
-            f"the worker {worker} does not see the folder {str(token.path.parent)!r} as the other "
-            "workers do; give all of them the same one, or stop this one."
-        )
-    return difference(worker, about_here(), dict(expected))
-
-
 @functools.cache
 def _alone() -> Any:
-    """Have a piece of work use one thread, from now on: sums then are in the same order."""
+    """Have a unit use one thread, from now on: sums then are in the same order."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)
 
 
-def unit(
-    function: Callable[..., Any],
-    shared: Sent,
-    item: Sent,
-    checks: Sent,
-) -> Any:
-    """`function(*shared, item)`, by a worker of a cluster.
+def unit(function: Callable[..., Any], shared: Sent, item: Sent, checks: Sent) -> Any:
+    """`function(*shared, item)` by a worker of a cluster, or the `InputError` that it raises.
 
     Raises
     ------
     InputError
-        This worker is not the same program, or does not see the folder of the token.
+        This worker is `unfit`, of which `checks` has the arguments.
     """
     from distributed import get_worker
 
     worker = get_worker()
-    expected, token = checks.value
-    if wrong := _checked(worker.address, tuple(sorted(expected.items())), token):
-        raise InputError(wrong)
+    if reason := unfit(*checks.value):
+        raise InputError(f"the worker {worker.address} {reason}")
     _alone()
     key = worker.get_current_task()
 
@@ -134,4 +123,4 @@ def unit(
             raise Stopped
 
     with stopped_by(look):
-        return function(*shared.value, item.value)
+        return value_or_error(function, shared.value, item.value)

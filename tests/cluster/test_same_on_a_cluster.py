@@ -16,7 +16,7 @@ from mlem_core.inference.all_layers import layer_intervals
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.multiverse import multiverse
-from mlem_core.scale.executor import computing_on
+from mlem_core.scale.cluster import computing_on
 from mlem_core.storage.store import Store
 
 slow = pytest.mark.slow

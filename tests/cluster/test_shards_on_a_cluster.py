@@ -14,7 +14,7 @@ from mlem_core.base.typing import Progress
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models import representations, shards
 from mlem_core.models.shards import ShardedModel, take_part
-from mlem_core.scale.executor import computing_on
+from mlem_core.scale.cluster import computing_on
 from mlem_core.storage.store import Store
 
 NAME = "mini-gpt2"
