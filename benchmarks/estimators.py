@@ -19,17 +19,11 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import (
-    FeatureDistances,
-    Schedule,
-    ascend,
-    sample_pairs,
-)
+from mlem_core.estimators.soft_rank import Cells, Schedule, ascend, pair_cells
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
-from mlem_core.pairs.distances import pair_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 
@@ -50,39 +44,37 @@ def _one_core() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _columns(case: Case, chosen: np.ndarray) -> list[FeatureColumn]:
-    return [
+def _pairs(
+    case: Case, tables: PairTables, layer: int, chosen: np.ndarray, *, ranked: bool = False
+) -> tuple[PairIndex, Cells]:
+    """Every pair of the chosen stimuli."""
+    columns = [
         FeatureColumn(c.name, c.kind, c.values[chosen], c.span)
         for c in feature_columns(case.stimuli)
     ]
+    index = PairIndex.build(columns, np.zeros(int(chosen.sum()), dtype=np.int64))
+    return index, pair_cells(index, case.rows[layer][chosen], tables.columns, ranked=ranked)
 
 
 def _published(
     case: Case, tables: PairTables, layer: int, fold: int, strength: float | None
 ) -> FloatArray:
     """Weights of one layer and fold by the published recipe."""
-    train = case.folds != fold
-    return ascend(
-        FeatureDistances(_columns(case, train)),
-        case.rows[layer][train],
-        Shape(tables.columns, "metric"),
-        schedule=Schedule(strength, BATCH, seed=SEED),
-    ).weights
+    _, cells = _pairs(case, tables, layer, case.folds != fold, ranked=strength is None)
+    schedule = Schedule(strength, BATCH, seed=SEED)
+    return ascend(cells, Shape(tables.columns, "metric"), schedule).weights
 
 
 def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: FloatArray) -> None:
     """Importances as published: permutations on batches of held-out pairs."""
     from scipy.stats import spearmanr
 
-    test = case.folds == fold
-    distances = FeatureDistances(_columns(case, test))
+    index, cells = _pairs(case, tables, layer, case.folds == fold)
     rng = np.random.default_rng(SEED)
-    neural_distances = pair_distances(case.rows[layer][test], "euclidean")
     drops = np.zeros((PERMUTATIONS, len(tables.features)))
     for repeat in range(PERMUTATIONS):
-        i, j = sample_pairs(int(test.sum()), BATCH, rng)
-        target = neural_distances(i, j)
-        features = distances.of(i, j)
+        drawn = cells.draw(BATCH, rng)
+        target, features = cells.target[drawn], index.patterns[cells.pattern[drawn]]
         whole = spearmanr(tables.columns.values(features) @ weights, target).statistic
         for f in range(len(tables.features)):
             permuted = features.copy()

@@ -14,7 +14,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import TableModel, held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import Ascent, FeatureDistances, Schedule, ascend
+from mlem_core.estimators.soft_rank import Ascent, Schedule, ascend, pair_cells
 from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
@@ -108,7 +108,9 @@ def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more:
     ]
     schedule = Schedule(**({"strength": strength, "batch_size": batch} | more))
     shape = Shape(tables.with_interactions(interactions).columns, constraint)
-    return ascend(FeatureDistances(columns), rows[train], shape, schedule=schedule)
+    index = PairIndex.build(columns, np.zeros(int(train.sum()), dtype=np.int64))
+    cells = pair_cells(index, rows[train], shape.columns, ranked=schedule.strength is None)
+    return ascend(cells, shape, schedule)
 
 
 Fitted = tuple[PairTables, FloatArray, FloatArray]

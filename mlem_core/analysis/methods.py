@@ -33,9 +33,13 @@ NAMES = {
 
 
 def estimators(analysis: Analysis, selection: Selection) -> list[str]:
-    """The estimators that can fit what is selected of an analysis."""
+    """The estimators that can fit what is selected of an analysis, with no further package."""
     resolved = [name for name in analysis.tables.resolved if name in selection.features]
-    return [n for n in ESTIMATORS if not resolved or can_resolve(n, selection.interactions)]
+    return [
+        name
+        for name, entry in ESTIMATORS.items()
+        if not entry.needs and (not resolved or can_resolve(name, selection.interactions))
+    ]
 
 
 def slow(analysis: Analysis, selection: Selection) -> list[str]:

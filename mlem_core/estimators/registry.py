@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mlem_core.base.errors import InputError
@@ -16,7 +18,6 @@ from mlem_core.base.registry import Registry
 from mlem_core.base.text import listed
 
 if TYPE_CHECKING:
-    from mlem_core.estimators.base import TableModel
     from mlem_core.estimators.solver import Solver
 
 
@@ -38,6 +39,8 @@ class EstimatorSpec:
     resolves : takes features that are resolved by value
     refitted : can be fitted again to every replicate of a bootstrap or jackknife. It must be fast
         and do without ranks, among all pairs or among training pairs
+    needs : the package that it needs beside those of the program, or "". What takes all estimators
+        takes those that need none
     """
 
     name: str
@@ -51,30 +54,28 @@ class EstimatorSpec:
     slow: bool = False
     refitted: bool = False
     resolves: bool = False
+    needs: str = ""
 
 
-def _ridge(target: str = "distance") -> Solver:
-    # Not RidgeMLEM: an analysis does not wait for scikit-learn.
-    from mlem_core.estimators.ridge_solver import RidgeSolver
-
-    return RidgeSolver(target)
-
-
-def _spearman() -> TableModel:
-    from mlem_core.estimators.spearman import SpearmanMLEM
-
-    return SpearmanMLEM()
-
-
-def _frrsa() -> TableModel:
-    from mlem_core.estimators.spearman import FRRSA
-
-    return FRRSA()
+def _model(module: str, name: str, **parameters: str) -> Solver:
+    """An unfitted estimator of a module of this package, which is imported now."""
+    solver: Solver = getattr(import_module(f"mlem_core.estimators.{module}"), name)(**parameters)
+    return solver
 
 
 ESTIMATORS = Registry[EstimatorSpec]("estimator")
 register = ESTIMATORS.register
 estimator_named = ESTIMATORS.named
+
+
+def check_installed(name: str) -> None:
+    """Raise InputError where a package that an estimator needs is not installed."""
+    needs = estimator_named(name).needs
+    if needs and find_spec(needs) is None:
+        raise InputError(
+            f"the estimator {name} needs the package {needs}, which is not installed: "
+            f"requirements-{needs}.txt says how to install it; or choose spearman."
+        )
 
 
 def can_resolve(name: str, interactions: bool) -> bool:
@@ -83,7 +84,11 @@ def can_resolve(name: str, interactions: bool) -> bool:
 
 
 def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None:
-    """Raise InputError where an estimator cannot take features that are resolved by value."""
+    """Raise InputError where an estimator cannot take features that are resolved by value.
+
+    Raises as `check_installed` too.
+    """
+    check_installed(name)
     if not resolved:
         return
     if interactions:
@@ -102,7 +107,8 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
 for _spec in (
     EstimatorSpec(
         name="ridge",
-        model=_ridge,
+        # Not RidgeMLEM: an analysis does not wait for scikit-learn.
+        model=partial(_model, "ridge_solver", "RidgeSolver"),
         label="ridge: least squares, as in the first paper and, in effect, the code of the second",
         caption="non-negative ridge regression",
         sentence="non-negative ridge regression with an intercept on the squared neural distance, "
@@ -113,7 +119,7 @@ for _spec in (
     ),
     EstimatorSpec(
         name="ridge-rank",
-        model=partial(_ridge, "rank"),
+        model=partial(_model, "ridge_solver", "RidgeSolver", target="rank"),
         label="ridge on the ranks of the distances",
         caption="estimator ridge-rank",
         sentence="non-negative ridge regression with an intercept on the ranks of the neural "
@@ -122,7 +128,7 @@ for _spec in (
     ),
     EstimatorSpec(
         name="spearman",
-        model=_spearman,
+        model=partial(_model, "spearman", "SpearmanMLEM"),
         label="spearman: the highest rank correlation, the aim stated in the second paper",
         caption="estimator spearman",
         sentence="maximising the rank correlation ρ_a with the neural distances over the training "
@@ -134,12 +140,25 @@ for _spec in (
     ),
     EstimatorSpec(
         name="frrsa",
-        model=_frrsa,
+        model=partial(_model, "spearman", "FRRSA"),
         label="FR-RSA: the same without constraints",
         caption="estimator frrsa",
         sentence="maximising the rank correlation ρ_a with the neural distances over the training "
         "pairs, the weights free (feature-reweighted RSA)",
         slow=True,
+    ),
+    EstimatorSpec(
+        name="soft-rank",
+        model=partial(_model, "soft_rank", "SoftRankMLEM"),
+        label="soft-rank: the recipe of the second paper, which takes minutes a model",
+        caption="estimator soft-rank",
+        sentence="gradient ascent on the correlation of soft ranks of the predictions with the "
+        "ranks of the neural distances, over batches of training pairs",
+        constraint=", with weights of at least 0",
+        constraint_with_interactions=", with a symmetric positive definite matrix of weights",
+        reference="jalouzot2024",
+        slow=True,
+        needs="torchsort",
     ),
 ):
     register(_spec)

@@ -1,32 +1,31 @@
-"""The published recipe: gradient ascent on a soft rank correlation of sampled pairs.
+"""The published recipe: gradient ascent on a soft rank correlation of pairs that are drawn.
 
-No table of pairs is made: a step needs the features and representations of a batch of pairs only.
+Pairs are drawn from the pair table. The pairs of a pattern have one prediction, so that the
+correlation depends on the mean of their ranks alone, which the table has. Where every pair is a
+cell of its own (`pair_cells`) they are drawn as in the paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ascent import CONSTRAINTS, Shape
-from mlem_core.estimators.base import MetricModel, terms_of
-from mlem_core.estimators.inputs import check_number, stimulus_groups
-from mlem_core.pairs.columns import (
-    MISSING,
-    FeatureColumn,
-    distances_of_values,
-    value_codes,
-)
-from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.distances import pair_distances
+from mlem_core.estimators.base import Solution, TableModel
+from mlem_core.estimators.inputs import check_number
+from mlem_core.estimators.registry import check_installed
+from mlem_core.estimators.spearman import training_sums
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
 
 if TYPE_CHECKING:
@@ -37,58 +36,60 @@ LARGEST_BATCH = 1_000_000  # pairs, which take about 1 GB
 FIRST_BATCH, N_BATCHES = 1_000.0, 20
 
 
-def sample_pairs(n_stimuli: int, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Pairs of different stimuli, drawn with replacement: two arrays (size,)."""
-    i = rng.integers(0, n_stimuli, size)
-    return i, (i + rng.integers(1, n_stimuli, size)) % n_stimuli
+@dataclass(frozen=True)
+class Cells:
+    """Pairs to draw from, in cells: those of a cell have the same terms.
 
-
-class FeatureDistances:
-    """Feature distances of any pairs of stimuli.
-
-    Columns and `missing` are as in `mlem_core.pairs.patterns.PairIndex.build`.
+    Attributes
+    ----------
+    terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
+    pattern : (n_cells,) the pattern of each cell
+    counts : (n_cells,) its pairs
+    target : (n_cells,) the mean of what is to be predicted of them
     """
 
-    def __init__(self, columns: Sequence[FeatureColumn], missing: str = "ignore") -> None:
-        check_choice("policy for missing values", missing, MISSING)
-        self.missing = missing
-        # The values of a feature that is given by its distances are rows of their table.
-        self._values: list[tuple[bool, FloatArray, FloatArray | None]] = []
-        for column in columns:
-            codes, scaled = value_codes(column)
-            values = codes.astype(np.float64) if scaled is None else np.append(scaled, 0.0)[codes]
-            values[codes < 0] = np.nan
-            given = None if column.rdm is None else distances_of_values(column, codes, None)
-            self._values.append((scaled is not None, values, given))
+    terms: FloatArray
+    pattern: IntArray
+    counts: FloatArray
+    target: FloatArray
 
-    def of(self, i: IntArray, j: IntArray) -> FloatArray:
-        """(n_pairs, n_features) distances of the pairs (i, j)."""
-        distances = np.empty((len(i), len(self._values)))
-        for f, (ordered, values, given) in enumerate(self._values):
-            a, b = values[i], values[j]
-            gone = np.isnan(a), np.isnan(b)
-            if given is not None:
-                rows, columns = (
-                    np.where(out, 0, x).astype(np.int64)
-                    for out, x in zip(gone, (a, b), strict=True)
-                )
-                apart = given[rows, columns]
-            else:
-                apart = np.abs(a - b) if ordered else (a != b).astype(np.float64)
-            # Sums of decimals differ in their last bits.
-            apart = np.round(apart, 12)
-            level = gone[0] != gone[1] if self.missing == "level" else 0.0
-            distances[:, f] = np.where(gone[0] | gone[1], level, apart)
-        return distances
+    @cached_property
+    def edges(self) -> IntArray:
+        """(n_cells,) how many pairs there are up to the end of each cell."""
+        return np.cumsum(self.counts).astype(np.int64)
+
+    def draw(self, size: int, rng: np.random.Generator) -> IntArray:
+        """The cells (size,) of pairs that are drawn with replacement."""
+        return np.searchsorted(self.edges, rng.integers(0, self.edges[-1], size), side="right")
+
+
+def pair_cells(
+    index: PairIndex,
+    representations: NDArray[np.floating],
+    columns: Columns,
+    distance: str = "euclidean",
+    *,
+    ranked: bool = False,
+) -> Cells:
+    """Every pair of the stimuli as a cell of its own.
+
+    Parameters
+    ----------
+    index : of the pairs of n_stimuli stimuli
+    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
+    columns : the terms
+    ranked : whether the ranks of the distances are to be predicted, or their squares
+    """
+    from scipy.stats import rankdata
+
+    target = squared_distances(representations, distance)
+    target = rankdata(target) if ranked else target
+    terms = columns.values(index.patterns, index.codes)
+    return Cells(terms, index.pair_pattern.astype(np.int64), np.ones(len(target)), target)
 
 
 def stable_batch_size(
-    distances: FeatureDistances,
-    n_stimuli: int,
-    columns: Columns,
-    seed: int = 0,
-    threshold: float = 0.01,
-    largest: int = 50_000,
+    cells: Cells, seed: int = 0, threshold: float = 0.01, largest: int = 50_000
 ) -> int:
     """How many pairs a batch needs for the correlations of the terms to be stable.
 
@@ -102,13 +103,13 @@ def stable_batch_size(
     Source: Jalouzot et al. 2024, appendix C; the code released with it.
     """
     rng = np.random.default_rng(seed)
-    limit = min(largest, n_pairs(n_stimuli))
-    upper = np.triu_indices(len(columns), 1)
+    limit = min(largest, int(cells.edges[-1]))
+    upper = np.triu_indices(cells.terms.shape[1], 1)
     size = FIRST_BATCH
     while size < limit:
         correlations = []
         for _ in range(N_BATCHES):
-            terms = columns.values(distances.of(*sample_pairs(n_stimuli, int(size), rng)))
+            terms = cells.terms[cells.pattern[cells.draw(int(size), rng)]]
             terms = terms - terms.mean(axis=0)
             spread = np.sqrt((terms**2).sum(axis=0))
             both = spread[:, None] * spread[None, :]
@@ -150,22 +151,18 @@ class Ascent:
 
     weights : (n_columns,) with Frobenius norm 1, those of the best step
     n_steps : steps taken
-    batch_size : pairs in a batch
-    trace : (n_steps,) the soft rank correlation of each step
     """
 
     weights: FloatArray
     n_steps: int
-    batch_size: int
-    trace: FloatArray
 
 
 @dataclass(frozen=True)
 class Schedule:
     """How the ascent goes.
 
-    strength : regularisation strength of the soft ranks of predictions and distances, both in
-        [0, 1]; None: see `spacing` for the predictions, and average ranks for the distances. With
+    strength : regularisation strength of the soft ranks of predictions and targets, both in
+        [0, 1]; None: see `spacing` for the predictions, and targets that are ranks already. With
         torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
         maximised is Pearson's correlation
     batch_size : pairs in a batch; None is `stable_batch_size`
@@ -173,7 +170,7 @@ class Schedule:
         sooner, than 0.01
     max_steps : most steps
     patience : steps without a gain after which it stops
-    seed : of the start and the sampled pairs
+    seed : of the start and the pairs that are drawn
 
     Source: Jalouzot et al. 2024, appendix B (steps and patience).
     """
@@ -186,63 +183,53 @@ class Schedule:
     seed: int = 0
 
 
-def ascend(
-    features: FeatureDistances,
-    representations: NDArray[np.floating],
-    shape: Shape,
-    distance: str = "euclidean",
-    schedule: Schedule | None = None,
-) -> Ascent:
-    """Maximise a soft Spearman correlation over batches of sampled pairs with Adam.
+def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Ascent:
+    """Maximise a soft Spearman correlation over batches of pairs with Adam.
 
     W is Cholesky's L Lᵀ with the softplus on the diagonal of L (diagonal W: the squares of
-    softplus), or free for FR-RSA; its Frobenius norm is brought to 1 at each step. The squared
-    neural distances are scaled to [0, 1] by the lowest and highest seen so far. It stops when the
-    correlation has not risen for a while, and the weights of the best step are returned (the
-    authors' code returns those of the last step).
+    softplus), or free for FR-RSA; its Frobenius norm is brought to 1 at each step. Targets are
+    scaled to [0, 1]. It stops when the correlation has not risen for a while, and the weights of
+    the best step are returned (the authors' code returns those of the last step).
 
-    The pairs of a batch that have the same feature distances get one and the same prediction, so
-    they are truly tied and the soft rank gives them their average rank, whatever the strength.
+    The pairs of a batch that have the same pattern get one and the same prediction, so they are
+    truly tied and the soft rank gives them their average rank, whatever the strength.
 
     Parameters
     ----------
-    features : of n_stimuli stimuli
-    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
+    cells : what is drawn
     shape : the terms and the constraint
 
     Raises InputError: torch or torchsort is not installed.
 
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C; Blondel et al. 2020.
     """
-    torch, soft_rank = _torch()
+    check_installed("soft-rank")
+    import torch
+    import torchsort
+
     schedule = schedule or Schedule()
-    n_stimuli, terms = len(representations), shape.columns
-    neural_distances = pair_distances(representations, distance, "y")
-    size = schedule.batch_size or stable_batch_size(features, n_stimuli, terms, seed=schedule.seed)
+    columns, low = shape.columns, cells.target.min()
+    target = (cells.target - low) / ((cells.target.max() - low) or 1.0)
+    size = schedule.batch_size or stable_batch_size(cells, seed=schedule.seed)
     rng = np.random.default_rng(schedule.seed)
-    start = rng.uniform(-1.0, 1.0, len(terms)) / len(terms.features) ** 0.5
+    start = rng.uniform(-1.0, 1.0, len(columns)) / len(columns.features) ** 0.5
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([parameters], lr=schedule.rate)
     weights_of = _weights_function(shape)
-    low, high = np.inf, -np.inf
-    best, best_weights, trace = -np.inf, weights_of(parameters).detach().clone(), []
-    since = 0
+    best, best_weights, since, n_steps = -np.inf, weights_of(parameters).detach().clone(), 0, 0
     for _ in range(schedule.max_steps):
-        i, j = sample_pairs(n_stimuli, size, rng)
-        patterns, inverse = _distinct_rows(features.of(i, j))
-        target = neural_distances(i, j)
-        low, high = min(low, float(target.min())), max(high, float(target.max()))
-        target = (target - low) / (high - low if high > low else 1.0)
-
+        n_steps, drawn = n_steps + 1, cells.draw(size, rng)
+        patterns, inverse = np.unique(cells.pattern[drawn], return_inverse=True)
         weights = weights_of(parameters)
-        scores = torch.from_numpy(terms.values(patterns)) @ weights
+        scores = torch.from_numpy(cells.terms[patterns]) @ weights
         span = scores.detach().max() - scores.detach().min()
         scores = scores / span if span > 0 else scores
-        value = _soft_spearman(torch, soft_rank, scores, inverse, target, schedule.strength)
-        trace.append(float(value.detach()))
-        if trace[-1] > best:
+        value = _soft_spearman(
+            torch, torchsort.soft_rank, scores, inverse, target[drawn], schedule.strength
+        )
+        if float(value.detach()) > best:
             # A copy: the parameters go on changing.
-            best, best_weights, since = trace[-1], weights.detach().clone(), 0
+            best, best_weights, since = float(value.detach()), weights.detach().clone(), 0
         else:
             since += 1
             if since >= schedule.patience:
@@ -252,24 +239,24 @@ def ascend(
         optimiser.zero_grad()
         (-value).backward()
         optimiser.step()
-    return Ascent(best_weights.numpy(), len(trace), size, np.array(trace))
+    return Ascent(best_weights.numpy(), n_steps)
 
 
-class SoftRankMLEM(MetricModel):
+class SoftRankMLEM(TableModel):
     """The metric of `SpearmanMLEM` or `FRRSA`, found by the published recipe.
 
-    It samples pairs of one layer's stimuli and makes no pair table, so an analysis does not offer
-    it. It needs torch and torchsort.
+    It draws the pairs of its batches from the pair table, and needs torch and torchsort.
 
     Parameters
     ----------
     constraint : "metric" (weights of at least 0; with interactions W positive definite), or "none"
         (feature-reweighted RSA)
-    strength, batch_size : see `Schedule`
-    random_state : seed of the start and the sampled pairs
+    strength, batch_size : see `Schedule`; with a strength the squared distances are predicted,
+        without one their ranks
+    random_state : seed of the start and the pairs that are drawn
 
     The other parameters and the attributes are those of
-    `mlem_core.estimators.spearman.SpearmanMLEM`; n_steps_ is the number of steps taken.
+    `mlem_core.estimators.spearman.SpearmanMLEM`.
 
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C.
     """
@@ -293,36 +280,13 @@ class SoftRankMLEM(MetricModel):
         self.missing = missing
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: StimulusSet | pd.DataFrame,
-        y: NDArray[np.floating],
-        groups: IntArray | None = None,
-    ) -> Self:
-        """Fit the metric on sampled pairs of the stimuli.
-
-        X and y as in `mlem_core.estimators.base.TableModel.fit`; `groups` is not used, since there
-        is nothing to choose by cross-validation.
-
-        Raises InputError: as there; torch or torchsort is not installed.
-        """
-        self.check()
-        columns, rows = self._given(X, y)
-        stimulus_groups(groups, X)
-        terms = terms_of(columns, self.interactions)
-        ascent = ascend(
-            FeatureDistances(columns, self.missing),
-            rows,
-            Shape(terms, self.constraint),
-            self.distance,
-            Schedule(self.strength, self.batch_size, seed=self.random_state),
-        )
-        self._keep(columns, terms, ascent.weights, 0.0)
-        self.n_steps_ = ascent.n_steps
-        return self
+    @property
+    def needs_training_ranks(self) -> bool:
+        return self.strength is None
 
     def check(self) -> None:
         """Raise InputError for a parameter that cannot be used, before anything is computed."""
+        check_installed("soft-rank")
         check_choice("constraint", self.constraint, CONSTRAINTS)
         if self.strength is not None:
             check_number("strength", self.strength, np.finfo(float).tiny)
@@ -336,24 +300,24 @@ class SoftRankMLEM(MetricModel):
                 "least 0, None or a generator."
             ) from None
 
+    def ascent(self, cells: Cells, columns: Columns) -> Ascent:
+        """The training on batches that are drawn from some cells."""
+        schedule = Schedule(self.strength, self.batch_size, seed=self.random_state)
+        return ascend(cells, Shape(columns, self.constraint), schedule)
 
-def _torch() -> tuple[Any, Any]:
-    try:
-        import torch
-        import torchsort
-    except ImportError as error:
-        raise InputError(
-            f"SoftRankMLEM needs torch and torchsort, but {error.name} is not installed; install "
-            "it (README, requirements-torchsort.txt) or choose SpearmanMLEM or FRRSA."
-        ) from None
-    return torch, torchsort.soft_rank
+    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
+        """Train on the cells of each layer and training set, layers side by side."""
 
+        def one(layer: int) -> FloatArray:
+            both = training_sums(tables, layer, left_out, ranked=self.strength is None)
+            found = []
+            for counts, sums in zip(*both, strict=True):
+                there = np.flatnonzero(counts)
+                cells = Cells(tables.terms, there, counts[there], sums[there] / counts[there])
+                found.append(self.ascent(cells, tables.columns).weights)
+            return np.stack(found)
 
-def _distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """The distinct rows, and the number of the distinct row that each row is."""
-    direction = np.random.default_rng(0).random(rows.shape[1])
-    _, first, inverse = np.unique(rows @ direction, return_index=True, return_inverse=True)
-    return rows[first], inverse.astype(np.int64)
+        return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
 
 
 def _weights_function(shape: Shape) -> Any:
@@ -386,16 +350,14 @@ def _soft_spearman(
     target: FloatArray,
     strength: float | None,
 ) -> torch.Tensor:
-    """Correlation of the soft ranks of scores[inverse] with those of the target."""
+    """Correlation of the soft ranks of scores[inverse] with those of the target, or with itself."""
+    ranks = torch.from_numpy(target)
     if strength is None:
-        from scipy.stats import rankdata
-
         distinct, where = np.unique(scores.detach().numpy(), return_inverse=True)
         counts = np.bincount(where[inverse], minlength=len(distinct)).astype(np.float64)
-        ranks = torch.from_numpy(rankdata(target))
         strength = spacing(distinct, counts)
     else:
-        ranks = soft_rank(torch.from_numpy(target)[None], regularization_strength=strength)[0]
+        ranks = soft_rank(ranks[None], regularization_strength=strength)[0]
     predicted = soft_rank(
         scores[torch.from_numpy(inverse)][None], regularization_strength=strength
     )[0]

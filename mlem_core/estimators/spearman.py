@@ -16,6 +16,37 @@ from mlem_core.estimators.rank_objective import OBJECTIVES, RankObjective
 from mlem_core.pairs.tables import PairTables
 
 
+def training_sums(
+    tables: PairTables, layer: int, left_out: Sequence[int | None], *, ranked: bool = True
+) -> tuple[FloatArray, FloatArray]:
+    """Pairs of each pattern, and sums of what is fitted of them, on several training sets.
+
+    Ranks are those among the pairs that leave out the fold: held-out pairs have no part in them.
+
+    Parameters
+    ----------
+    layer : position of the layer in the tables
+    left_out : the fold that each training set leaves out, or None for all pairs
+    ranked : whether centred average ranks of the distances are fitted, or squared distances
+
+    Returns two arrays (n_sets, n_patterns). Raises InputError: the tables have no ranks among
+    training pairs.
+    """
+    n_patterns = len(tables.codes)
+    counts, sums = np.zeros((2, len(left_out), n_patterns))
+    sets = [() if fold is None else (fold,) for fold in left_out]
+    for k, (fold, blocks) in enumerate(zip(left_out, training_blocks(tables, sets), strict=True)):
+        at = np.flatnonzero(blocks[tables.cell_block])
+        pattern, fitted = tables.cell_pattern[at], tables.rank_sums[layer]
+        if not ranked:
+            fitted = tables.target_sums[layer]
+        elif fold is not None:
+            fitted = tables.training_ranks[layer, fold]
+        counts[k] = np.bincount(pattern, tables.counts[at], n_patterns)
+        sums[k] = np.bincount(pattern, fitted[at], n_patterns)
+    return counts, sums
+
+
 def training_objective(
     tables: PairTables,
     layer: int,
@@ -23,8 +54,6 @@ def training_objective(
     left_out: Sequence[int | None] | None = None,
 ) -> RankObjective:
     """The rank correlation of one layer on several training sets.
-
-    Ranks are those among the pairs that leave out the fold: held-out pairs have no part in them.
 
     Parameters
     ----------
@@ -36,20 +65,12 @@ def training_objective(
     Raises InputError: the tables have no ranks among training pairs.
     """
     chosen = range(tables.n_folds) if left_out is None else left_out
-    n_patterns = len(tables.codes)
-    counts, sums = np.zeros((2, len(chosen), n_patterns))
+    counts, sums = training_sums(tables, layer, chosen)
     squares = np.full(len(chosen), tables.rank_squares[layer])
-    sets = [() if fold is None else (fold,) for fold in chosen]
-    for k, (fold, blocks) in enumerate(zip(chosen, training_blocks(tables, sets), strict=True)):
-        at = np.flatnonzero(blocks[tables.cell_block])
-        pattern = tables.cell_pattern[at]
-        ranks = tables.rank_sums[layer]
-        if fold is not None:
-            ranks = tables.training_ranks[layer, fold]
-            if tables.train_squares is not None:
+    if tables.train_squares is not None:
+        for k, fold in enumerate(chosen):
+            if fold is not None:
                 squares[k] = tables.train_squares[layer, fold]
-        counts[k] = np.bincount(pattern, tables.counts[at], n_patterns)
-        sums[k] = np.bincount(pattern, ranks[at], n_patterns)
     return RankObjective(tables.terms, counts, sums, squares, objective)
 
 

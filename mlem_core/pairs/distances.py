@@ -16,7 +16,7 @@ from mlem_core.base.registry import Registry
 from mlem_core.base.scaling import moderate
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.designs import PairDesign, n_pairs, places_of, row_slices
+from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
 from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, raised, shrunken
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
@@ -206,31 +206,6 @@ def _condensed_bands(distance: Distance, rows: FloatArray) -> Tiles:
     for i, at in row_slices(len(rows)):
         band = np.concatenate(([0.0], found[at]))[None]
         yield i, i + 1, band if distance.squared else band**2
-
-
-def pair_distances(
-    representations: NDArray[np.floating], metric: str, layer: str = "the layer"
-) -> Callable[[IntArray, IntArray], FloatArray]:
-    """What gives the squared neural distances (n,) of any pairs (i, j) of different stimuli.
-
-    Parameters and errors as of `squared_distances`, but equal rows are not looked for.
-    """
-    distance = distance_named(metric)
-    if distance.pairwise is None:
-        condensed = squared_distances(representations, metric, layer=layer)
-        return lambda i, j: condensed[places_of(i, j, len(representations))]
-    pairwise, raw = distance.pairwise, checked_rows(representations, layer)
-    rows = _prepared(raw.astype(np.float64), distance, layer, np.arange(len(raw)))
-
-    def of(i: IntArray, j: IntArray) -> FloatArray:
-        found = np.empty(len(i))
-        step = max(1, PAIR_ELEMENTS // rows.shape[1])
-        for start in range(0, len(i), step):
-            at = slice(start, start + step)
-            found[at] = pairwise(rows[i[at]], rows[j[at]])
-        return found if distance.squared else found**2
-
-    return of
 
 
 def design_distances(

@@ -99,10 +99,10 @@ STAGE = Stage("multiverse", 1, Multiverse.save, Multiverse.load)
 def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
     """The dimensions that matter for an analysis, each with its choices.
 
-    Every distance, and every estimator that can be used; both policies for missing values where a
-    value is missing; with and without position 0 where some but not all stimuli are there. Units,
-    special tokens and pooling can be varied too (`dimensions`), but are not by default: the last
-    two run the models again, see `poolings_of`.
+    Every distance, and every estimator that can be used without a further package; both policies
+    for missing values where a value is missing; with and without position 0 where some but not all
+    stimuli are there. Units, special tokens and pooling can be varied too (`dimensions`), but are
+    not by default: the last two run the models again, see `poolings_of`.
     """
     found: dict[str, tuple[str, ...]] = {}
     if analysis.spec.distance != PRECOMPUTED:
@@ -115,7 +115,7 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
         found["missing"] = tuple(MISSING)
     resolved = bool(analysis.spec.values)
     found["estimator"] = tuple(
-        name for name, one in ESTIMATORS.items() if one.resolves or not resolved
+        name for name, one in ESTIMATORS.items() if not one.needs and (one.resolves or not resolved)
     )
     return found
 

@@ -9,21 +9,23 @@ import pytest
 import torch
 import torchsort
 from inputs import refused
-from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.soft_rank import (
-    FeatureDistances,
+    Cells,
     SoftRankMLEM,
     _soft_spearman,
-    sample_pairs,
+    pair_cells,
     spacing,
     stable_batch_size,
 )
 from mlem_core.estimators.spearman import SpearmanMLEM
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.distances import pair_distances
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.terms import Columns
 
 
@@ -31,41 +33,26 @@ def soft_rank(values, strength):
     return torchsort.soft_rank(torch.tensor(values)[None], regularization_strength=strength)[0]
 
 
-@pytest.mark.parametrize("missing", ["ignore", "level"])
-def test_feature_distances_are_those_of_the_explicit_pairs(missing):
-    features = explicit.random_features(40)
-    found = FeatureDistances(feature_columns(features), missing).of(*explicit.pairs(40))
-    np.testing.assert_allclose(found, explicit.feature_distances(features, missing), atol=1e-12)
+def index_of(features):
+    return PairIndex.build(feature_columns(features), np.zeros(len(features), dtype=np.int64))
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan", "correlation"])
-def test_neural_distances_of_any_pairs(metric):
-    rows = np.random.default_rng(0).standard_normal((30, 6))
-    names = {"euclidean": "sqeuclidean", "manhattan": "cityblock"}
-    expected = pdist(rows, names.get(metric, metric)) ** (1 if metric == "euclidean" else 2)
-    i, j = explicit.pairs(30)
-    np.testing.assert_allclose(pair_distances(rows, metric)(i, j), expected, atol=1e-9)
-    matrix = squareform(expected)
-    np.testing.assert_allclose(pair_distances(matrix, "precomputed")(i, j), expected**2)
-
-
-def test_sampled_pairs_are_of_two_stimuli_each_as_likely():
-    i, j = sample_pairs(6, 60_000, np.random.default_rng(0))
-    assert (i != j).all()
-    off = np.bincount(i * 6 + j, minlength=36).reshape(6, 6)[~np.eye(6, dtype=bool)]
-    assert np.abs(off - 2000).max() < 250
+def test_cells_are_drawn_as_often_as_they_have_pairs():
+    counts = np.array([1.0, 2.0, 5.0])
+    cells = Cells(np.zeros((3, 1)), np.arange(3), counts, np.zeros(3))
+    drawn = np.bincount(cells.draw(80_000, np.random.default_rng(0)))
+    assert np.abs(drawn - 10_000 * counts).max() < 600
 
 
 def test_batch_size_is_where_correlations_of_the_terms_are_stable():
     rng = np.random.default_rng(0)
     features = pd.DataFrame(rng.choice(["x", "y"], (400, 3)), columns=list("abc"))
-    distances = FeatureDistances(feature_columns(features))
-    columns = Columns(("a", "b", "c"))
-    size = stable_batch_size(distances, 400, columns)
+    cells = pair_cells(index_of(features), rng.random((400, 2)), Columns(("a", "b", "c")))
+    size = stable_batch_size(cells)
     # The standard deviation of a correlation near 0 is 1 / √n: 10,000 pairs for 0.01.
     assert 5_000 < size < 25_000
-    assert stable_batch_size(distances, 400, columns, threshold=0.02) < size / 2
-    assert stable_batch_size(distances, 400, columns, threshold=1e-4) == 50_000
+    assert stable_batch_size(cells, threshold=0.02) < size / 2
+    assert stable_batch_size(cells, threshold=1e-4) == 50_000
 
 
 def test_a_soft_rank_of_strength_one_is_no_rank_and_ours_is():
@@ -110,14 +97,34 @@ def test_planted_metric_comes_near(planted, constraint):
     assert np.linalg.norm(model.W_ - w) < 0.15
     assert np.linalg.norm(model.W_) == pytest.approx(1)
     assert model.score(features, matrix) > 0.99
-    assert 50 < model.n_steps_ < 1000
     if constraint == "metric":
         assert np.linalg.eigvalsh(model.W_).min() > 0
     np.testing.assert_array_equal(model.coef_, clone(model).fit(features, matrix).coef_)
+    # As published, pair by pair.
+    terms = Columns(("a", "b", "c"), interactions=True)
+    cells = pair_cells(index_of(features), matrix, terms, "precomputed", ranked=True)
+    ascent = model.ascent(cells, terms)
+    assert np.linalg.norm(terms.matrix(ascent.weights) - w) < 0.15 and 50 < ascent.n_steps < 1000
+
+
+@pytest.mark.parametrize(("name", "near"), [("spearman", 0.02), ("soft-rank", 0.15)])
+def test_a_planted_metric_comes_back_with_interactions(planted, name, near):
+    features, matrix, w = planted
+    index = PairIndex.build(feature_columns(features), explicit.random_folds(150, 3))
+    tables = pair_tables(index, [lambda: matrix], distance="precomputed", train_ranks=True)
+    tables, model = tables.with_interactions(), estimator_named(name).model()
+    model.batch_size = 500  # of soft-rank
+    fits = model.cross_validate(tables)
+    assert fits.rho.min() > 0.98 and np.isnan(fits.alpha).all()
+    found = tables.columns.matrix(fits.weights[0])
+    assert np.linalg.norm(found - w, axis=(1, 2)).max() < near
+    assert np.linalg.eigvalsh(found).min() > 0
 
 
 def test_without_torchsort_it_says_so(monkeypatch, planted):
     monkeypatch.setitem(sys.modules, "torchsort", None)
-    with refused("torchsort", "SpearmanMLEM"):
-        SoftRankMLEM(distance="precomputed").fit(*planted[:2])
+    spec = AnalysisSpec(models=("minilm",), estimator="soft-rank")
+    for asked in (lambda: SoftRankMLEM(distance="precomputed").fit(*planted[:2]), spec.check):
+        with refused("soft-rank", "requirements-torchsort.txt", "spearman"):
+            asked()
     SpearmanMLEM(distance="precomputed").fit(*planted[:2])

@@ -9,7 +9,6 @@ from scipy.spatial.distance import cdist, squareform
 from mlem_core.data.given import with_rdm, with_vector
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import FeatureDistances
 from mlem_core.pairs.columns import (
     chosen_to_resolve,
     coding,
@@ -63,8 +62,6 @@ def test_patterns_are_those_of_the_explicit_pairs(given, missing):
     assert coding(index.kinds[-1:], []) != coding(index.kinds[:1], [])
     expected = expected_distances(apart, missing)
     np.testing.assert_allclose(index.patterns[index.pair_pattern], expected, atol=1e-11)
-    other = FeatureDistances(feature_columns(stimuli), missing).of(*explicit.pairs(N))
-    np.testing.assert_allclose(other, expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("interactions", [False, True])
