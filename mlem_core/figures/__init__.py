@@ -20,8 +20,12 @@ from mlem_core.figures.export import (
     on_paper,
     one_browser,
 )
-from mlem_core.figures.group_matrix import group_similarity
-from mlem_core.figures.groups import group_profiles, universality
+from mlem_core.figures.groups import (
+    group_profiles,
+    group_similarity,
+    trajectories,
+    universality,
+)
 from mlem_core.figures.layer_maps import layer_maps
 from mlem_core.figures.map_panels import map_panels
 from mlem_core.figures.methods import (
@@ -37,7 +41,6 @@ from mlem_core.figures.published import published_values
 from mlem_core.figures.similarity import partial_matrix, rsa_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.style import GREY, Annotations, feature_colors, without_marks
-from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.two_analyses import (
     importance_differences,
     side_by_side,
