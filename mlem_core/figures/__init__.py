@@ -19,8 +19,12 @@ from mlem_core.figures.export import (
     on_paper,
     one_browser,
 )
-from mlem_core.figures.group_matrix import group_similarity
-from mlem_core.figures.groups import group_profiles, universality
+from mlem_core.figures.groups import (
+    group_profiles,
+    group_similarity,
+    trajectories,
+    universality,
+)
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.methods import (
     method_agreement,
@@ -35,7 +39,6 @@ from mlem_core.figures.similarity import partial_matrix, similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, nested_map, stimulus_map
 from mlem_core.figures.style import GREY, Annotations
-from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.two_analyses import (
     importance_differences,
     side_by_side,

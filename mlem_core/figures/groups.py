@@ -1,28 +1,42 @@
-"""Groups of models: mean profiles with the spread over models, and how universal terms are."""
+"""Groups of models: mean profiles over depth and training, a matrix of groups, universality."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
+    DIVERGING,
+    FAINT,
     GREY,
+    INK,
     PALETTE,
+    SIZE,
     as_number,
     feature_colors,
     in_full,
     panels,
     plain,
     quiet,
+    short_names,
 )
 
 _ROW = 34  # px
-BELOW = 100  # px between two rows of panels
+_BELOW = 100  # px between two rows of panels
 _NAMES = {"rsa": "RSA"}
+_ZERO = 0.16  # how far step 0 stands left of the first other step, in parts of the axis
+_SCORE = "held-out ρ"
+# Groups up to which a cell has room for its interval, and for its value.
+_INTERVALS, _VALUES = 6, 12
+_CELL = 58  # px; how high a cell is
+_WIDE = 0.18  # how wide, as a part of the figure
+_DARK = 0.78  # from here on ink is lost on a cell
 
 
 def group_profiles(
@@ -40,38 +54,267 @@ def group_profiles(
     groups = list(dict.fromkeys(profiles["group"]))
     sizes = profiles.groupby("group", sort=False)["members"].first()
     titles = [f"{plain(name, 18)} (n = {sizes[name]})" for name in groups]
-    figure, places = panels(titles, height=300, across=across, below=BELOW)
+    figure, places = panels(titles, height=300, across=across, below=_BELOW)
     colors = feature_colors(features)
     for group, (row, column) in zip(groups, places, strict=True):
-        own = profiles[profiles["group"] == group]
+        own = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
         for name, line in own.groupby("feature", sort=False):
-            color, first = colors.get(str(name), GREY), group == groups[0]
-            if line["lower"].notna().all():
-                x, low, high = (line[end].to_numpy() for end in ("depth", "lower", "upper"))
-                between = go.Scatter(band(x, low, high, color, str(name)))
-                figure.add_trace(between, row=row, col=column)
-            figure.add_trace(
-                go.Scatter(
-                    x=line["depth"],
-                    y=line["importance"],
-                    mode="lines+markers",
-                    line={"color": color, "width": 2},
-                    name=feature_name(str(name)),
-                    legendgroup=str(name),
-                    showlegend=first,
-                    hovertext=[
-                        f"{feature_name(str(name))}, layer {layer}: {as_number(value)}"
-                        for layer, value in zip(line["layer"], line["importance"], strict=True)
-                    ],
-                    hoverinfo="text",
-                ),
-                row=row,
-                col=column,
-            )
+            color, called = colors.get(str(name), GREY), feature_name(str(name))
+            for trace in _traces(line, "layer", line["depth"].to_numpy(), color, called):
+                trace.legendgroup = str(name)
+                trace.showlegend = trace.fill is None and group == groups[0]
+                figure.add_trace(trace, row=row, col=column)
     figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
     figure.update_yaxes(matches="y")
     figure.update_yaxes(title_text="importance (FI)", col=1)
     return figure
+
+
+def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
+    """Where training steps stand on a logarithmic axis, and where it is broken.
+
+    Parameters
+    ----------
+    steps : sorted; 0, which has no logarithm, stands left of the others
+
+    Returns
+    -------
+    (n_steps,) log10 of each; and the middle between 0 and the next, None without a step 0
+    """
+    found = np.array([np.log10(step) if step > 0 else np.nan for step in steps])
+    if not len(steps) or steps[0] > 0:
+        return found, None
+    if len(steps) == 1:
+        return np.zeros(1), None
+    width = found[-1] - found[1]
+    apart = max(_ZERO * width / (1 - _ZERO), 0.3)
+    found[0] = found[1] - apart
+    return found, float(found[1] - apart / 2)
+
+
+def _ticks(steps: Sequence[int], places: FloatArray) -> tuple[list[float], list[str]]:
+    """Places and texts of the ticks: each step where there are few, else powers of ten, and 0."""
+    kept = list(zip(places, steps, strict=True))
+    if len(kept) > 5:
+        powers = [10**k for k in range(16) if steps[0] <= 10**k <= steps[-1]]
+        kept = [(float(np.log10(power)), power) for power in powers]
+        if len(kept) < 2:
+            kept = [(places[at], steps[at]) for at in (int(steps[0] == 0), len(steps) - 1)]
+        kept = [(places[0], 0)] * (steps[0] == 0) + kept
+    span = float(places[-1] - places[0]) or 1.0
+    apart: list[tuple[float, int]] = []
+    for place, step in kept:
+        if not apart or (place - apart[-1][0]) / span > 0.11:
+            apart.append((float(place), step))
+    return [place for place, _ in apart], [_in_short(step) for _, step in apart]
+
+
+def _in_short(step: int) -> str:
+    """143k of 143,000; whole numbers only."""
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if step >= size and step * 10 % size == 0:
+            return f"{step / size:g}{letter}"
+    return f"{step:,}"
+
+
+def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 3) -> go.Figure:
+    """The importance of each feature and the held-out ρ over the steps of training.
+
+    A band is the interval over seeds; it is drawn where there is one at two steps at least.
+
+    Parameters
+    ----------
+    table : trajectory, step, seeds, quantity, feature, value, lower, upper; a row a trajectory,
+        step, quantity and feature
+    features : of all analyses that are to have the same colours
+    """
+    names = list(dict.fromkeys(table["trajectory"]))
+    seeds = table.groupby("trajectory", sort=False)["seeds"].agg(["min", "max"])
+    figure, places = panels(
+        [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names],
+        height=300,
+        across=across,
+        below=_BELOW,
+    )
+    # Swatches as their lines are drawn: the score is dashed.
+    figure.update_layout(legend={"itemsizing": "trace"})
+    steps = sorted(map(int, table["step"].unique()))
+    at, broken = step_places(steps)
+    colors, place_of = feature_colors(features), dict(zip(steps, at, strict=True))
+    shown: set[str] = set()
+    for name, (row, column) in zip(names, places, strict=True):
+        own = table[table["trajectory"] == name].sort_values("step", kind="stable")
+        for (quantity, feature), line in own.groupby(["quantity", "feature"], sort=False):
+            score = quantity == "rho"
+            called = _SCORE if score else feature_name(str(feature))
+            color = GREY if score else colors.get(str(feature), GREY)
+            x = np.array([place_of[int(step)] for step in line["step"]])
+            for trace in _traces(line, "step", x, color, called, dashed=score):
+                trace.legendgroup = f"{quantity} {feature}"
+                trace.showlegend = trace.fill is None and trace.legendgroup not in shown
+                figure.add_trace(trace, row=row, col=column)
+            shown.add(f"{quantity} {feature}")
+        if broken is not None:
+            figure.add_vline(
+                x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column
+            )
+    values, texts = _ticks(steps, at)
+    around = 0.04 * (float(at[-1] - at[0]) or 1.0)
+    figure.update_xaxes(
+        tickvals=values,
+        ticktext=texts,
+        range=[float(at[0]) - around, float(at[-1]) + around],
+        title_text="training step",
+    )
+    figure.update_yaxes(matches="y")
+    figure.update_yaxes(title_text="importance (FI), ρ", col=1)
+    return figure
+
+
+def _seeds(least: int, most: int) -> str:
+    if least != most:
+        return f"{least} to {most} seeds"
+    return "one run" if most == 1 else f"{most} seeds"
+
+
+def _traces(
+    line: pd.DataFrame, at: str, x: FloatArray, color: str, called: str, *, dashed: bool = False
+) -> list[go.Scatter]:
+    """The band, where there is one, and the line of a feature over x, which the hover says `at`."""
+    low, high = (line[end].to_numpy() for end in ("lower", "upper"))
+    traces = [go.Scatter(band(x[i], low[i], high[i], color, called)) for i in _runs(~np.isnan(low))]
+    hover = [
+        f"{called}, {at} {place:,}: {as_number(value)}{_interval(low, high)}"
+        for place, value, low, high in line[[at, "value", "lower", "upper"]].itertuples(index=False)
+    ]
+    points = go.Scatter(
+        x=x,
+        y=line["value"],
+        mode="lines+markers",
+        line={"color": color, "width": 2, "dash": "dash" if dashed else "solid"},
+        name=called,
+        hovertext=hover,
+        hoverinfo="text",
+    )
+    return [*traces, points]
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f" ({as_number(low)} to {as_number(high)})"
+
+
+def _runs(known: np.ndarray) -> list[IntArray]:
+    """The places of each stretch of two or more steps with an interval: a band crosses no gap."""
+    places = np.flatnonzero(known)
+    stretches = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    return [one for one in stretches if len(one) > 1]
+
+
+def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
+    """The mean RSA within each group (on the diagonal) and between every two, with intervals.
+
+    Parameters
+    ----------
+    table : group_a, group_b, pairs (of different models), rsa, lower, upper; each pair of groups
+        once. A group of one has no pair of its own: its cell is empty
+    narrow : for one column of a journal: intervals stand on two lines
+    """
+    groups = list(dict.fromkeys((*table["group_a"], *table["group_b"])))
+    place = {name: at for at, name in enumerate(groups)}
+    n = len(groups)
+    values = np.full((n, n), np.nan)
+    hover = np.full((n, n), "", dtype=object)
+    texts: list[dict] = []
+    for row in table.itertuples(index=False):
+        # The later group up the side: the matrix is its lower left half.
+        i, j = sorted((place[row.group_a], place[row.group_b]), reverse=True)
+        values[i, j] = row.rsa
+        hover[i, j] = _hover(row)
+        text = _text(row, n, narrow)
+        color = GREY if np.isnan(row.rsa) else "white" if abs(row.rsa) > _DARK else INK
+        font = {"color": color, "size": SIZE - 2 if narrow else SIZE}
+        texts += [{"x": j, "y": i, "text": text, "showarrow": False, "font": font}] * bool(text)
+    figure = go.Figure(
+        go.Heatmap(
+            z=values,
+            coloraxis="coloraxis",
+            hovertext=hover,
+            hoverinfo="text",
+            hoverongaps=False,
+            xgap=2,
+            ygap=2,
+        )
+    )
+    _lay_out(figure, groups, values, texts, narrow=narrow)
+    return figure
+
+
+def _lay_out(
+    figure: go.Figure, groups: list[str], values: FloatArray, texts: list[dict], *, narrow: bool
+) -> None:
+    n, cell = len(groups), _CELL if len(groups) <= _INTERVALS else 34
+    height = cell * n
+    # Names that lie flat take less.
+    flat = n < 3 or (not narrow and n <= _INTERVALS)
+    below = 74 if flat else 134
+    quiet(figure, height=height + 16 + below)
+    wide = 1.0 if narrow else min(1.0, _WIDE * n)
+    bar = {
+        "orientation": "h",
+        "thickness": 10,
+        "outlinewidth": 0,
+        "tickvals": [-1, 0, 1],
+        "ticktext": ["−1 (opposite)", "0", "1 (alike)"],
+        "tickfont": {"size": SIZE - 1},
+        "len": 0.8 * wide,
+        "x": wide / 2,
+        "xanchor": "center",
+        "yref": "container",
+        "yanchor": "bottom",
+        "y": 22 / (height + 16 + below),
+        "ypad": 0,
+    }
+    figure.update_layout(
+        annotations=texts,
+        margin={"t": 16, "b": below},
+        coloraxis={"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar},
+    )
+    shared = {
+        "tickvals": list(range(n)),
+        "ticktext": short_names(groups, 17),
+        "showgrid": False,
+        "zeroline": False,
+    }
+    angle = 0 if flat else -35
+    figure.update_xaxes(range=[-0.5, n - 0.5], tickangle=angle, domain=[0, wide], **shared)
+    figure.update_yaxes(range=[n - 0.5, -0.5], **shared)
+
+
+def _text(row: object, n: int, narrow: bool) -> str:
+    """What stands in a cell: its value, and its interval where there are few."""
+    rsa, low, high = (getattr(row, name) for name in ("rsa", "lower", "upper"))
+    if n > _VALUES:
+        return ""
+    if np.isnan(rsa):
+        return "one model" if not narrow or n < 4 else "–"
+    value = as_number(rsa, 2)
+    if np.isnan(low) or n > _INTERVALS:
+        return value
+    low, high = as_number(low, 2), as_number(high, 2)
+    between = f"{low} to<br>{high}" if narrow else f"{low} to {high}"
+    return f"<b>{value}</b><br><span style='font-size:{SIZE - 3}px'>{between}</span>"
+
+
+def _hover(row: object) -> str:
+    a, b, n, rsa, low, high = (
+        getattr(row, name) for name in ("group_a", "group_b", "pairs", "rsa", "lower", "upper")
+    )
+    which = f"within {in_full(a)}" if a == b else f"{in_full(a)} and {in_full(b)}"
+    pairs = f"{n} pairs of models" if n != 1 else "1 pair of models"
+    if np.isnan(rsa):
+        return ""
+    interval = "no interval" if np.isnan(low) else f"95 % {as_number(low)} to {as_number(high)}"
+    return f"{which}<br>RSA {as_number(rsa)}, {interval}<br>{pairs}"
 
 
 def universality(table: pd.DataFrame) -> go.Figure:

@@ -89,46 +89,49 @@ def mrqap(
         Fewer than four models; a factor that has one label, or no label twice, or that the others
         together say already; similarities that are not defined, or all the same.
     """
-    n = len(similarity)
-    first, second = np.triu_indices(n, 1)
-    y = similarity[first, second]
-    same = {name: same_label(labels) for name, labels in factors.items()}
-    _check(y, n, {name: square[first, second] for name, square in same.items()})
-    pairs = (first, second)
+    n, pairs = len(similarity), np.triu_indices(len(similarity), 1)
+    y = similarity[pairs]
+    same = {name: same_label(labels)[pairs] for name, labels in factors.items()}
+    _check(y, n, same)
     found = []
-    for name, square in same.items():
-        others = [other[pairs] for key, other in same.items() if key != name]
+    for name, own in same.items():
+        others = [other for key, other in same.items() if key != name]
         basis = np.linalg.qr(np.column_stack((np.ones(len(y)), *others)))[0]
         units, permuted = _units(factors[name], group_of, n)
         orders = _orders(len(np.unique(units)), n_permutations, seed)
-        value, t, p, smallest = _tested(y, square, basis, units, orders)
-        n_units = len(np.unique(units))
-        found.append(FactorTest(name, value, t, p, smallest, permuted, n_units, len(orders)))
+        tested = _tested(y, own, basis, (units[pairs[0]], units[pairs[1]]), orders)
+        found.append(FactorTest(name, *tested, permuted, orders.shape[1], len(orders)))
     return found
 
 
 def _tested(
-    y: FloatArray, square: FloatArray, basis: FloatArray, units: IntArray, orders: IntArray
+    y: FloatArray,
+    own: FloatArray,
+    basis: FloatArray,
+    units: tuple[IntArray, IntArray],
+    orders: IntArray,
 ) -> tuple[float, float, float, float]:
-    """Value, t and p of a factor (n_models, n_models), and the smallest p that there could be.
+    """Value, t and p of a factor (n_pairs,), and the smallest p that there could be.
 
     Parameters
     ----------
     y : (n_pairs,) the similarities
     basis : (n_pairs, n_others) orthonormal, of the other factors
-    units, orders : of `_units` and `_orders`
+    units : of the first and the second model of each pair, as of `_units`
+    orders : of `_orders`
     """
-    pairs = np.triu_indices(len(square), 1)
-    rest = square[pairs] - basis @ (basis.T @ square[pairs])
-    residual = np.zeros_like(square)
-    residual[pairs] = rest
-    residual += residual.T
+    rest = own - basis @ (basis.T @ own)
+    first, second = units
+    # What stands for two models is that of their units: all predictors of whole groups are so.
+    blocks = np.zeros((orders.shape[1],) * 2)
+    blocks[first, second] = blocks[second, first] = rest
     beside, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - 1
     values, observed = _statistics(rest[None], beside, basis, free)
     as_large = same_again = 0
     size = max(1, _AT_ONCE // len(y))
     for start in range(0, len(orders), size):
-        drawn = _permuted(residual, units, orders[start : start + size], pairs)
+        some = orders[start : start + size]
+        drawn = blocks[some[:, first], some[:, second]]
         t = np.abs(_statistics(drawn, beside, basis, free)[1])
         as_large += int((t >= abs(observed[0]) * (1 - _SAME)).sum())
         same_again += int((np.abs(drawn - rest).max(axis=1) < _SAME).sum())
@@ -173,24 +176,6 @@ def _orders(n: int, n_permutations: int, seed: int) -> IntArray:
     rng = np.random.default_rng(seed)
     drawn = rng.permuted(np.tile(np.arange(n), (n_permutations, 1)), axis=1)
     return np.concatenate((np.arange(n)[None], drawn))
-
-
-def _permuted(
-    residual: FloatArray, units: IntArray, orders: IntArray, pairs: tuple[IntArray, IntArray]
-) -> FloatArray:
-    """(n_orders, n_pairs) what stands for each pair of models where their units change places.
-
-    Whole groups: the residual of two models is that of their groups, as all predictors are.
-    """
-    first, second = units[pairs[0]], units[pairs[1]]
-    n = int(units.max()) + 1
-    if n == len(residual):
-        blocks = residual
-    else:
-        blocks = np.zeros((n, n))
-        blocks[first, second] = blocks[second, first] = residual[pairs]
-    found: FloatArray = blocks[orders[:, first], orders[:, second]]
-    return found
 
 
 def _statistics(
