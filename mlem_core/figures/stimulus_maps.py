@@ -360,10 +360,10 @@ def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
             figure.update_layout({f"{name}axis{ref}": kept})
         refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"}
         annotations += [below.to_plotly_json() | refs for below in one.layout.annotations]
+    figure.layout.annotations = annotations
     figure.add_traces(traces)
     rows = math.ceil(len(maps) / across)
     figure.update_layout(
-        annotations=annotations,
         legend_title_text=maps[0].layout.legend.title.text,
         height=(_HEIGHT + 56) * rows + 60,
         margin={"t": 36, "b": 32},

@@ -144,6 +144,7 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
         ]
         axes[f"xaxis{ref}"] = {"constrain": "domain"}
         axes[f"yaxis{ref}"] = {"scaleanchor": f"x{ref}"}
+    figure.layout.annotations = texts
     ends, ticks = [-0.5, len(names) - 0.5], sparse_ticks(layers, blocks, layer_labels(layers))
     figure.update_xaxes(range=ends, showgrid=False, zeroline=False, **CLEAR, **ticks)
     figure.update_yaxes(
@@ -152,7 +153,6 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     figure.update_layout(
         **axes,
         shapes=edges,
-        annotations=texts,
         coloraxis={
             "colorscale": DIVERGING,
             "cmin": -end,

@@ -10,13 +10,13 @@ import streamlit as st
 from pages.explore import groups, notable, stimuli
 from pages.parts import alike, frame, naming, navigation
 from pages.parts.exporting import Panel
-from pages.parts.view import View
+from pages.parts.view import View, has_pairs
 from pages.parts.wording import without_minus_zero
 
 
 def show_all_layers(view: View) -> None:
     """What all layers show together."""
-    if not view.has_pairs() or view.results() is None:
+    if not has_pairs(view) or view.results() is None:
         return
     notable.show_surprises(view)
     groups.show(view)

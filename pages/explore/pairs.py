@@ -21,7 +21,7 @@ from pages.parts import (
     uncertainty,
 )
 from pages.parts.exporting import Panel
-from pages.parts.view import View, two_layers
+from pages.parts.view import View, has_pairs, two_layers
 from pages.parts.wording import plain, without_minus_zero
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ NOTHING = "-"  # as the second feature that divides the stimuli
 
 def show_pairs(view: View) -> None:
     """The matrices of how alike all layers are, and the two layers that are chosen there."""
-    results = view.results() if view.has_pairs() else None
+    results = view.results() if has_pairs(view) else None
     if results is not None:
         frame.alone(partial(_linked, view, results))
 

@@ -199,12 +199,6 @@ class View:
             task, "Fit the metric models", "Fits every layer that is shown, in the background."
         )
 
-    def has_pairs(self) -> bool:
-        """Whether there are two layers to compare; where there are not, it is said."""
-        if len(self.layers) < 2:
-            st.info("There is one layer: no two to compare.", icon=":material/info:")
-        return len(self.layers) > 1
-
     @property
     def pair(self) -> tuple[str, str]:
         """The two layers "model:layer" that Compare and Why alike look at."""
@@ -212,6 +206,13 @@ class View:
         a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
         there = self.layer_names
         return a if a in there else defaults[0], b if b in there else defaults[1]
+
+
+def has_pairs(view: View) -> bool:
+    """Whether there are two layers to compare; where there are not, it is said."""
+    if len(view.layers) < 2:
+        st.info("There is one layer: no two to compare.", icon=":material/info:")
+    return len(view.layers) > 1
 
 
 def two_layers(view: View) -> tuple[str, str]:
