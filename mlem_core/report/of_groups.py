@@ -85,7 +85,6 @@ def similarity(shown: FigureContext) -> RenderedFigure | None:
     "universality",
     "Universality of the terms",
     "How much of what models of one group share, models of two groups share: 1 is as much.",
-    takes_long=True,  # there with some intervals, and not with others
 )
 def universality(shown: FigureContext) -> RenderedFigure | None:
     """How universal the terms are; None where members of no group surely share any."""
