@@ -186,13 +186,13 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
             help="Pairs that both layers place alike add to the similarity, pairs that they place "
             "differently take from it.",
         )
-    from mlem_core.inference import pair_contributions
+    from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 
     sides, most = [parse_layer(a), parse_layer(b)], which == MOST
     models = sorted({model for model, _ in sides})
     asked = view.analysis, stored.store(), sides, view.selection.features, term
     # They have been looked up before, or came with the example.
-    if not (pair_contributions.kept_at(*asked, most=most) is not None or _there(view, models)):
+    if kept_at(*asked, most=most) is None and not _there(view, models):
         st.caption(
             "The pairs are looked up in the representations of "
             f"{plain(' and '.join(map(naming.now().model, models)))}, which are not on this "
@@ -207,12 +207,21 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     with st.spinner("Looking for the pairs of stimuli behind it …"):
         pairs = view.once(
             ("behind", *sides, term, most),
-            lambda: pair_contributions.pair_contributions(*asked, most=most),
+            lambda: pair_contributions(*asked, most=most),
         )
     if pairs is None or pairs.empty:
         st.caption("There are no such pairs.")
         return
-    words = view.analysis.stimuli.word_index is not None
+    _show_pairs(pairs, a, b, words=view.analysis.stimuli.word_index is not None)
+    st.caption(
+        f"The {len(pairs)} pairs that {which} of the term "
+        f"{plain(naming.now().feature(term))}, each stimulus in one of them at most; one pair "
+        "contributes very little, they show the kind."
+    )
+
+
+def _show_pairs(pairs: pd.DataFrame, a: str, b: str, *, words: bool) -> None:
+    """The pairs as a table: words in their sentences, or sentences."""
     table = pd.DataFrame(
         {
             "first": pairs["first_text"] if words else pairs["first_sentence"],
@@ -242,11 +251,6 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
                 format="%.2f", help="What this one pair adds to the similarity, in millionths."
             ),
         },
-    )
-    st.caption(
-        f"The {len(pairs)} pairs that {which} of the term "
-        f"{plain(naming.now().feature(term))}, each stimulus in one of them at most; one pair "
-        "contributes very little, they show the kind."
     )
 
 
