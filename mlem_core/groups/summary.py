@@ -17,12 +17,13 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
-from mlem_core.groups.estimates import Estimate, estimate
+from mlem_core.groups.estimates import estimate
 from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
 from mlem_core.groups.mrqap import GROUP, FactorTest, mrqap, table_of
 from mlem_core.groups.profiles import IMPORTANCE, layer_scores, layer_scores_left, mean_profiles
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 
