@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -105,18 +106,25 @@ def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
     from mlem_core.analysis.spec import AnalysisSpec
 
     with st.expander("More options", icon=":material/tune:"):
-        for place, names in zip(st.columns(2, gap="large"), (LEFT, RIGHT), strict=True):
-            with place:
-                for name in names:
-                    if name != "values":
-                        _field(name)
-                    elif stimuli is not None:
-                        _show_values(stimuli, options)
+        _side_by_side(LEFT, RIGHT, stimuli, options)
     other = any(options[name] != getattr(AnalysisSpec, name) for name in ADVANCED)
     with st.expander("Advanced", icon=":material/settings:", expanded=other):
-        for place, name in zip(st.columns(len(ADVANCED)), ADVANCED, strict=True):
-            with place:
-                _field(name)
+        _side_by_side(ADVANCED[:2], ADVANCED[2:], stimuli, options)
+
+
+def _side_by_side(
+    left: Sequence[str],
+    right: Sequence[str],
+    stimuli: StimulusSet | None,
+    options: dict[str, Any],
+) -> None:
+    for place, names in zip(st.columns(2, gap="large"), (left, right), strict=True):
+        with place:
+            for name in names:
+                if name != "values":
+                    _field(name)
+                elif stimuli is not None:
+                    _show_values(stimuli, options)
 
 
 def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
