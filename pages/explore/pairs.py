@@ -91,10 +91,9 @@ def _order(view: View) -> None:
     ):
         choices.choose_one(
             "Order of the layers",
-            list(ORDERS),
+            ORDERS,
             "order",
             "model",
-            format_func=lambda one: ORDERS[one],
             help="Alike layers beside each other, with the tree that says how alike, or each "
             "model's layers in their order.",
         )

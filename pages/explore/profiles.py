@@ -86,10 +86,9 @@ def _correlated(view: View) -> None:
         return
     way = choices.choose_one(
         "The feature is",
-        list(WAYS),
+        WAYS,
         "way",
         "conditional",
-        format_func=lambda one: WAYS[one],
         help="Another question than what permuting it alone answers.",
     )
     group: list[str] = []
@@ -168,10 +167,9 @@ def _baseline(view: View) -> None:
 
     name = choices.choose_one(
         "Method",
-        list(BASELINES),
+        BASELINES,
         "baseline",
         "decoding",
-        format_func=lambda one: BASELINES[one],
         help="A method to put beside the metric model, on the same stimuli and folds.",
     )
     task = view.work("baseline", {"name": name, "layers": view.layers})

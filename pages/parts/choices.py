@@ -199,12 +199,16 @@ def _prepare_many(
     return {"key": key, "on_change": remember}
 
 
-def choose_one(label: str, options: Sequence[str], name: str, default: str, **more: Any) -> str:
-    """A selectbox that is part of the state."""
+def choose_one(
+    label: str, options: Sequence[str] | Mapping[str, str], name: str, default: str, **more: Any
+) -> str:
+    """A selectbox that is part of the state; a mapping says what each option is called."""
     key = key_of(name)
+    if isinstance(options, Mapping):
+        more["format_func"] = options.__getitem__
     chosen = st.session_state.get(key, get_one(name, default))
     st.session_state[key] = chosen if chosen in options else default
-    return str(st.selectbox(label, options, **_remembered(name, default), **more))
+    return str(st.selectbox(label, list(options), **_remembered(name, default), **more))
 
 
 def write(label: str, name: str, default: str = "", **more: Any) -> str:

@@ -53,7 +53,7 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     row = st.columns([2, 1, 1] if three else 2)
     with row[0]:
         kind = choices.choose_one(
-            "Claim", list(KINDS), "claim", "top", format_func=lambda one: KINDS[one],
+            "Claim", KINDS, "claim", "top",
             help="What is said of the layers.",
         )  # fmt: skip
     names = [a, b]
@@ -164,7 +164,7 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     if kind == "closer":
         with middle:
             measure = choices.choose_one(
-                "By", list(MEASURES), "by", "rsa", format_func=lambda one: MEASURES[one],
+                "By", MEASURES, "by", "rsa",
                 help="RSA compares distances, τ the orders of the features' importances.",
             )  # fmt: skip
         return Claim("closer", tuple(layers), measure=measure)

@@ -46,8 +46,8 @@ def choose(parameter: str, help: str = "", name: str = "", **more: Any) -> str:
 
     described = parameters()[parameter]
     default, labels = more.pop("default", getattr(AnalysisSpec, parameter)), described.labels
-    more |= {"help": help or described.text, "format_func": lambda one: labels.get(one, one)}
-    return choices.choose_one(described.label, list(labels), name or parameter, default, **more)
+    more |= {"help": help or described.text}
+    return choices.choose_one(described.label, labels, name or parameter, default, **more)
 
 
 def estimator(name: str = "", **more: Any) -> str:

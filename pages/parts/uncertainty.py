@@ -149,10 +149,9 @@ def choose_correction() -> str:
     """The choice of how p-values are corrected, drawn once for all tables of a page."""
     return choices.choose_one(
         "Correction for many tests",
-        list(CORRECTION_NAMES),
+        CORRECTION_NAMES,
         "correction",
         "bh",
-        format_func=lambda one: CORRECTION_NAMES[one],
         help="What is done to the p-values of a family of tests, so that many tests do not make "
         "findings by chance.",
     )
