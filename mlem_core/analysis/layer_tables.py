@@ -96,7 +96,7 @@ def layer_tables(
 
     def make() -> LayerTables:
         progress(0, len(sources))
-        _check_room(design, sources, spec, store)
+        _check_room(design, sources, store)
         columns = feature_columns(stimuli, resolved=resolved)
         index = PairIndex.build(columns, folds, spec.missing, design=design)
         units = _units(index, spec, sources, depends_on, store)
@@ -202,9 +202,7 @@ def _units(
     return LayerUnits(index, sources, works, keys, store, executor())
 
 
-def _check_room(
-    design: PairDesign, sources: Mapping[Layer, Representations], spec: AnalysisSpec, store: Store
-) -> None:
+def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], store: Store) -> None:
     """Raise before anything is computed where memory or disk will not do."""
     pairs, n_layers = design.n_pairs, len(sources)
     if pairs > MOST_PAIRS:

@@ -245,13 +245,11 @@ def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
             ygap=2,
         )
     )
-    _lay_out(figure, groups, values, texts, narrow=narrow)
+    _lay_out(figure, groups, texts, narrow=narrow)
     return figure
 
 
-def _lay_out(
-    figure: go.Figure, groups: list[str], values: FloatArray, texts: list[dict], *, narrow: bool
-) -> None:
+def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow: bool) -> None:
     n, cell = len(groups), _CELL if len(groups) <= _INTERVALS else 34
     height = cell * n
     # Names that lie flat take less.
