@@ -54,6 +54,12 @@ class ByGroup(LoadScopeScheduling):
         return group(nodeid)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes that share the cores are in each other's way with threads for products."""
+    if getattr(config.option, "numprocesses", None):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByGroup:
     config.option.loadscopereorder = False

@@ -63,10 +63,11 @@ def zoomed(browser):
 
 
 PROFILES, FEATURES = "explore?tab=profiles", "explore?look=features"
+NEW = ("new", "new?step=roles", "new?step=models")
 
 
-@pytest.mark.parametrize("view", ["", "new", PROFILES, "explore", FEATURES, "trust"])
-def test_at_200_percent_nothing_is_out_of_reach(app, zoomed, view):
+@pytest.mark.parametrize("view", ["", *NEW, PROFILES, "explore", FEATURES, "trust", "report"])
+def test_at_200_percent_all_is_in_reach_and_has_a_name(app, zoomed, view):
     page = zoomed
     opened(page, app, view)
     assert page.evaluate(OUTSIDE) == []
@@ -81,6 +82,8 @@ def test_at_200_percent_nothing_is_out_of_reach(app, zoomed, view):
         box = control.bounding_box()
         if box is not None:  # it is not in what is folded away
             assert box["x"] >= 0 and box["x"] + box["width"] <= 640
+    said = page.locator("body").aria_snapshot().splitlines()
+    assert [line for line in said if NAMELESS.match(line)] == []
     sound(page, app)
 
 
@@ -89,13 +92,6 @@ def opened(page, app, view):
     page.locator("h1").first.wait_for()
     settled(page)
     page.wait_for_function(COMPLETE)
-
-
-def test_every_control_has_a_name(app, page):
-    for view in ("", "new", "new?step=roles", "new?step=models", PROFILES, "explore", "report"):
-        opened(page, app, view)
-        said = page.locator("body").aria_snapshot().splitlines()
-        assert [line for line in said if NAMELESS.match(line)] == [], view
 
 
 @pytest.mark.parametrize("view", ["", "new?step=models", PROFILES])

@@ -78,9 +78,11 @@ def tried(home, command, capsys, every=1):
     return wrong
 
 
-@pytest.mark.parametrize("command", [pytest.param("analyze", marks=pytest.mark.slow), "lint"])
-def test_some_odd_values(command, home, capsys):
-    assert tried(home, [command], capsys, every=17) == {}
+@pytest.mark.parametrize(
+    ("command", "every"), [pytest.param("analyze", 47, marks=pytest.mark.slow), ("lint", 17)]
+)
+def test_some_odd_values(command, every, home, capsys):
+    assert tried(home, [command], capsys, every=every) == {}
 
 
 def test_what_was_found_odd(home, capsys):

@@ -73,7 +73,7 @@ class Sources:
 
     @cached_property
     def values(self):
-        layers = dict.fromkeys(published.MODELS, self.layers(4))
+        layers = dict.fromkeys(published.MODELS, self.layers(2))
         spec = in_files(self.folder, self.table, layers, values=("part_of_speech",), **CHOSEN)
         small = run(spec, self.store)
         for name in BASELINES:
@@ -111,7 +111,7 @@ class Sources:
     @cached_property
     def methods(self):
         example = examples.example()
-        few = example.select(layers=[(m, n) for m, n in example.layers if n in (0, 6)])
+        few = example.select(layers=[(m, n) for m, n in example.layers if n == 6][:4])
         methods.make(example, self.store, few)
         return FigureContext(example, few, example.results_of(few), Drawing(store=self.store))
 
@@ -158,17 +158,18 @@ def page(browser):
 def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     made, paper = draw(name, mm), figures.Paper(width_mm=mm)
     pdf = figures.as_file(made.figure, "pdf", paper, title=made.title)
-    svg = figures.as_file(made.figure, "svg", paper, title=made.title)
     size, letters = letters_of(pdf)
     assert size[1] <= TALLEST * 72 / 25.4, "the figure is higher than a page"
     assert not overlapping(letters), "letters of two texts lie on each other"
     outside = "".join(letter for letter, box in letters if is_outside(box, size))
     assert not outside, "these letters are cut by the page"
-    texts = texts_of(svg, page)
-    signs = re.findall(r"[-−+]0(?:\.0+)?(?![\d.])|Click|click|Hover", " ".join(texts))
-    assert not signs, "a 0 with a sign, or a hint on how to use a screen"
     # pypdf reads all letters; PDFium leaves out some that look as if they were set twice.
     written = PdfReader(io.BytesIO(pdf)).pages[0].extract_text()
+    signs = re.findall(r"[-−+]0(?:\.0+)?(?![\d.])|Click|click|Hover", written)
+    assert not signs, "a 0 with a sign, or a hint on how to use a screen"
+    if mm != WIDTHS[0]:
+        return  # one width shows that no letter is lost on the way
+    texts = texts_of(figures.as_file(made.figure, "svg", paper, title=made.title), page)
     missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
     assert not missing, "letters of these texts are not on the page"
 
