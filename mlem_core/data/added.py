@@ -14,8 +14,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, texts, typed_column
-from mlem_core.data.stimuli import Feature, StimulusSet
-from mlem_core.data.words import bare, words_in
+from mlem_core.data.stimuli import Feature, StimulusSet, bare, words_in
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"

@@ -30,9 +30,8 @@ from mlem_core.data.columns import (
 from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.table import DETECTED, Table, read_table
-from mlem_core.data.stimuli import ITEM, StimulusSet
+from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
-from mlem_core.data.words import places
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -346,7 +345,7 @@ def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
     cells = texts(words)
     there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
-    times, _ = places(cells, texts(sentences))
+    times, _ = occurrences(cells, texts(sentences))
     return float((times[there] > 0).sum()) / max(1, int(there.sum()))
 
 
@@ -358,7 +357,7 @@ def _word_index(
     numbers = cache(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
     if sum(map(numbers, filled)) >= len(filled) / 2:
         return cells  # if one is none, the check of the stimuli says so
-    times, place = places(cells, sentences)
+    times, place = occurrences(cells, sentences)
     wrong = np.flatnonzero(times != 1)
     if len(wrong):
         row = wrong[0]

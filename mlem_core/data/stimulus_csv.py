@@ -1,15 +1,19 @@
 """The stimulus CSV: a table with its columns is checked into a `StimulusSet`, and written.
 
-In messages, row 1 is the first stimulus below the header.
+In messages, row 1 is the first stimulus below the header. No spreadsheet runs a cell of a table
+that is written here as a formula.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from operator import ne
 from pathlib import Path
+from types import NoneType
 from typing import IO, Any, cast
 
 import numpy as np
@@ -26,12 +30,15 @@ from mlem_core.data.columns import (
     texts,
     typed_column,
 )
-from mlem_core.data.csvfile import write_table
 from mlem_core.data.reading.content import Columns, Source, content, decode, parse
-from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
-from mlem_core.data.words import bare, words_at, words_in
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare, words_at, words_in
+from mlem_core.storage.files import replacing
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
+# What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_QUOTED = re.compile(r'[",\r\n]')
+_BLOCK = 50_000  # rows that are written at a time
 
 
 def from_frame(
@@ -86,7 +93,7 @@ def read_written(
 
 
 def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
-    """Write stimuli so that `read_written` gives them back, as `csvfile.write_table` does.
+    """Write stimuli so that `read_written` gives them back, as `write_table` does.
 
     Parameters
     ----------
@@ -239,3 +246,61 @@ def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None]
 def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
     codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
     return np.asarray(codes, dtype=np.int64)
+
+
+def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bool = True) -> None:
+    """Write any table as CSV; cells (and column names) that a spreadsheet runs get an apostrophe.
+
+    An index other than 0, 1, 2, ... is written as the first column, under the index's name.
+
+    Parameters
+    ----------
+    frame : the table
+    target : path (written under another name, then renamed), or an open text or binary file
+    synced : as of `mlem_core.storage.files.replacing`
+    """
+    if not isinstance(frame.index, pd.RangeIndex):
+        frame = frame.rename_axis(index=frame.index.name or "").reset_index()
+    if isinstance(target, (str, Path)):
+        with replacing(target, synced=synced) as temporary, temporary.open("wb") as file:
+            for text in _blocks(frame):
+                file.write(text.encode())
+        return
+    open_file: Any = target
+    for text in _blocks(frame):
+        open_file.write(text if isinstance(open_file, io.TextIOBase) else text.encode())
+
+
+def _blocks(frame: pd.DataFrame) -> Iterator[str]:
+    """The lines of a table, some at a time."""
+    yield _lines([[_written(str(name))] for name in frame.columns])
+    for start in range(0, len(frame), _BLOCK):
+        block = frame.iloc[start : start + _BLOCK]
+        yield _lines([_cells(block.iloc[:, i]) for i in range(frame.shape[1])])
+
+
+def _lines(columns: list[list[str]]) -> str:
+    if len(columns) == 1:  # an empty line would be no row
+        columns = [[cell or '""' for cell in columns[0]]]
+    return "".join([f"{line}\n" for line in map(",".join, zip(*columns, strict=True))])
+
+
+def _cells(column: pd.Series[Any]) -> list[str]:
+    """The cells of a column as they are written."""
+    values = column.tolist()
+    # Of equal numbers one may be written in another way: 1, 1.0 and True, 0.0 and -0.0.
+    if column.dtype == "str" or set(map(type, values)) <= {str, NoneType}:
+        return list(map(cache(_written), values))
+    return list(map(_written, values))
+
+
+def _written(value: Any) -> str:
+    """A cell with its quotation marks, if it needs any."""
+    if isinstance(value, (float, np.floating)):
+        return "" if math.isnan(value) else repr(float(value))
+    if value is None or value is pd.NA:
+        return ""
+    text = str(value)
+    if isinstance(value, str) and _FORMULA.match(text) and not NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

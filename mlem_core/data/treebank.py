@@ -45,9 +45,8 @@ from mlem_core.data.reading.conllu import (
     read_sentences,
 )
 from mlem_core.data.reading.content import Source
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import StimulusSet, bare
 from mlem_core.data.stimulus_csv import CARRIED, from_frame
-from mlem_core.data.words import bare
 from mlem_core.storage.room import check_memory
 
 LEVELS = ("word", "sentence")

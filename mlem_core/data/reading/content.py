@@ -37,7 +37,7 @@ _MARKS = (
 _ODD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…·­](?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]")
 MOST_ODD = 0.1
 MOST_ACCENTS = 0.3
-# An apostrophe that `csvfile.write_table` put before what a spreadsheet may take for a formula.
+# An apostrophe that `write_table` put before what a spreadsheet may take for a formula.
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 LOOKED_AT = 200_000  # characters
 _RECORDS = 300
