@@ -16,8 +16,8 @@ import torch
 from safetensors.numpy import load_file
 
 from grammars import probing
-from mlem_core.models.packed import pack as pack_weights
-from mlem_core.models.packed import unpack
+from mlem_core.models.loading import pack as pack_weights
+from mlem_core.models.loading import unpack
 from training import evaluate
 from training.cards import card, table
 from training.networks import (

@@ -13,7 +13,7 @@ from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
 from mlem_core.data.distance_features import with_rdm, with_vector
-from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet

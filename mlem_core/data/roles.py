@@ -27,8 +27,7 @@ from mlem_core.data.columns import (
     missing_marks,
     texts,
 )
-from mlem_core.data.reading.content import Source
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv

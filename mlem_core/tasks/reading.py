@@ -33,7 +33,7 @@ from mlem_core.base.parameters import frozen
 from mlem_core.base.shared import Shared
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.distance_features import read_kept, save_rdms
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import Table
 from mlem_core.data.reading.workbook import is_workbook
 from mlem_core.data.roles import guess_roles

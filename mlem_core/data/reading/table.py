@@ -16,13 +16,13 @@ from mlem_core.data.columns import with_points, without_marks
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
     Columns,
+    ReadAs,
     Source,
     content,
     decode,
     parse,
     separator_of,
 )
-from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 DETECTED = ReadAs()
