@@ -13,7 +13,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short, some
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.added import with_column
+from mlem_core.data.added import carried_along, with_column
 from mlem_core.data.columns import GIVEN, Kind, text_of, texts
 from mlem_core.data.reading.rdm_file import RdmFile, checked_distances, read_rdm
 from mlem_core.data.stimuli import Rdm, StimulusSet
@@ -50,18 +50,7 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     values = np.full(len(stimuli), None, dtype=object)
     names = [f"vector {number}" for number in range(1, len(distinct) + 1)]
     values[there] = np.array(names, dtype=object)[row.reshape(-1)]
-    carried = {column: f"_{column}" for column in chosen}
-    taken = set(map(str, stimuli.table)) & set(carried.values())
-    if taken:
-        raise InputError(
-            f"{stimuli.name} has a column {min(taken)!r} already; rename it to make a vector of "
-            f"{min(taken)[1:]!r}."
-        )
-    without = replace(
-        stimuli,
-        table=stimuli.table.rename(columns=carried),
-        features=tuple(one for one in stimuli.features if one.name not in carried),
-    )
+    without = carried_along(stimuli, chosen, f"make the vector {name!r}")
     return _added(without, name, values, "vector", Rdm(tuple(names), euclidean(distinct)))
 
 
