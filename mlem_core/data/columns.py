@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from types import NoneType
 from typing import Any, Literal
@@ -163,6 +163,23 @@ def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iter
                 f"the feature {name!r} is named both as ordered and as nominal; choose one."
             )
         kinds[name] = "ordered" if name in ordered else "nominal"
+
+
+def number_of(cell: str) -> float | None:
+    """The number that a cell says, nan and inf too; None for signs that Python alone takes for
+    parts of one: 1_0, १२."""
+    try:
+        return float(cell) if "_" not in cell and cell.isascii() else None
+    except ValueError:
+        return None
+
+
+def row_of_numbers(cells: Sequence[str], wrong: Callable[[int], InputError]) -> NDArray[np.float64]:
+    """The numbers that cells say (n,); raises `wrong` of the place of the first that says none."""
+    numbers = list(map(number_of, cells))
+    if None in numbers:
+        raise wrong(numbers.index(None))
+    return np.array(numbers, dtype=np.float64)
 
 
 def counted_from(numbers: NDArray[np.float64]) -> int | None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
-from mlem_core.data.columns import NUMBER, counted_from
+from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
 from mlem_core.models.model_paths import first_line
 from mlem_core.storage.digests import Stamp, stamp
 from mlem_core.storage.room import check_memory
@@ -403,14 +403,13 @@ def _has_header(path: Path, first: list[str]) -> bool:
                 "commas."
             )
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
-    named = any(_number(cell) is None for cell in first)
-    if named and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
-        name = next(cell for cell in first if _number(cell) is None)
+    names = [cell for cell in first if number_of(cell) is None]
+    if names and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
         raise InputError(
-            f"the first row of {path.name} has {name[:40]!r} beside numbers such as {numbers[0]}; "
-            "expected numbers only, or a header of names."
+            f"the first row of {path.name} has {names[0][:40]!r} beside numbers such as "
+            f"{numbers[0]}; expected numbers only, or a header of names."
         )
-    return named or (len(first) > 1 and first == [str(i) for i in range(len(first))])
+    return bool(names) or (len(first) > 1 and first == [str(i) for i in range(len(first))])
 
 
 def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
@@ -419,25 +418,9 @@ def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np
         raise InputError(
             f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
         )
-    try:
-        if not all(map(_is_plain, cells)):
-            raise ValueError
-        return np.array(list(map(float, cells)))
-    except ValueError:
-        column = next(i for i, cell in enumerate(cells) if _number(cell) is None)
-        raise InputError(
-            f"{path.name} has {cells[column][:40]!r} in row {row}, column {column + 1}; expected a "
-            "number."
-        ) from None
 
+    def wrong(column: int) -> InputError:
+        where = f"row {row}, column {column + 1}"
+        return InputError(f"{path.name} has {cells[column][:40]!r} in {where}; expected a number.")
 
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell) if _is_plain(cell) else None
-    except ValueError:
-        return None
-
-
-def _is_plain(cell: str) -> bool:
-    """Whether a cell has no signs that Python alone takes for parts of a number: 1_0, १२."""
-    return "_" not in cell and cell.isascii()
+    return row_of_numbers(cells, wrong)

@@ -15,7 +15,7 @@ import numpy as np
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.columns import NUMBER, counted_from
+from mlem_core.data.columns import NUMBER, counted_from, row_of_numbers
 from mlem_core.data.reading.content import content, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
@@ -218,18 +218,13 @@ def _point(cell: str, separator: str) -> str:
 
 def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) -> FloatArray:
     """The cells of a row as numbers; `place` is its number, and how many cells stand before."""
-    try:
-        if not any("_" in cell or not cell.isascii() for cell in row):  # Python takes 1_0 for 10
-            return np.array([float(_point(cell, separator)) for cell in row])
-    except ValueError:
-        pass
-    for column, cell in enumerate(row, 1 + place[1]):
-        if not NUMBER.fullmatch(_point(cell, separator)):
-            text = short(cell) if cell else "an empty cell"
-            raise InputError(
-                f"{what} has {text} in row {place[0]}, column {column}; expected a distance there."
-            )
-    raise InputError(f"{what} holds no numbers in row {place[0]}; expected {_FORM}.")
+
+    def wrong(column: int) -> InputError:
+        text = short(row[column]) if row[column] else "an empty cell"
+        where = f"row {place[0]}, column {column + 1 + place[1]}"
+        return InputError(f"{what} has {text} in {where}; expected a distance there.")
+
+    return row_of_numbers([_point(cell, separator) for cell in row], wrong)
 
 
 def _check_rows(n_rows: int, what: str) -> None:
