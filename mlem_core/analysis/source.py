@@ -291,16 +291,12 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     if not path.exists() and path.suffix.lower() not in _TABLES:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
     read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
-    table = table_of(path, read_as)
     # Their cells as the file has them: 01 and 1 are two names.
     kinds = {
         **dict.fromkeys(source.nominal, "nominal"),
         **dict.fromkeys(source.ordered, "ordered"),
     }
-    stimuli = apply_roles(table, dict(source.roles))
-    features = {feature.name for feature in stimuli.features}
-    kinds = {name: kind for name, kind in kinds.items() if name in features}
-    return apply_roles(table, {**dict(source.roles), **kinds}) if kinds else stimuli
+    return apply_roles(table_of(path, read_as), dict(source.roles), kinds)
 
 
 def added_column(name: str) -> str:

@@ -133,10 +133,11 @@ def read_treebank(
     frame = frame.iloc[kept].reset_index(drop=True)
     what = f"the text of {many(len(frame), level)} of {bank.name}, each with its sentence,"
     check_memory(_COPIES * sum(map(len, frame["sentence"])), what, "choose a smaller sample")
-    frame, dropped = _features(frame)
+    morphological = {_feature_name(name) for name in bank.features if level == "word"}
+    frame, dropped = _features(frame, morphological)
     if dropped:
         notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
-    nominal = [name for name in frame if name in _NOMINAL or name in _morphological(frame)]
+    nominal = [name for name in frame if name in _NOMINAL or name in morphological]
     notes += doubts.of_sentences(frame["sentence"].tolist())
     for name in ("sentence", *nominal):
         notes += doubts.alike(f"the column {short(str(name))}", texts(frame[name]))
@@ -241,19 +242,9 @@ def _value(name: str, value: str) -> str:
     return f"{_feature_name(name)} {value}" if NUMBER.fullmatch(value) else value
 
 
-def _morphological(frame: pd.DataFrame) -> list[str]:
-    return [
-        str(name)
-        for name in frame
-        if name not in (*CARRIED, *_OWN, *_COUNTED, "n_clauses", "root_tense")
-        and not str(name).startswith("_")
-    ]
-
-
-def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _features(frame: pd.DataFrame, morphological: set[str]) -> tuple[pd.DataFrame, list[str]]:
     """The frame in the order of the module's head, with the features that can be used."""
     least = max(FREQUENT, FREQUENT_SHARE * len(frame))
-    morphological = _morphological(frame)
     dropped = []
     for name in [str(column) for column in frame]:
         if name in CARRIED or name.startswith("_"):
@@ -265,7 +256,7 @@ def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     frame = frame.drop(columns=dropped)
     names = [str(name) for name in frame]
     first = [name for name in names if name in CARRIED or name == "upos"]
-    kept = sorted(name for name in morphological if name in names)
+    kept = sorted(morphological.intersection(names))
     rest = [name for name in names if name not in (*first, *kept)]
     return frame[[*first, *kept, *rest]], sorted(dropped)
 

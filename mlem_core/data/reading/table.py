@@ -54,6 +54,10 @@ class Table:
         """The columns without a name in the file, by the names that they have here."""
         return [new for _, name, new in self.read_as.renamed if not name]
 
+    def stripped(self, column: str) -> list[str | None]:
+        """The cells of a column without space around them."""
+        return [cell and cell.strip() for cell in self.frame[column].tolist()]
+
     def values(self, column: str) -> list[str | None]:
         """The cells of a column without space around them; empty ones and missing values None."""
         return without_marks(self.frame[column].tolist(), self.read_as.missing)
