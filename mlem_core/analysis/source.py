@@ -239,11 +239,11 @@ def _read_from(source: StimulusSource) -> _ReadFrom:
 
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
-def _load(source: StimulusSource, given: _ReadFrom) -> StimulusSet:
-    stimuli = _loaded(source, [path for path, _ in given.files])
+def _load(source: StimulusSource, read_from: _ReadFrom) -> StimulusSet:
+    stimuli = _loaded(source, [path for path, _ in read_from.files])
     now = _read_from(source)
-    if now != given:
-        files = {*now.files, *now.rdms} ^ {*given.files, *given.rdms}
+    if now != read_from:
+        files = {*now.files, *now.rdms} ^ {*read_from.files, *read_from.rdms}
         raise changed(min((path.name for path, _ in files), default="a model that gives surprisal"))
     return stimuli
 

@@ -251,8 +251,8 @@ def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     order in which they first occur.
     """
     # In a column of objects 1, 1.0 and True are one key and several texts.
-    alike = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
-    if not (alike and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
+    one_text = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
+    if not (one_text and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
         column = pd.Series([text_of(cell) for cell in column], dtype=object)
     codes, distinct = pd.factorize(column)
     texts = np.array([*map(text_of, distinct.tolist()), None], dtype=object)

@@ -75,7 +75,7 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> list[s
             f"{row + 1}{more}, {others}: correct or empty {'it' if n == 1 else 'them'} (a number "
             "is written as -1234.5), or give the column the role nominal if its values are names."
         ]
-    doubts = alike(f"the feature {short(column)}", cells)
+    doubts = of_spellings(f"the feature {short(column)}", cells)
     for mark, (row, n) in (marks_among_names(cells) if guessed and detected else {}).items():
         doubts.append(
             f"In the feature {short(column)} {short(mark)} (row {row + 1}"
@@ -117,7 +117,7 @@ def of_numbers(column: str, cells: Cells) -> list[str]:
     return doubts
 
 
-def alike(what: str, cells: Cells) -> list[str]:
+def of_spellings(what: str, cells: Cells) -> list[str]:
     """A sentence about values that count as different and look the same."""
     spellings: dict[str, list[str]] = {}
     for cell in dict.fromkeys(cells):
@@ -126,12 +126,12 @@ def alike(what: str, cells: Cells) -> list[str]:
     several = [values for values in spellings.values() if len(values) > 1]
     if not several:
         return []
-    one, other = several[0][:2]
+    first, second = several[0][:2]
     more = f", and so do {many(len(several) - 1, 'more value')}" if len(several) > 1 else ""
     return [
-        f"In {what} {short(one)} (row {cells.index(one) + 1}) and {short(other)} (row "
-        f"{cells.index(other) + 1}) differ only in case, spaces or how their characters are coded, "
-        f"and count as two{more}: write them in one way if they are the same."
+        f"In {what} {short(first)} (row {cells.index(first) + 1}) and {short(second)} (row "
+        f"{cells.index(second) + 1}) differ only in case, spaces or how their characters are "
+        f"coded, and count as two{more}: write them in one way if they are the same."
     ]
 
 
@@ -167,7 +167,7 @@ def of_sentences(cells: Cells) -> Iterator[str]:
 
 def of_groups(column: str, ids: Cells, sentences: Cells) -> list[str]:
     """Doubts about what keeps stimuli together: names that look the same, sentences with two."""
-    doubts = alike(f"the column {short(column)}", ids)
+    doubts = of_spellings(f"the column {short(column)}", ids)
     first: dict[str | None, int] = {}
     for row, sentence in enumerate(sentences):
         other = first.setdefault(sentence, row)

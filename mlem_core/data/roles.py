@@ -317,9 +317,9 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     for column in groups:
         yield from doubts.of_groups(column, table.stripped(column), sentences)
     if not groups:
-        yield from doubts.alike(f"the column {short(sentence)}", sentences)
+        yield from doubts.of_spellings(f"the column {short(sentence)}", sentences)
     for column in _having(chosen, "item"):
-        yield from doubts.alike(f"the column {short(column)}", table.stripped(column))
+        yield from doubts.of_spellings(f"the column {short(column)}", table.stripped(column))
     for column in _having(chosen, "nominal"):
         detected = table.read_as.missing is None
         yield from doubts.of_names(column, table.values(column), column not in asked, detected)
@@ -335,7 +335,7 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
 
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
-    return next((plain[one] for one in known if one in plain), None)
+    return next((plain[name] for name in known if name in plain), None)
 
 
 def _mean_words(column: pd.Series[str]) -> float:

@@ -286,13 +286,13 @@ class _Split:
     Attributes
     ----------
     rows : (n,) the rows that have these sentences
-    own : (n,) which of the sentences each of the rows has
+    sentence : (n,) which of the sentences each of the rows has
     words : (n_words,) of one sentence after the other
     bounds : (n_sentences + 1,) where among the words each sentence begins, and the last one ends
     """
 
     rows: IntArray
-    own: IntArray
+    sentence: IntArray
     words: NDArray[np.object_]
     bounds: IntArray
 
@@ -315,7 +315,7 @@ def words_in(sentences: Sequence[str | None]) -> IntArray:
     """How many whitespace-separated words each sentence has: (n_rows,)."""
     counts = np.zeros(len(sentences), dtype=np.int64)
     for part in _split(sentences):
-        counts[part.rows] = np.diff(part.bounds)[part.own]
+        counts[part.rows] = np.diff(part.bounds)[part.sentence]
     return counts
 
 
@@ -323,7 +323,7 @@ def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
     chosen = np.empty(len(sentences), dtype=object)
     for part in _split(sentences):
-        chosen[part.rows] = part.words[part.bounds[part.own] + index[part.rows]]
+        chosen[part.rows] = part.words[part.bounds[part.sentence] + index[part.rows]]
     words: list[str] = chosen.tolist()
     return words
 
@@ -346,8 +346,8 @@ def occurrences(
         sentence = np.repeat(np.arange(len(part.bounds) - 1), np.diff(part.bounds))
         keys = sentence * len(number) + there
         order = np.argsort(keys, kind="stable")
-        asked = part.own * len(number) + wanted[part.rows]
+        asked = part.sentence * len(number) + wanted[part.rows]
         low, high = (np.searchsorted(keys, asked, side, sorter=order) for side in ("left", "right"))
         times[part.rows] = high - low
-        place[part.rows] = np.append(order, 0)[low] - part.bounds[part.own]
+        place[part.rows] = np.append(order, 0)[low] - part.bounds[part.sentence]
     return times, place

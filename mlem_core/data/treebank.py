@@ -140,7 +140,7 @@ def read_treebank(
     nominal = [name for name in frame if name in _NOMINAL or name in morphological]
     notes += doubts.of_sentences(frame["sentence"].tolist())
     for name in ("sentence", *nominal):
-        notes += doubts.alike(f"the column {short(str(name))}", texts(frame[name]))
+        notes += doubts.of_spellings(f"the column {short(str(name))}", texts(frame[name]))
     return replace(from_frame(frame, bank.name, nominal=nominal), notes=tuple(notes))
 
 

@@ -143,7 +143,7 @@ def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
     """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
     squares = map(arrays.read, arrays.names)
     return not arrays.repeated and all(
-        one.shape == (n_stimuli, n_stimuli) and are_distances(one) for one in squares
+        square.shape == (n_stimuli, n_stimuli) and are_distances(square) for square in squares
     )
 
 

@@ -157,7 +157,7 @@ def _passes(
     waiting = _plan(tokenized, loaded)[::-1]
     on_gpu = loaded.device != "cpu"
     copies = torch.cuda.Stream(loaded.device) if on_gpu else None
-    behind: tuple[IntArray, PooledRows] | None = None
+    in_work: tuple[IntArray, PooledRows] | None = None
     while waiting:
         report(done, total)
         batch = waiting.pop()
@@ -168,9 +168,9 @@ def _passes(
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
-        if behind is not None:
-            yield behind[0], behind[1].arrays()
-        behind = None if begun is None else (rows, begun)
+        if in_work is not None:
+            yield in_work[0], in_work[1].arrays()
+        in_work = None if begun is None else (rows, begun)
         if begun is not None:
             done += len(batch)
             continue
@@ -185,8 +185,8 @@ def _passes(
             )
         # Whatever is still to come would not fit either.
         waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
-    if behind is not None:
-        yield behind[0], behind[1].arrays()
+    if in_work is not None:
+        yield in_work[0], in_work[1].arrays()
 
 
 def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:

@@ -261,7 +261,7 @@ def _tokens_by_prefix(
 
 def poolings_of(level: str) -> dict[str, Mean]:
     """The tokens that can stand for a stimulus of a level, by the name of the pooling."""
-    return {name: one.of[level] for name, one in POOLINGS.items() if level in one.of}
+    return {name: pooling.of[level] for name, pooling in POOLINGS.items() if level in pooling.of}
 
 
 def pooled(level: str, pooling: str) -> Mean:

@@ -248,12 +248,12 @@ def in_turn(
     # Later than any time at which one was served: the turns of this order itself.
     last = {owner: (0, when) for owner, when in served.items()}
     left: dict[Path, deque[Waiting]] = {}
-    for one in sorted(waiting, key=lambda one: one.asked):
-        left.setdefault(one.owner, deque()).append(one)
+    for task in sorted(waiting, key=lambda task: task.asked):
+        left.setdefault(task.owner, deque()).append(task)
     order: list[Path] = []
     while left:
         # Of those with the fewest turns, who has waited longest since the last one.
-        owner = min(left, key=lambda own: (had[own], last.get(own, (0, 0.0)), left[own][0].asked))
+        owner = min(left, key=lambda who: (had[who], last.get(who, (0, 0.0)), left[who][0].asked))
         order.append(left[owner].popleft().folder)
         had[owner] += 1
         last[owner] = (1, float(len(order)))

@@ -81,10 +81,10 @@ def chosen(spec: AnalysisSpec, *, read: bool = True) -> dict[str, str]:
         parts["layers"] = "layers " + ", ".join(str(layer) for layer in spec.layers)
     if spec.features is not None:
         parts["features"] = many(len(spec.features), "feature")
-    for one in fields(spec):
-        value = getattr(spec, one.name)
-        if one.name not in (*_OTHERWISE, *left_out) and value != one.default:
-            parts[one.name] = in_words(one.name, value)
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if field.name not in (*_OTHERWISE, *left_out) and value != field.default:
+            parts[field.name] = in_words(field.name, value)
     return parts
 
 

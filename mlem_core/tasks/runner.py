@@ -192,7 +192,7 @@ class Task:
     def _start(self, request: Request, module: str, held: int) -> None:
         root = self.folder.parent.parent
         if limits.of_store(root) is not None:
-            runs = {one: len(under_way(one / "jobs")) for one in limits.same_address(root)}
+            runs = {store: len(under_way(store / "jobs")) for store in limits.same_address(root)}
             limits.check_run(root, runs[root], sum(runs.values()))
         for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
             _removed(self.folder / left)

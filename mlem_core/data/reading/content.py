@@ -102,8 +102,8 @@ class ReadAs:
         """How the file was read: "read as Windows-1252 text separated by semicolons, ..."."""
         if self.sheet is not None:
             others = [short(name) for name in self.sheets if name != self.sheet]
-            beside = f" (the others are {listed(others, most=5)})" if others else ""
-            parts = [f"read as a workbook: its sheet {short(self.sheet)}{beside}"]
+            others_named = f" (the others are {listed(others, most=5)})" if others else ""
+            parts = [f"read as a workbook: its sheet {short(self.sheet)}{others_named}"]
         else:
             separator = SEPARATORS.get(str(self.separator), repr(self.separator))
             parts = [f"read as {self.encoding_name} text separated by {separator}"]

@@ -136,9 +136,9 @@ def _array(data: bytes, what: str) -> FloatArray:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
         kind = array.dtype if isinstance(array, np.ndarray) else "an archive"
         raise InputError(f"{what} holds {kind}; expected numbers: {_FORM}.")
-    if behind := len(file.read()):
+    if n_left := len(file.read()):
         raise InputError(
-            f"{what} has {behind:,} bytes behind its array; expected one array: {_FORM}."
+            f"{what} has {n_left:,} bytes behind its array; expected one array: {_FORM}."
         )
     if array.size > MOST_ROWS**2:
         raise InputError(
@@ -190,12 +190,12 @@ def _of_text(text: str, what: str) -> RdmFile:
 
 def _order(of_rows: list[str], names: list[str], what: str) -> list[int]:
     """The row of each column's name; raise where rows and columns have other names."""
-    for which, found, others in (("row", of_rows, names), ("column", names, of_rows)):
-        name, times = Counter(found).most_common(1)[0] if found else ("", 0)
+    for which, names_here, others in (("row", of_rows, names), ("column", names, of_rows)):
+        name, times = Counter(names_here).most_common(1)[0] if names_here else ("", 0)
         if times > 1:
             raise InputError(f"{what} has {times} {which}s named {short(name)}; expected one.")
         there = set(others)
-        missing = next((name for name in found if name not in there), None)
+        missing = next((name for name in names_here if name not in there), None)
         if missing is not None:
             other = "column" if which == "row" else "row"
             raise InputError(
@@ -232,24 +232,26 @@ def _check_rows(n_rows: int, what: str) -> None:
         raise InputError(f"{what} has {n_rows:,} rows; expected at most {MOST_ROWS:,}.")
 
 
-def _check_counted(found: FloatArray, what: str) -> None:
+def _check_counted(distances: FloatArray, what: str) -> None:
     """Raise where a first column or row counts the others, as those that pandas writes."""
-    if found.ndim != 2 or found.shape[0] == found.shape[1]:
+    if distances.ndim != 2 or distances.shape[0] == distances.shape[1]:
         return
-    for side, numbers in (("column", found[:, 0]), ("row", found[0])):
-        if min(found.shape) > 1 and counted_from(numbers) is not None:
+    for side, numbers in (("column", distances[:, 0]), ("row", distances[0])):
+        if min(distances.shape) > 1 and counted_from(numbers) is not None:
             raise InputError(
                 f"the first {side} of {what} counts, from {numbers[0]:g}, as pandas "
                 "writes them; save it without (to_csv(..., header=False, index=False))."
             )
 
 
-def _square(found: FloatArray, what: str) -> FloatArray:
+def _square(distances: FloatArray, what: str) -> FloatArray:
     """The square matrix, of condensed distances too."""
-    if found.ndim != 1 and not (found.ndim == 2 and 1 in found.shape and found.size > 1):
-        _check_rows(len(found), what)
-        return found
-    flat = found.ravel()
+    if distances.ndim != 1 and not (
+        distances.ndim == 2 and 1 in distances.shape and distances.size > 1
+    ):
+        _check_rows(len(distances), what)
+        return distances
+    flat = distances.ravel()
     n = (1 + math.isqrt(1 + 8 * len(flat))) // 2
     if n * (n - 1) // 2 != len(flat) or n < 2:
         raise InputError(
