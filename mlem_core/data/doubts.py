@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from operator import eq
 
 from mlem_core.base.text import listed, many, short
@@ -16,8 +17,7 @@ from mlem_core.data.columns import (
     MISSING_AMONG_NUMBERS,
     NUMBER,
     Cells,
-    among_numbers,
-    marks_among_names,
+    is_like_number,
     text_of,
 )
 
@@ -27,6 +27,7 @@ _THOUSANDS = {
     ",": re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII),
     ".": re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII),
 }
+_MOST_ODD = 0.2  # of the cells of a column of numbers
 _COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
 _FEW = 0.2
 _SUMS = {"total", "totals", "sum", "mean", "average", "median", "summe", "gesamt", "mittelwert"}
@@ -66,8 +67,12 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> list[s
     guessed : its kind is, from its values
     detected : so are its marks of missing values
     """
-    if guessed and (odd := among_numbers(cells)):
-        row, n = odd
+    values = {cell for cell in cells if cell is not None}
+    odd = [row for row, cell in enumerate(cells) if cell is not None and not NUMBER.fullmatch(cell)]
+    # A column of numbers, but for a few cells or for some that are written as elsewhere.
+    names = len(odd) - sum(map(cache(is_like_number), (cells[row] or "" for row in odd)))
+    if guessed and odd and names < _MOST_ODD * sum(cell is not None for cell in cells):
+        row, n = odd[0], len(odd)
         more = f" and {many(n - 1, 'more cell')}" if n > 1 else ""
         others = "all its other values are numbers" if n < len(cells) else "which are no numbers"
         return [
@@ -76,7 +81,13 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> list[s
             "is written as -1234.5), or give the column the role nominal if its values are names."
         ]
     doubts = of_spellings(f"the feature {short(column)}", cells)
-    for mark, (row, n) in (marks_among_names(cells) if guessed and detected else {}).items():
+    # They count as values, because they may be some: `null`, `?` and the like among words; `none`
+    # is one often enough.
+    marks = {cell for cell in values if cell.casefold() in MISSING_AMONG_NUMBERS - {"none"}}
+    if not (guessed and detected and all(any(map(str.isalnum, cell)) for cell in values - marks)):
+        marks = set()
+    for mark in sorted(marks):
+        row, n = cells.index(mark), cells.count(mark)
         doubts.append(
             f"In the feature {short(column)} {short(mark)} (row {row + 1}"
             f"{f' and {n - 1:,} more' if n > 1 else ''}) counts as a value: empty the cells, or "

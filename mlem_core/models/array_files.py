@@ -5,7 +5,6 @@ What is not compressed is memory-mapped, and looked at in blocks of rows.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import lzma
@@ -13,7 +12,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
-from mlem_core.models.model_paths import first_line
+from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
 from mlem_core.storage.room import check_memory
 
@@ -83,19 +82,6 @@ def plain(name: str) -> str:
 def array_name(name: str, path: Path) -> str:
     """How messages call an array of a file."""
     return f"array {plain(name)} of {path.name}"
-
-
-@contextlib.contextmanager
-def _sound(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
-    """Say in a sentence that a file is not what its name says, where it leads to an error."""
-    broken: tuple[type[Exception], ...] = (*_BROKEN, *more)
-    try:
-        yield
-    except InputError:
-        raise
-    except broken as error:
-        why = first_line(error)
-        raise InputError(f"{path.name} is damaged or no {kind} file ({why}).") from error
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -191,7 +177,7 @@ def are_distances(square: NDArray[Any]) -> bool:
 
 def _in_npz(path: Path) -> dict[str, FileArray]:
     arrays: dict[str, FileArray] = {}
-    with _sound(path, ".npz"), zipfile.ZipFile(path) as archive:
+    with readable(path.name, ".npz file", *_BROKEN), zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name in arrays:
@@ -237,7 +223,7 @@ def _problem(dtype: np.dtype[Any]) -> str:
 
 
 def _read_member(path: Path, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    with _sound(path, ".npz"):
+    with readable(path.name, ".npz file", *_BROKEN):
         if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
             with path.open("rb") as file:
                 # The lengths of name and extra field are those of the member's own header.
@@ -255,11 +241,11 @@ def _read_member(path: Path, member: zipfile.ZipInfo, name: str) -> NDArray[Any]
 
 
 def _in_npy(path: Path) -> dict[str, FileArray]:
-    with _sound(path, ".npy"), path.open("rb") as file:
+    with readable(path.name, ".npy file", *_BROKEN), path.open("rb") as file:
         shape, _, dtype = npy_header(file)
 
     def read() -> NDArray[Any]:
-        with _sound(path, ".npy"):
+        with readable(path.name, ".npy file", *_BROKEN):
             return npy_file(path)
 
     return {"layer_00": FileArray(shape, str(dtype), _problem(dtype), read)}
@@ -270,7 +256,7 @@ def _in_safetensors(path: Path) -> dict[str, FileArray]:
 
     arrays: dict[str, FileArray] = {}
     with (
-        _sound(path, ".safetensors", SafetensorError),
+        readable(path.name, ".safetensors file", SafetensorError, *_BROKEN),
         safe_open(path, framework="numpy") as file,
     ):
         for name in file.keys():  # noqa: SIM118 (it is no dict)
@@ -372,7 +358,10 @@ def _counting(numbers: NDArray[np.float64]) -> str:
 
 @lru_cache(maxsize=1)  # it is looked at several times in a row
 def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
-    with _sound(path, "CSV", csv.Error), path.open(encoding="utf-8-sig") as file:
+    with (
+        readable(path.name, "CSV file", csv.Error, *_BROKEN),
+        path.open(encoding="utf-8-sig") as file,
+    ):
         lines = filter(None, csv.reader(file, strict=True))
         first = next(lines, [])
         header = _has_header(path, first)

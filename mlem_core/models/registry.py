@@ -51,7 +51,7 @@ class BuiltInModel:
     package : the Python package that its files are installed with; "" for a model on the hub
     folder : the folder of its files in that package
     gguf : the file in that folder with its weights, where they are in the GGUF format
-    packed : the same, where they are in our own format of few bits (`loading.pack`)
+    packed : the same, where they are in our own format of few bits (`loading.unpack`)
     note : what must be said wherever the model is named
     default : whether an analysis begins with it, in the form and in the example
     causal : whether a token sees only what comes before it

@@ -14,10 +14,11 @@ from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
 from mlem_core.models.forward import hidden_states, quiet
-from mlem_core.models.loading import GROUP, load_with_head, open_model, pack, read_once, unpack
+from mlem_core.models.loading import load_with_head, open_model, read_once, unpack
 from mlem_core.models.registry import locate
 from mlem_core.models.surprisal import surprisal, word_surprisal
 from mlem_core.models.tokens import tokenize
+from training.packed import GROUP, pack
 
 # --- packed -----------------------------------------------------------------------------------
 
