@@ -189,10 +189,8 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     Raises
     ------
     InputError
-        It is empty, in none of these, not in `encoding`, or no text.
+        It is in none of these, not in `encoding`, or no text.
     """
-    if not data or data.isspace():
-        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     asked = encoding
     encoding = _codec(encoding) if encoding else _detect(data)
     try:
@@ -210,8 +208,6 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     if "\0" in text:
         where = _row_after(text[: text.index("\0")].count("\n"))
         raise InputError(f"{name} is no text: {where} is a null character; expected plain text.")
-    if not text or text.isspace():
-        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     return text, encoding
 
 
@@ -304,7 +300,7 @@ def parse(
     Raises
     ------
     InputError
-        No CSV, or ragged.
+        No CSV, empty, or ragged.
     """
     # Its bytes take less memory than the text in a StringIO.
     lines = io.TextIOWrapper(
@@ -354,6 +350,8 @@ def parse(
             f"{where} of {name} cannot be read as CSV ({failed}); expected cells separated by "
             f"{kind}, and a closing quotation mark for each opening one."
         ) from failed
+    if not header:
+        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     return header, columns
 
 

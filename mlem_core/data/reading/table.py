@@ -94,8 +94,6 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         separator = read_as.separator or separator
         header, columns, literal = _cells(text, name, separator)
         read_as = replace(read_as, separator=separator, encoding=encoding, literal=literal)
-    if not header:
-        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
     _check_header(header, columns, name)
     header, columns, renamed = _own_names(header, columns)
