@@ -155,8 +155,14 @@ def from_cells(
             )
     table = pd.DataFrame(columns)
     features = tuple(Feature(column, kind) for column, kind in kinds.items())
-    groups = _groups(_complete(texts, "sentence_id"), sentences)
-    _complete(texts, ITEM)
+    for column in ("sentence_id", ITEM):  # what belongs together
+        if None in texts.get(column, ()):
+            raise InputError(
+                f"{column} in row {texts[column].index(None) + 1} is empty; give every row one or "
+                "remove the column."
+            )
+    ids = np.array(texts.get("sentence_id", sentences), dtype=object)
+    groups = pd.factorize(ids)[0].astype(np.int64)
     return StimulusSet(name, table, features, word_index, groups)
 
 
@@ -230,22 +236,6 @@ def _check_words(
                 f"the word in row {row + 1} is {short(cell)}, but word_index {word_index[row]} of "
                 f"{short(sentences[row])} is {short(words[row])}; one of them must be corrected."
             )
-
-
-def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None] | None:
-    """A column that says what belongs together, None where there is none."""
-    cells = texts.get(name)
-    if cells is not None and None in cells:
-        raise InputError(
-            f"{name} in row {cells.index(None) + 1} is empty; give every row one or remove "
-            "the column."
-        )
-    return cells
-
-
-def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
-    codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
-    return np.asarray(codes, dtype=np.int64)
 
 
 def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bool = True) -> None:

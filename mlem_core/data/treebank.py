@@ -40,7 +40,6 @@ from mlem_core.data.columns import NUMBER, texts
 from mlem_core.data.reading.conllu import (
     NO_VALUE,
     Sentence,
-    Token,
     Treebank,
     read_sentences,
 )
@@ -153,7 +152,8 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
         for number, token in enumerate(sentence.tokens, start=1):
             if token.place is None or token.upos == "PUNCT":
                 continue
-            word = words[token.place]
+            word, head = words[token.place], token.head
+            direction = ("before" if head < number else "after") if head else None
             rows.append(
                 {
                     "sentence": sentence.text,
@@ -163,7 +163,8 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
                     "upos": None if token.upos == NO_VALUE else token.upos,
                     **{_feature_name(name): _value(name, v) for name, v in token.feats.items()},
                     "relation": token.relation,
-                    **_head(token, number),
+                    "head_distance": abs(head - number) if head else None,
+                    "head_direction": direction,
                     "depth": None if depths is None else depths[number - 1],
                     "word_position": token.place,
                     "word_length": len(bare(word)),
@@ -172,13 +173,6 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def _head(token: Token, number: int) -> dict[str, Any]:
-    if not token.head:
-        return {"head_distance": None, "head_direction": None}
-    direction = "before" if token.head < number else "after"
-    return {"head_distance": abs(token.head - number), "head_direction": direction}
 
 
 def _sentence_rows(bank: Treebank) -> list[dict[str, Any]]:

@@ -56,13 +56,10 @@ def offered() -> list[str]:
         path.name
         for folder in settings.models
         for path in folder.iterdir()
-        if _NAME.fullmatch(path.name) and (path.suffix == ".gguf" or _is_model(path))
+        if _NAME.fullmatch(path.name)
+        and (path.suffix == ".gguf" or (path / "config.json").is_file() or [*path.glob("*.gguf")])
     }
     return sorted(names)
-
-
-def _is_model(path: Path) -> bool:
-    return (path / "config.json").is_file() or any(path.glob("*.gguf"))
 
 
 def check_gguf(name: str, path: Path) -> None:

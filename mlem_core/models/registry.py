@@ -325,24 +325,6 @@ def check_hub_name(name: str) -> None:
         raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
 
 
-def _fetched_before(name: str) -> Path | None:
-    """The folder to take a hub model from where a shared server fetches none, else None.
-
-    Raises `ModelUnavailable` where that server does not have it.
-    """
-    settings = shared()
-    if settings is None or settings.hub:
-        return None
-    id, _, revision = name.partition("@")
-    folder = hub.cached(id, revision or None) if hub.is_name(id) else None
-    if folder is None:
-        raise ModelUnavailable(
-            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
-            f"{listed([*packaged(), *offered()])} are there."
-        )
-    return folder
-
-
 def _in_package(model: BuiltInModel) -> ModelFiles:
     folder = model.path()
     if folder is None:
@@ -370,11 +352,18 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
 
 def _fetch(name: str, fetch: Callable[[str, str | None], Path]) -> ModelFiles:
     id, _, revision = name.partition("@")
-    folder = _fetched_before(name)
-    if folder is None:
+    settings = shared()
+    if settings is None or settings.hub:
         with _hub_errors(name):
             folder = fetch(id, revision or None)
-    return ModelFiles(folder, version=folder.name)
+        return ModelFiles(folder, version=folder.name)
+    fetched_before = hub.cached(id, revision or None) if hub.is_name(id) else None
+    if fetched_before is None:
+        raise ModelUnavailable(
+            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
+            f"{listed([*packaged(), *offered()])} are there."
+        )
+    return ModelFiles(fetched_before, version=fetched_before.name)
 
 
 @contextlib.contextmanager

@@ -168,13 +168,14 @@ def watched(root: Path, too_much: Callable[[str], None]) -> Iterator[None]:
         over.set()
 
 
-def memory() -> int:
-    """The bytes that this process and those that it has started hold."""
-    here = psutil.Process()
+def memory(pid: int | None = None) -> int:
+    """The bytes that a process, by default this one, and those that it has started hold."""
     held = 0
-    for process in (here, *here.children(recursive=True)):
-        with contextlib.suppress(psutil.Error):
-            held += process.memory_info().rss
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(pid)
+        for process in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                held += process.memory_info().rss
     return held
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import psutil
 
 from mlem_core.analysis.source import StimulusSource, table_of
 from mlem_core.base.errors import InputError
@@ -274,9 +273,7 @@ class _Reader:
 
     def memory(self) -> int:
         """The bytes that it holds."""
-        with contextlib.suppress(psutil.Error):
-            return int(psutil.Process(self._process.pid).memory_info().rss)
-        return 0
+        return limits.memory(self._process.pid)
 
     def lives(self) -> bool:
         """Whether it is there."""

@@ -227,11 +227,6 @@ def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) 
     return row_of_numbers([_point(cell, separator) for cell in row], wrong)
 
 
-def _check_rows(n_rows: int, what: str) -> None:
-    if n_rows > MOST_ROWS:
-        raise InputError(f"{what} has {n_rows:,} rows; expected at most {MOST_ROWS:,}.")
-
-
 def _check_counted(distances: FloatArray, what: str) -> None:
     """Raise where a first column or row counts the others, as those that pandas writes."""
     if distances.ndim != 2 or distances.shape[0] == distances.shape[1]:
@@ -246,20 +241,21 @@ def _check_counted(distances: FloatArray, what: str) -> None:
 
 def _square(distances: FloatArray, what: str) -> FloatArray:
     """The square matrix, of condensed distances too."""
-    if distances.ndim != 1 and not (
-        distances.ndim == 2 and 1 in distances.shape and distances.size > 1
-    ):
-        _check_rows(len(distances), what)
+    shape, n = distances.shape, max(distances.shape[:1], default=1)
+    condensed = len(shape) == 1 or (len(shape) == 2 and 1 in shape and distances.size > 1)
+    if condensed:
+        size = distances.size
+        n = (1 + math.isqrt(1 + 8 * size)) // 2
+        if n * (n - 1) // 2 != size or n < 2:
+            raise InputError(
+                f"{what} has {size:,} numbers in one row, which are not the distances of every "
+                f"two of so many stimuli: {n:,} have {n * (n - 1) // 2:,}, {n + 1:,} have "
+                f"{n * (n + 1) // 2:,}."
+            )
+    if n > MOST_ROWS:
+        raise InputError(f"{what} has {n:,} rows; expected at most {MOST_ROWS:,}.")
+    if not condensed:
         return distances
-    flat = distances.ravel()
-    n = (1 + math.isqrt(1 + 8 * len(flat))) // 2
-    if n * (n - 1) // 2 != len(flat) or n < 2:
-        raise InputError(
-            f"{what} has {len(flat):,} numbers in one row, which are not the distances of every "
-            f"two of so many stimuli: {n:,} have {n * (n - 1) // 2:,}, {n + 1:,} have "
-            f"{n * (n + 1) // 2:,}."
-        )
-    _check_rows(n, what)
     square = np.zeros((n, n))
-    square[np.triu_indices(n, 1)] = flat
+    square[np.triu_indices(n, 1)] = distances.ravel()
     return square + square.T
