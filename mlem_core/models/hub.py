@@ -78,16 +78,15 @@ def commit(name: str, revision: str | None = None) -> str:
     The hub is asked twice a minute at most.
     """
 
-    def ask() -> Path:
-        if not answers():
-            raise TimeoutError("no answer")
-        return Path(_commit(int(time.monotonic() // _REST), name, endpoint(), revision))
-
-    return _or_cached(name, revision, ask).name
+    half_minute, address = int(time.monotonic() // _REST), endpoint()
+    return _or_cached(
+        name, revision, lambda: Path(_commit(half_minute, name, address, revision))
+    ).name
 
 
 @functools.lru_cache(maxsize=64)
 def _commit(half_minute: int, name: str, address: str, revision: str | None) -> str:
+    _knock(address)
     return str(_asked(name, address, revision).sha)
 
 
@@ -121,8 +120,7 @@ def kept_only() -> Iterator[None]:
 
 def size(name: str, revision: str | None = None) -> int:
     """The bytes that `snapshot` would fetch; raises as it does."""
-    if not answers():
-        raise TimeoutError("no answer")
+    _knock(endpoint())
     info = _asked(name, endpoint(), revision, files_metadata=True)
     return sum(
         file.size or 0
@@ -153,17 +151,13 @@ def cached(name: str, revision: str | None = None) -> Path | None:
     return folder if (folder / "config.json").exists() else None
 
 
-def answers() -> bool:
-    """Whether the hub can be reached; asked for at most 1.5 s, twice a minute."""
-    return _answers(int(time.monotonic() // _REST), endpoint())
-
-
 def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
-@functools.lru_cache(maxsize=1)
-def _answers(half_minute: int, address: str) -> bool:
+def _knock(address: str) -> None:
+    """Raise TimeoutError where the hub does not answer in 1.5 s, for whoever cannot wait long."""
+
     def ask() -> None:
         request = urllib.request.Request(address, method="HEAD")
         urllib.request.urlopen(request, timeout=1.5).close()
@@ -171,10 +165,9 @@ def _answers(half_minute: int, address: str) -> bool:
     try:
         _within(1.5, ask)
     except urllib.error.HTTPError:
-        return True  # an answer, if not a kind one
-    except Exception:
-        return False
-    return True
+        pass  # an answer, if not a kind one
+    except Exception as error:
+        raise TimeoutError("no answer") from error
 
 
 @functools.lru_cache(maxsize=64)
