@@ -205,8 +205,7 @@ class StimulusSource(_Read):
     @property
     def scoring_models(self) -> tuple[str, ...]:
         """The models that give surprisal."""
-        named = (name.partition(":") for name in self.add)
-        return tuple(model for what, _, model in named if what == SURPRISAL and model)
+        return tuple(filter(None, map(_scoring_model, self.add)))
 
 
 _FIELDS = fields(StimulusSource)
@@ -299,17 +298,21 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     return apply_roles(table_of(path, read_as), dict(source.roles), kinds)
 
 
+def _scoring_model(name: str) -> str:
+    """The model of an added feature "surprisal:MODEL"; "" of any other."""
+    what, _, model = name.partition(":")
+    return model if what == SURPRISAL else ""
+
+
 def added_column(name: str) -> str:
     """What the column of an added feature is called: `surprisal_gpt2` of "surprisal:gpt2"."""
-    what, colon, model = name.partition(":")
-    if what != SURPRISAL or not colon:
-        return name
-    return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}"
+    model = _scoring_model(name)
+    return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
 
 
 def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
-    what, colon, model = name.partition(":")
-    if what != SURPRISAL or not colon:
+    model = _scoring_model(name)
+    if not model:
         return add_feature(stimuli, name, language)
     from mlem_core.models.surprisal import surprisal
 

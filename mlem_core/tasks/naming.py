@@ -57,10 +57,7 @@ def derived(job: Job, most_named: int = MOST_NAMED, *, read: bool = False) -> st
         return f"Example: {job.spec.stimuli}, {many(len(job.spec.models), 'model')}"
     spec = job.spec
     models = [Path(name).name for name in models_of(spec)]
-    if len(models) <= most_named:
-        of_models = ", ".join(models)
-    else:
-        of_models = many(len(models), "model")
+    of_models = ", ".join(models) if len(models) <= most_named else many(len(models), "model")
     return " · ".join([Path(spec.stimuli).stem, of_models, *chosen(spec, read=read).values()])
 
 
