@@ -83,7 +83,7 @@ _HOMES = {
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
     "data.distance_features": ("with_rdm", "with_vector"),
-    "data.reading.read_as": ("ReadAs",),
+    "data.reading.content": ("ReadAs",),
     "data.roles": ("read_csv",),
     "data.stimuli": ("Feature", "StimulusSet"),
     "data.stimulus_csv": ("from_frame", "write_csv"),
