@@ -112,11 +112,8 @@ def _feature(cells: Cells) -> str:
     """The kind of a feature; "ignore" where all stimuli have the same value."""
     values = {cell for cell in set(cells) if cell is not None}
     kind = guess_kind(cells)
-    if kind == "ordered" and all(NUMBER.fullmatch(value) for value in values):
-        distinct = len({float(value) for value in values})
-    else:
-        distinct = len(values)
-    return kind if distinct > 1 else "ignore"
+    numbers = kind == "ordered" and all(map(NUMBER.fullmatch, values))
+    return kind if len(set(map(float, values)) if numbers else values) > 1 else "ignore"
 
 
 def apply_roles(

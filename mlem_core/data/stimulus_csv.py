@@ -132,12 +132,11 @@ def from_cells(
             _check_words(texts["word"], sentences, word_index)
     kinds = {column: guess_kind(texts[column]) for column in names}
     override_kinds(kinds, ordered, nominal)
-    columns: dict[str, pd.Series[Any]] = {}
-    for column in header:
-        if column == "word_index":
-            columns[column] = pd.Series(word_index)
-        else:
-            columns[column] = typed_column(column, texts[column], kinds.get(column))
+    columns: dict[str, pd.Series[Any]] = {
+        column: typed_column(column, cells, kinds.get(column)) for column, cells in texts.items()
+    }
+    if word_index is not None:
+        columns["word_index"] = pd.Series(word_index)
     without = np.logical_and.reduce([columns[column].isna() for column in names])
     if without.any():
         raise InputError(

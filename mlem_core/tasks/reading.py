@@ -251,11 +251,9 @@ class _Reader:
         """Its answer to a message; raises `InputError` where it takes too much, or `Broken`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         began = time.monotonic()
-        try:
+        with contextlib.suppress(OSError):  # one that has ended does not answer
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError:
-            pass  # it has ended, and does not answer
         while not select.select([self._process.stdout], [], [], _LOOK)[0]:
             check_cancelled()
             took = time.monotonic() - began

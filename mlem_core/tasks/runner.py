@@ -156,11 +156,9 @@ class Task:
         if not self.result.is_dir():
             raise InputError(f"{what} {self.id} is not done: it is {self.status().state}.")
         # What is sealed is what was written; only another version's may be of another form.
-        try:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             if sealed(self.result, RESULT):
                 return load(self.result)
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
         message = f"the result of {what} {self.id} can no longer be read; {again}."
         self.damaged(message)
         raise InputError(message)

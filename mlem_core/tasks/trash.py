@@ -129,14 +129,11 @@ def _unfinished(folder: Path) -> bool:
 def in_trash(store: Store) -> list[Deleted]:
     """The deleted analyses that can be brought back, the latest first."""
     deleted = []
-    for folder in (store.root / "trash").glob("*"):
-        about = read_json(folder / "deleted.json")
+    for job in (store.root / "trash").glob("*/job/"):
+        about = read_json(job.parent / "deleted.json")
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            if (folder / "job").is_dir():
-                item = Deleted(
-                    str(about["analysis"]), str(about["name"]), float(about["at"]), folder
-                )
-                deleted.append(item)
+            analysis, name, at = str(about["analysis"]), str(about["name"]), float(about["at"])
+            deleted.append(Deleted(analysis, name, at, job.parent))
     return sorted(deleted, key=lambda item: item.at, reverse=True)
 
 

@@ -235,15 +235,11 @@ def _detect(data: bytes) -> str:
     zeros = [head[start::2].count(0) / max(1, len(head[start::2])) for start in (0, 1)]
     if max(zeros) > 0.4 and min(zeros) < 0.1:
         return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        try:
-            data.decode("cp1252")
-        except UnicodeDecodeError:
-            return "utf-8"  # which says where it is not
-        return "cp1252"
-    return "utf-8"
+    for encoding in ("utf-8", "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):
+            data.decode(encoding)
+            return encoding
+    return "utf-8"  # which says where it is not
 
 
 def _check_words(text: str, name: str) -> None:

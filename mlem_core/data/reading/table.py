@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from collections import Counter
@@ -119,10 +120,8 @@ def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bo
         return *parse(text, name, separator), False
     except InputError:
         if separator in "\t|":
-            try:
+            with contextlib.suppress(InputError):
                 return *parse(text, name, separator, literal=True), True
-            except InputError:
-                pass
         raise
 
 
