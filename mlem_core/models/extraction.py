@@ -269,23 +269,19 @@ def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[
     """The stimuli (rows) of a batch of sentences, and of which tokens each is the mean."""
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
-    if tokenized.words is not None:
-        bounds, level = tokenized.words[rows], "word"
-    else:
-        bounds = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
-        level = "sentence"
-    return rows, Spans(places, *pooled(level, pooling).tokens(*bounds.T))
+    first, last = pooled(tokenized.level, pooling).tokens(*tokenized.spans[rows].T)
+    return rows, Spans(places, first, last)
 
 
 def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:
     """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
-    if tokenized.words is None:
-        return np.arange(sum(map(len, tokenized.stimuli)))
-    first = np.arange(len(tokenized.words))
+    first = np.arange(len(tokenized.spans))
+    if tokenized.level == "sentence":
+        return first
     seen: dict[bytes, int] = {}
     for ids, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
         for row in rows:
-            first[row] = seen.setdefault(ids[: tokenized.words[row, 1] + 1].tobytes(), row)
+            first[row] = seen.setdefault(ids[: tokenized.spans[row, 1] + 1].tobytes(), row)
     return first
 
 
