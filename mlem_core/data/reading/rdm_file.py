@@ -180,7 +180,7 @@ def _of_text(text: str, what: str) -> RdmFile:
             "expected numbers with one of them."
         )
     if not numbers:
-        raise InputError(f"{what} holds no numbers; expected {_FORM}.")
+        raise InputError(f"{what} is empty, without numbers; expected {_FORM}.")
     distances = np.array(numbers)
     if not named:
         return RdmFile(distances)
