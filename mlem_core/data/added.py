@@ -36,7 +36,7 @@ class Added:
     words_only: bool = True
 
 
-def frequency(stimuli: StimulusSet, language: str) -> FloatArray:
+def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
     """The frequency of each word on the Zipf scale: (n_stimuli,).
 
     That is log10 of the occurrences in a thousand million words, by the package `wordfreq` 3.1
