@@ -58,9 +58,9 @@ def rows_alone(stimuli: StimulusSet, loaded: LoadedModel) -> list[NDArray[np.flo
     sentence = np.empty(len(stimuli), dtype=np.int64)
     for number, rows in enumerate(tokenized.stimuli):
         sentence[rows] = number
-    for number in sentence:
+    for row, number in enumerate(sentence):
         ids = torch.from_numpy(tokenized.tokens[number])[None].to(loaded.device)
-        first, last = tokenized.content[number]
+        first, last = tokenized.spans[row]
         states = forward.hidden_states(loaded.model, loaded.n_layers, ids)
         for layer, state in zip(found, states, strict=True):
             layer.append(state[0, first : last + 1].double().mean(dim=0).cpu().numpy())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
     from mlem_core.data.distance_features import with_rdm, with_vector
-    from mlem_core.data.reading.read_as import ReadAs
+    from mlem_core.data.reading.content import ReadAs
     from mlem_core.data.roles import read_csv
     from mlem_core.data.stimuli import Feature, StimulusSet
     from mlem_core.data.stimulus_csv import from_frame, write_csv
@@ -83,7 +83,7 @@ _HOMES = {
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
     "data.distance_features": ("with_rdm", "with_vector"),
-    "data.reading.read_as": ("ReadAs",),
+    "data.reading.content": ("ReadAs",),
     "data.roles": ("read_csv",),
     "data.stimuli": ("Feature", "StimulusSet"),
     "data.stimulus_csv": ("from_frame", "write_csv"),

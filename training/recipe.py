@@ -16,8 +16,7 @@ import torch
 from safetensors.numpy import load_file
 
 from grammars import probing
-from mlem_core.models.packed import pack as pack_weights
-from mlem_core.models.packed import unpack
+from mlem_core.models.loading import unpack
 from training import evaluate
 from training.cards import card, table
 from training.networks import (
@@ -29,6 +28,7 @@ from training.networks import (
     embeddings,
     for_training,
 )
+from training.packed import pack as pack_weights
 from training.pairs import Pair, pairs
 from training.text import PARTS, SOURCES, TWICE, Text, load
 from training.train import Plan, pack, train

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mlem_core import AnalysisSpec, Store, figures, run
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.data.csvfile import write_table
+from mlem_core.data.stimulus_csv import write_table
 from mlem_core.groups.members import Members, model_similarity
 from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.sentences import lines

@@ -8,7 +8,7 @@ fold leaves out, and give tidy tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +33,7 @@ from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 if TYPE_CHECKING:
-    from sklearn.base import ClassifierMixin
-
     from mlem_core.analysis.analysis import Analysis
-    from mlem_core.models.representations import Representations
 
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
 LayerRows = Mapping[Layer, NDArray[np.floating]]
@@ -86,17 +83,15 @@ def _classes(column: FeatureColumn) -> IntArray:
 
 
 def decoding(
-    stimuli: StimulusSet | pd.DataFrame,
-    layer_rows: LayerRows,
-    folds: IntArray,
-    *,
-    classifier: ClassifierMixin | None = None,
+    stimuli: StimulusSet | pd.DataFrame, layer_rows: LayerRows, folds: IntArray
 ) -> Baseline:
     """Accuracy of a linear classifier for each feature, layer and fold.
 
     The classifier sees the units standardised (by its training stimuli) and none of the stimuli
     whose feature is missing. An ordered feature is decoded as its distinct values; one with more
-    than `MAX_LEVELS` of them is left out, with a notice.
+    than `MAX_LEVELS` of them is left out, with a notice. It is scikit-learn's `RidgeClassifier()`,
+    which on the probing set is mostly within 3 points of accuracy of `LogisticRegression` and 10 to
+    100 times faster (every class of a feature shares one factorisation).
 
     Parameters
     ----------
@@ -104,9 +99,6 @@ def decoding(
     layer_rows : (model, layer) to representations (n_stimuli, n_units)
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`; those of an
         analysis keep together what its metric models are not to have seen
-    classifier : a scikit-learn classifier; by default `RidgeClassifier()`, which on the probing set
-        is mostly within 3 points of accuracy of `LogisticRegression` and 10 to 100 times faster
-        (every class of a feature shares one factorisation)
 
     Returns
     -------
@@ -120,34 +112,29 @@ def decoding(
 
     Source: Jalouzot et al. 2024, appendix G.
     """
-    from sklearn.base import clone
     from sklearn.linear_model import RidgeClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    chosen = RidgeClassifier() if classifier is None else classifier
-    kept, notices = [], []
+    decoded, notices = [], []
     for column in feature_columns(stimuli):
         classes = _classes(column)
-        n_levels = int(classes.max(initial=-1)) + 1
+        n_levels, why = int(classes.max(initial=-1)) + 1, ""
         if column.rdm is not None:
-            notices.append(
-                f"The feature {column.name!r} was not decoded: it is given by the distances of its "
-                "values, and has no levels."
-            )
+            why = "it is given by the distances of its values, and has no levels"
         elif column.kind == "ordered" and n_levels > MAX_LEVELS:
-            notices.append(
-                f"The feature {column.name!r} was not decoded: it has {n_levels} distinct values, "
-                f"and ordered features are decoded up to {MAX_LEVELS}."
-            )
+            why = f"it has {n_levels} distinct values, and ordered features are decoded up to "
+            why += f"{MAX_LEVELS}"
         elif n_levels < 2:
-            notices.append(f"The feature {column.name!r} was not decoded: it has one level.")
+            why = "it has one level"
+        if why:
+            notices.append(f"The feature {column.name!r} was not decoded: {why}.")
         else:
-            kept.append((column.name, classes))
-    found = []
+            decoded.append((column.name, classes))
+    scores = []
     for (model, layer), rows in _checked(layer_rows, folds):
         for fold in range(int(folds.max()) + 1):
-            for name, classes in kept:
+            for name, classes in decoded:
                 train = in_training(folds, fold) & (classes >= 0)
                 test = (folds == fold) & (classes >= 0)
                 if not train.any() or not test.any():
@@ -155,12 +142,12 @@ def decoding(
                 majority = float(np.mean(classes[test] == np.bincount(classes[train]).argmax()))
                 accuracy = majority
                 if len(np.unique(classes[train])) > 1:
-                    fitted = make_pipeline(StandardScaler(), clone(chosen))
+                    fitted = make_pipeline(StandardScaler(), RidgeClassifier())
                     fitted.fit(rows[train], classes[train])
                     accuracy = float(fitted.score(rows[test], classes[test]))
-                found.append((model, layer, fold, name, accuracy, majority))
+                scores.append((model, layer, fold, name, accuracy, majority))
     names = ["model", "layer", "fold", "feature", "accuracy", "majority"]
-    return Baseline(pd.DataFrame(found, columns=names), tuple(notices))
+    return Baseline(pd.DataFrame(scores, columns=names), tuple(notices))
 
 
 def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, tuple[str, ...]]:
@@ -235,7 +222,15 @@ def random_forest(
         ranks -= ranks.mean()
         return ranks
 
-    found = []
+    def score(fitted: RandomForestRegressor, inputs: FloatArray, true: FloatArray) -> float:
+        # A permutation repeats most rows: each different one goes through the trees once.
+        distinct, again = np.unique(inputs, axis=0, return_inverse=True)
+        rows = fitted.predict(distinct).reshape(len(distinct), -1)
+        predicted = centred_ranks(rows[again])
+        norm = np.sqrt((true @ true) * (predicted @ predicted))
+        return float(true @ predicted / norm) if norm > 0 else 0.0
+
+    importances = []
     for (model, layer), rows in _checked(layer_rows, folds):
         for fold in range(int(folds.max()) + 1):
             train, test = in_training(folds, fold), folds == fold
@@ -243,30 +238,19 @@ def random_forest(
             fitted.fit(inputs[train], rows[train])
             true = centred_ranks(rows[test])
 
-            def score(
-                own: FloatArray,
-                fitted: RandomForestRegressor = fitted,
-                true: FloatArray = true,
-            ) -> float:
-                # A permutation repeats most rows: each different one goes through the trees once.
-                distinct, again = np.unique(own, axis=0, return_inverse=True)
-                rows = fitted.predict(distinct).reshape(len(distinct), -1)
-                predicted = centred_ranks(rows[again])
-                norm = np.sqrt((true @ true) * (predicted @ predicted))
-                return float(true @ predicted / norm) if norm > 0 else 0.0
-
-            whole = score(inputs[test])
+            whole = score(fitted, inputs[test], true)
             rng = np.random.default_rng([seed, fold])
             for name in features:
-                own = np.flatnonzero(np.array(owners) == name)
+                its_inputs = np.flatnonzero(np.array(owners) == name)
                 drops = []
                 for _ in range(repeats):
                     permuted = inputs[test]
-                    permuted[:, own] = permuted[rng.permutation(len(permuted))][:, own]
-                    drops.append(whole - score(permuted))
-                found.append((model, layer, fold, name, float(np.mean(drops)), whole))
+                    order = rng.permutation(len(permuted))
+                    permuted[:, its_inputs] = permuted[order][:, its_inputs]
+                    drops.append(whole - score(fitted, permuted, true))
+                importances.append((model, layer, fold, name, float(np.mean(drops)), whole))
     names = ["model", "layer", "fold", "feature", "importance", "rho"]
-    return pd.DataFrame(found, columns=names)
+    return pd.DataFrame(importances, columns=names)
 
 
 def univariate(
@@ -301,16 +285,15 @@ def univariate(
     Source: Jalouzot et al. 2024, appendix I.
     """
     index = PairIndex.build(feature_columns(stimuli, resolved=values), folds, missing)
-    found = []
+    scores = []
     for (model, layer), rows in _checked(layer_rows, folds):
         n_units = rows.shape[1]
         chosen = range(n_units) if units is None else units
-        for unit in chosen:
-            if not 0 <= unit < n_units:
-                raise InputError(
-                    f"found unit {unit} for layer {layer} of {model}; it has units 0 to "
-                    f"{n_units - 1}."
-                )
+        if outside := [unit for unit in chosen if not 0 <= unit < n_units]:
+            raise InputError(
+                f"found unit {outside[0]} for layer {layer} of {model}; it has units 0 to "
+                f"{n_units - 1}."
+            )
         # What is one representation up to rounding in the layer is one in each of its units.
         rows = rows[equal_rows(np.asarray(layer_rows[model, layer]))]
         for start in range(0, len(chosen), UNITS_AT_ONCE):
@@ -321,12 +304,12 @@ def univariate(
                 names=[f"unit {unit} of layer {layer} of {model}" for unit in part],
             )
             rho = RidgeSolver().cross_validate(tables).rho
-            found += [
+            scores += [
                 (model, layer, unit, fold, float(rho[u, fold]))
                 for u, unit in enumerate(part)
                 for fold in range(index.n_folds)
             ]
-    return pd.DataFrame(found, columns=["model", "layer", "unit", "fold", "rho"])
+    return pd.DataFrame(scores, columns=["model", "layer", "unit", "fold", "rho"])
 
 
 def of_analysis(
@@ -352,22 +335,16 @@ def of_analysis(
     """
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)
-    asked = analysis.layers if layers is None else list(layers)
-    wanted = [layer for layer in asked if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
+    chosen = analysis.layers if layers is None else layers
+    wanted = [layer for layer in chosen if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
     if not wanted:
         raise InputError(
             f"the baseline {name} needs representations, but these layers have precomputed "
             "distances only."
         )
     parts = []
-    for done, (model, number) in enumerate(wanted, 1):
-        source = representations_of(analysis, model, store)
-
-        def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
-            return _of_layer(analysis, name, {layer: np.asarray(source[layer[1]])})
-
-        parts.append(STAGE.get(store, _depends_on(analysis, name, source, number), make))
-        _insert(parts[-1].table, (model, number))
+    for done, layer in enumerate(wanted, 1):
+        parts.append(_with_layer(STAGE.get(store, *_recipe(analysis, name, store, layer)), layer))
         if progress is not None:
             progress(done, len(wanted))
     notices = dict.fromkeys(notice for part in parts for notice in part.notices)
@@ -379,15 +356,15 @@ def find(
 ) -> pd.DataFrame | None:
     """The table of a baseline if every one of these layers is in the store; computes nothing."""
     tables = []
-    for model, number in layers:
+    for layer in layers:
         try:
-            source = representations_of(analysis, model, store)
+            depends_on, _ = _recipe(analysis, name, store, layer)
         except InputError:
             return None
-        kept = STAGE.find(store, _depends_on(analysis, name, source, number))
+        kept = STAGE.find(store, depends_on)
         if kept is None:
             return None
-        tables.append(_insert(kept.table, (model, number)))
+        tables.append(_with_layer(kept, layer).table)
     return pd.concat(tables, ignore_index=True)
 
 
@@ -398,46 +375,48 @@ def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str
     """
     if len(selection.features) < len(analysis.tables.features):
         return {}
-    found = {
-        name: find(analysis, name, store, selection.layers)
-        for name in ("random-forest", "univariate")
-    }
-    return {name: table for name, table in found.items() if table is not None}
+    names = ("random-forest", "univariate")
+    tables = {name: find(analysis, name, store, selection.layers) for name in names}
+    return {name: table for name, table in tables.items() if table is not None}
 
 
-def _depends_on(
-    analysis: Analysis, name: str, source: Representations, number: int
-) -> dict[str, Any]:
-    """What the key of a baseline of one layer is made of."""
-    return {
+def _with_layer(baseline: Baseline, layer: Layer) -> Baseline:
+    """The baseline of a layer with the columns model and layer, which its key has."""
+    baseline.table.insert(0, "model", layer[0])
+    baseline.table.insert(1, "layer", layer[1])
+    return baseline
+
+
+def _recipe(
+    analysis: Analysis, name: str, store: Store, layer: Layer
+) -> tuple[dict[str, Any], Callable[[], Baseline]]:
+    """What the key of a baseline of one layer is made of, and what computes it."""
+    model, number = layer
+    source = representations_of(analysis, model, store)
+    stimuli, folds, missing = analysis.stimuli, analysis.folds, analysis.spec.missing
+
+    def make() -> Baseline:
+        rows = {layer: np.asarray(source[number])}
+        if name == "decoding":
+            return decoding(stimuli, rows, folds)
+        if name == "random-forest":
+            return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
+        values = analysis.tables.resolved
+        return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
+
+    depends_on = {
         "name": name,
-        "stimuli": analysis.stimuli.digest,
+        "stimuli": stimuli.digest,
         "layer": [source.identity, number],
-        "missing": analysis.spec.missing if name == "univariate" else None,
+        "missing": missing if name == "univariate" else None,
         **analysis.spec.pair_choices,
     }
+    return depends_on, make
 
 
-def _insert(table: pd.DataFrame, layer: Layer) -> pd.DataFrame:
-    """The table with its layer, which is not in the file."""
-    table.insert(0, "model", layer[0])
-    table.insert(1, "layer", layer[1])
-    return table
-
-
-def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
-    stimuli, folds = analysis.stimuli, analysis.folds
-    if name == "decoding":
-        return decoding(stimuli, rows, folds)
-    if name == "random-forest":
-        return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
-    missing, values = analysis.spec.missing, analysis.tables.resolved
-    return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
-
-
-def _save(found: Baseline, folder: Path) -> None:
-    found.table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
-    (folder / "notices.json").write_text(json.dumps(found.notices), encoding="utf-8")
+def _save(baseline: Baseline, folder: Path) -> None:
+    baseline.table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
+    (folder / "notices.json").write_text(json.dumps(baseline.notices), encoding="utf-8")
 
 
 def _load(folder: Path) -> Baseline:

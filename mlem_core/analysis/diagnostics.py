@@ -146,7 +146,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
         return  # so few stimuli that no fold leaves a pair to train on
     for f, name in enumerate(tables.features):
         codes = np.ascontiguousarray(tables.codes[:, f])
-        folds = [k for k, own in enumerate(present) if (codes[own] == codes[own[:1]]).all()]
+        folds = [k for k, used in enumerate(present) if (codes[used] == codes[used[:1]]).all()]
         if len(folds) == tables.n_folds:
             yield Finding(
                 "problem",
@@ -177,7 +177,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
                 "one of them out.",
                 (tables.features[f], tables.features[g]),
             )
-    fewest = min(len(own) for own in present)
+    fewest = min(len(patterns) for patterns in present)
     # The weights of values are drawn towards one a feature, so that there is always one best fit.
     if len(tables.columns.parts) >= fewest:
         yield Finding(
@@ -316,16 +316,16 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
         rare = counts[counts < max(folds, min(RARE, n / 100))]
         if not len(rare):
             continue
-        shown = listed([f"{value} ({count})" for value, count in rare.items()], most=5)
-        one = len(rare) == 1
+        counted = listed([f"{value} ({count})" for value, count in rare.items()], most=5)
+        single = len(rare) == 1
         yield Finding(
             "caution",
             "rare",
-            f"{'A value' if one else f'{len(rare)} values'} of the feature {feature.name!r} "
-            f"{'is' if one else 'are'} rare among {n:,} stimuli: {shown}; some folds hold hardly "
-            "any, so what is said about the feature says little about "
-            f"{'it' if one else 'them'}: merge {'it' if one else 'them'} with others or add "
-            "stimuli.",
+            f"{'A value' if single else f'{len(rare)} values'} of the feature {feature.name!r} "
+            f"{'is' if single else 'are'} rare among {n:,} stimuli: {counted}; some folds hold "
+            "hardly any, so what is said about the feature says little about "
+            f"{'it' if single else 'them'}: merge {'it' if single else 'them'} with others or "
+            "add stimuli.",
             (feature.name,),
             _rows(np.flatnonzero(values.isin(rare.index))),
         )
@@ -396,7 +396,7 @@ def _tested(stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str) ->
         return
     sizes, item = tested(fold_of, n_folds), stimuli.item_name
     parts = [stimuli.items[fold_of == fold] for fold in range(n_folds)]
-    alike = sum(_pairs(np.bincount(own)) for own in parts) / _pairs(sizes)
+    of_one = sum(_pairs(np.bincount(items_of_fold)) for items_of_fold in parts) / _pairs(sizes)
     of_all = _pairs(np.bincount(stimuli.items)) / _pairs(np.array([len(stimuli)]))
     some = (
         f"Folds over both test {sizes.sum():,} of the {len(stimuli):,} stimuli, {sizes.min():,} to "
@@ -405,7 +405,7 @@ def _tested(stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str) ->
     yield Finding(
         "note",
         "folds",
-        f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {alike:.1%} "
+        f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {of_one:.1%} "
         f"are of one {item}, of all pairs {of_all:.1%}: they are alike in every feature of the "
         f"{item}, so do not compare held-out scores with those of folds over sentences.",
     )

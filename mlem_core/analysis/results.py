@@ -18,7 +18,7 @@ from mlem_core.base.later import Later
 from mlem_core.base.repr_html import Lines, as_html, as_text
 from mlem_core.base.text import listed, many, number, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.data.csvfile import write_table
+from mlem_core.data.stimulus_csv import write_table
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted, most_important

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from mlem_core.analysis.analysis import Analysis
@@ -12,16 +14,17 @@ from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of
 from mlem_core.analysis.maps import from_file
-from mlem_core.analysis.model_units import extracted_there
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import span
 from mlem_core.base.typing import IntArray, Layer, Progress, Report
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
+from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.scale.executor import workers_sharing
@@ -149,7 +152,7 @@ def _all_representations(
             files.append(from_file(spec, stimuli, path, name))
         except InputError as error:
             errors[name] = error
-    there = extracted_there(spec, stimuli, store, report)
+    there = _extracted_by_workers(spec, stimuli, store, report)
     for name in spec.models:
         try:
             if name in there:
@@ -195,3 +198,50 @@ def _chosen_layers(
             "out."
         )
     return {source.name: source for source in found}, layers
+
+
+def _extracted_by_workers(
+    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
+) -> dict[str, InputError]:
+    """Have the workers of a cluster that share the store run the models; what is wrong with some.
+
+    Where they do not share it, and on this machine, nothing is done: models run here. Workers keep
+    what they make in the store, where `representations.from_model` then finds it: nothing but names
+    travels back.
+    """
+    where = workers_sharing(store.root)
+    if where.is_here:
+        return {}
+    missing: list[str] = []
+    errors: dict[str, InputError] = {}
+    for name in spec.models:
+        try:
+            if representations.find(stimuli, name, store, spec.extraction) is None:
+                missing.append(name)
+        except InputError as error:
+            errors[name] = error
+    if not missing:
+        return errors
+    shared = stimuli, spec.extraction, store.root
+    ended = where.each_of(_keep_states, missing, shared, store.root, gpu=True)
+    for done, (number, failed) in enumerate(chain([(0, None)], ended)):
+        report(Progress("representations", None, done, len(missing), "models"))
+        if failed is not None:
+            errors[missing[number]] = failed
+    return errors
+
+
+def _keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, model: str) -> None:
+    """What a worker does: the hidden states of one model, now in the store at `root`.
+
+    Raises
+    ------
+    InputError
+        The model cannot be used on this machine.
+    """
+    try:
+        representations.from_model(
+            stimuli, model, Store(root), options, lambda *_: check_cancelled()
+        )
+    except InputError as error:
+        raise InputError(f"on {platform.node()}, {error}") from None

@@ -13,7 +13,7 @@ from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
 from mlem_core.data import datasets
 from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
 from mlem_core.data.distance_features import with_rdm, with_vector
-from mlem_core.data.reading.read_as import ReadAs, parse_decimal, parse_marks, parse_separator
+from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.roles import ROLES, apply_roles, parse_role
 from mlem_core.data.stimuli import StimulusSet
@@ -205,8 +205,7 @@ class StimulusSource(_Read):
     @property
     def scoring_models(self) -> tuple[str, ...]:
         """The models that give surprisal."""
-        named = (name.partition(":") for name in self.add)
-        return tuple(model for what, _, model in named if what == SURPRISAL and model)
+        return tuple(filter(None, map(_scoring_model, self.add)))
 
 
 _FIELDS = fields(StimulusSource)
@@ -239,11 +238,11 @@ def _read_from(source: StimulusSource) -> _ReadFrom:
 
 # Several commands look at the stimuli before and in a run, and a treebank takes seconds to read.
 @lru_cache(maxsize=4)
-def _load(source: StimulusSource, given: _ReadFrom) -> StimulusSet:
-    stimuli = _loaded(source, [path for path, _ in given.files])
+def _load(source: StimulusSource, read_from: _ReadFrom) -> StimulusSet:
+    stimuli = _loaded(source, [path for path, _ in read_from.files])
     now = _read_from(source)
-    if now != given:
-        files = {*now.files, *now.rdms} ^ {*given.files, *given.rdms}
+    if now != read_from:
+        files = {*now.files, *now.rdms} ^ {*read_from.files, *read_from.rdms}
         raise changed(min((path.name for path, _ in files), default="a model that gives surprisal"))
     return stimuli
 
@@ -291,29 +290,29 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
     if not path.exists() and path.suffix.lower() not in _TABLES:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
     read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
-    table = table_of(path, read_as)
     # Their cells as the file has them: 01 and 1 are two names.
     kinds = {
         **dict.fromkeys(source.nominal, "nominal"),
         **dict.fromkeys(source.ordered, "ordered"),
     }
-    stimuli = apply_roles(table, dict(source.roles))
-    features = {feature.name for feature in stimuli.features}
-    kinds = {name: kind for name, kind in kinds.items() if name in features}
-    return apply_roles(table, {**dict(source.roles), **kinds}) if kinds else stimuli
+    return apply_roles(table_of(path, read_as), dict(source.roles), kinds)
+
+
+def _scoring_model(name: str) -> str:
+    """The model of an added feature "surprisal:MODEL"; "" of any other."""
+    what, _, model = name.partition(":")
+    return model if what == SURPRISAL else ""
 
 
 def added_column(name: str) -> str:
     """What the column of an added feature is called: `surprisal_gpt2` of "surprisal:gpt2"."""
-    what, colon, model = name.partition(":")
-    if what != SURPRISAL or not colon:
-        return name
-    return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}"
+    model = _scoring_model(name)
+    return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
 
 
 def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
-    what, colon, model = name.partition(":")
-    if what != SURPRISAL or not colon:
+    model = _scoring_model(name)
+    if not model:
         return add_feature(stimuli, name, language)
     from mlem_core.models.surprisal import surprisal
 

@@ -93,8 +93,8 @@ def outlier_units(variance: FloatArray) -> IntArray:
     log = np.log(variance, where=varies, out=np.full(len(variance), -np.inf))
     middle = np.median(log[varies])
     spread = max(1.4826 * float(np.median(np.abs(log[varies] - middle))), LEAST_SPREAD)
-    found = np.flatnonzero(log > middle + OUTLIER * spread)
-    return found[np.argsort(-variance[found], kind="stable")]
+    outliers = np.flatnonzero(log > middle + OUTLIER * spread)
+    return outliers[np.argsort(-variance[outliers], kind="stable")]
 
 
 def changed_units(rows: NDArray[np.floating], units: str) -> NDArray[np.floating]:
@@ -185,7 +185,7 @@ def _over_repetitions(repeated: Representations, distance: str, layer: int) -> F
     from scipy.spatial.distance import squareform
 
     where = f"{repeated.name} layer {layer}"
-    found: FloatArray = squareform(
+    distances: FloatArray = squareform(
         np.sqrt(squared_distances(repeated[layer], distance, layer=where))
     )
-    return found
+    return distances

@@ -174,7 +174,7 @@ def _audit(options: argparse.Namespace) -> None:
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
-    from mlem_core.data.csvfile import write_table
+    from mlem_core.data.stimulus_csv import write_table
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.pairs.resampling_units import Units

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -14,8 +14,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, texts, typed_column
-from mlem_core.data.stimuli import Feature, StimulusSet
-from mlem_core.data.words import bare, words_in
+from mlem_core.data.stimuli import Feature, StimulusSet, bare, words_in
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"
@@ -28,34 +27,13 @@ class Added:
     Attributes
     ----------
     help : what it is
-    values : of stimuli (in a language): (n_stimuli,), missing is NaN
+    values : of stimuli, of words in a language: (n_stimuli,) numbers, missing is NaN
     words_only : whether it is of words and not of sentences
     """
 
     help: str
-    values: Callable[[StimulusSet, str], FloatArray]
+    values: Callable[[StimulusSet, str], Any]
     words_only: bool = True
-
-
-def word_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
-    """The characters of each word without punctuation around it: (n_stimuli,)."""
-    return np.array([len(word) for word in map(cache(bare), stimuli.words)], dtype=np.float64)
-
-
-def word_position(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
-    """The words before each word in its sentence: (n_stimuli,)."""
-    return np.asarray(_indices(stimuli), dtype=np.float64)
-
-
-def position_from_end(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
-    """The words after each word in its sentence: (n_stimuli,)."""
-    counts = words_in(stimuli.sentences)
-    return np.asarray(counts - 1 - _indices(stimuli), dtype=np.float64)
-
-
-def sentence_length(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
-    """The words of each sentence that are not punctuation alone: (n_stimuli,)."""
-    return np.array(list(map(cache(count_words), stimuli.sentences)), dtype=np.float64)
 
 
 def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -100,11 +78,26 @@ def languages() -> list[str]:
     return sorted(wordfreq.available_languages())
 
 
+def _from_start(stimuli: StimulusSet, language: str) -> Any:
+    assert stimuli.word_index is not None  # `add_feature` has looked
+    return stimuli.word_index
+
+
 ADDED: dict[str, Added] = {
-    "word_length": Added("characters of the word", word_length),
-    "word_position": Added("words before it in the sentence", word_position),
-    "position_from_end": Added("words after it in the sentence", position_from_end),
-    "sentence_length": Added("words of the sentence", sentence_length, words_only=False),
+    "word_length": Added(
+        "characters of the word",  # without punctuation around it
+        lambda stimuli, _: list(map(cache(lambda word: len(bare(word))), stimuli.words)),
+    ),
+    "word_position": Added("words before it in the sentence", _from_start),
+    "position_from_end": Added(
+        "words after it in the sentence",
+        lambda stimuli, _: words_in(stimuli.sentences) - 1 - _from_start(stimuli, _),
+    ),
+    "sentence_length": Added(
+        "words of the sentence",  # that are not punctuation alone
+        lambda stimuli, _: list(map(cache(count_words), stimuli.sentences)),
+        words_only=False,
+    ),
     "frequency": Added("log frequency of the word, on the Zipf scale", frequency),
 }
 
@@ -131,7 +124,8 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
             f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
             f"the choices are {', '.join(fit)}."
         )
-    return with_values(stimuli, name, ADDED[name].values(stimuli, language))
+    values = np.asarray(ADDED[name].values(stimuli, language), dtype=np.float64)
+    return with_values(stimuli, name, values)
 
 
 def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
@@ -174,21 +168,23 @@ def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
     notes = stimuli.notes
     if n_filled < n_bins:
         notes = (*notes, f"{name} is in {n_filled} bins, not {n_bins}: equal values stay together.")
-    columns: Mapping[str, Any] = {
-        (f"_{name}" if column == name else str(column)): stimuli.table[column]
-        for column in stimuli.table
-    }
-    if len(columns) < stimuli.table.shape[1]:
-        raise InputError(
-            f"{stimuli.name} has a column '_{name}' already; rename it to bin {name!r}."
-        )
-    carried = replace(
-        stimuli,
-        table=pd.DataFrame(columns),
-        features=tuple(feature for feature in stimuli.features if feature.name != name),
-        notes=notes,
-    )
+    carried = carried_along(replace(stimuli, notes=notes), [name], f"bin {name!r}")
     return with_column(carried, f"{name}_bin", codes, "ordered")
+
+
+def carried_along(stimuli: StimulusSet, names: Sequence[str], purpose: str) -> StimulusSet:
+    """The stimuli with some features carried along, with an underscore in front, as none.
+
+    Raises `InputError` where a column has such a name; `purpose` is what it is renamed for.
+    """
+    renamed = {name: f"_{name}" for name in names}
+    taken = set(map(str, stimuli.table)) & set(renamed.values())
+    if taken:
+        raise InputError(
+            f"{stimuli.name} has a column {min(taken)!r} already; rename it to {purpose}."
+        )
+    features = tuple(feature for feature in stimuli.features if feature.name not in renamed)
+    return replace(stimuli, table=stimuli.table.rename(columns=renamed), features=features)
 
 
 def quantile_bins(values: FloatArray, n_bins: int) -> FloatArray:
@@ -224,8 +220,3 @@ def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> Sti
         raise InputError(f"{name!r} has the same value for all stimuli; it tells no two apart.")
     table = stimuli.table.assign(**{name: column.to_numpy()})
     return replace(stimuli, table=table, features=(*stimuli.features, Feature(name, kind)))
-
-
-def _indices(stimuli: StimulusSet) -> Any:
-    assert stimuli.word_index is not None  # `add_feature` has looked
-    return stimuli.word_index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from types import NoneType
 from typing import Any, Literal
@@ -36,7 +36,6 @@ _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _NEVER = frozenset({"NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NULL"})
 # No value where all others are words; one where others are signs (+ and -, punctuation).
 _STROKES = frozenset({"-", "--", "–", "—", "_"})
-MOST_ODD = 0.2  # of the cells of a column of numbers
 # A number as other places or programs write it: 1,234 or 1 234, 5 %, €5, −5, 0x1F, (5), ~5, 5-.
 _LIKE_NUMBER = re.compile(
     r"['(~≈<>]?[+-]?\s?[$€£¥]?\s?[+-]?\d[\d\s.,'’_]*([eE][+-]?\d+)?\)?"
@@ -116,40 +115,10 @@ def guess_kind(cells: Cells) -> Kind:
     return "ordered" if numbers and all(odd) else "nominal"
 
 
-def among_numbers(cells: Cells) -> tuple[int, int] | None:
-    """Where a column that is nominal seems to be one of numbers: its first cell that is none.
-
-    Parameters
-    ----------
-    cells : of one feature, without missing-value marks
-
-    Returns
-    -------
-    (row from 0, how many cells are no number), or None where a fifth of the cells or more are none
-    and are not written as a number is elsewhere
-    """
-    odd = [row for row, cell in enumerate(cells) if cell is not None and not NUMBER.fullmatch(cell)]
-    filled = sum(cell is not None for cell in cells)
-    names = len(odd) - sum(map(cache(_is_like_number), (cells[row] or "" for row in odd)))
-    return (odd[0], len(odd)) if odd and names < MOST_ODD * filled else None
-
-
-def _is_like_number(cell: str) -> bool:
+def is_like_number(cell: str) -> bool:
+    """Whether a cell is a number as other places or programs write it."""
     text = unicodedata.normalize("NFKC", cell).replace("−", "-")
     return bool(_LIKE_NUMBER.fullmatch(text)) and not _DATE.fullmatch(text)
-
-
-def marks_among_names(cells: Cells) -> dict[str, tuple[int, int]]:
-    """Values of a nominal column that may mean that there is none: first row from 0, and how many.
-
-    They count as values, because they may be some: `null`, `?` and the like among words. `none` is
-    one among names often enough.
-    """
-    values = {cell for cell in cells if cell is not None}
-    marks = {cell for cell in values if cell.casefold() in MISSING_AMONG_NUMBERS - {"none"}}
-    if not all(any(char.isalnum() for char in name) for name in values - marks):
-        return {}
-    return {mark: (cells.index(mark), cells.count(mark)) for mark in sorted(marks)}
 
 
 def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iterable[str]) -> None:
@@ -163,6 +132,23 @@ def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iter
                 f"the feature {name!r} is named both as ordered and as nominal; choose one."
             )
         kinds[name] = "ordered" if name in ordered else "nominal"
+
+
+def number_of(cell: str) -> float | None:
+    """The number that a cell says, nan and inf too; None for signs that Python alone takes for
+    parts of one: 1_0, १२."""
+    try:
+        return float(cell) if "_" not in cell and cell.isascii() else None
+    except ValueError:
+        return None
+
+
+def row_of_numbers(cells: Sequence[str], wrong: Callable[[int], InputError]) -> NDArray[np.float64]:
+    """The numbers that cells say (n,); raises `wrong` of the place of the first that says none."""
+    numbers = list(map(number_of, cells))
+    if None in numbers:
+        raise wrong(numbers.index(None))
+    return np.array(numbers, dtype=np.float64)
 
 
 def counted_from(numbers: NDArray[np.float64]) -> int | None:
@@ -234,8 +220,8 @@ def coded(column: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
     order in which they first occur.
     """
     # In a column of objects 1, 1.0 and True are one key and several texts.
-    alike = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
-    if not (alike and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
+    one_text = column.dtype != object or set(map(type, column)) <= {str, float, NoneType}
+    if not (one_text and (column.dtype.kind in "biuf" or column.dtype in ("str", object))):
         column = pd.Series([text_of(cell) for cell in column], dtype=object)
     codes, distinct = pd.factorize(column)
     texts = np.array([*map(text_of, distinct.tolist()), None], dtype=object)

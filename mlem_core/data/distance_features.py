@@ -13,7 +13,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short, some
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.added import with_column
+from mlem_core.data.added import carried_along, with_column
 from mlem_core.data.columns import GIVEN, Kind, text_of, texts
 from mlem_core.data.reading.rdm_file import RdmFile, checked_distances, read_rdm
 from mlem_core.data.stimuli import Rdm, StimulusSet
@@ -50,18 +50,7 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     values = np.full(len(stimuli), None, dtype=object)
     names = [f"vector {number}" for number in range(1, len(distinct) + 1)]
     values[there] = np.array(names, dtype=object)[row.reshape(-1)]
-    carried = {column: f"_{column}" for column in chosen}
-    taken = set(map(str, stimuli.table)) & set(carried.values())
-    if taken:
-        raise InputError(
-            f"{stimuli.name} has a column {min(taken)!r} already; rename it to make a vector of "
-            f"{min(taken)[1:]!r}."
-        )
-    without = replace(
-        stimuli,
-        table=stimuli.table.rename(columns=carried),
-        features=tuple(one for one in stimuli.features if one.name not in carried),
-    )
+    without = carried_along(stimuli, chosen, f"make the vector {name!r}")
     return _added(without, name, values, "vector", Rdm(tuple(names), euclidean(distinct)))
 
 
@@ -91,7 +80,7 @@ def with_rdm(
         what, file = f"the RDM {Path(distances).name}", read_rdm(distances)
     else:
         what, rows = f"the RDM of {name!r}", np.asarray(distances, dtype=np.float64)
-        called = [short(one) for one in names] or list(map(str, range(1, len(rows) + 1)))
+        called = [short(row) for row in names] or list(map(str, range(1, len(rows) + 1)))
         if names and len(names) != len(rows):
             raise InputError(f"{what} has {len(rows)} rows and {len(names)} names; expected one.")
         file = RdmFile(checked_distances(rows, what, called), tuple(map(str, names)))
@@ -174,7 +163,7 @@ def read_kept(
         replace(feature, kind=by_distances.get(feature.name, feature.kind))
         for feature in stimuli.features
     )
-    return replace(stimuli, features=features, rdms={one: kept[one] for one in by_distances})
+    return replace(stimuli, features=features, rdms={name: kept[name] for name in by_distances})
 
 
 def _read_rdms(path: Path | None) -> dict[str, Rdm]:
@@ -219,7 +208,7 @@ def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[s
     """The features that are asked for, in their order; raise where one is none."""
     chosen: list[str] = []
     for text in asked:
-        matches = [one for one in ordered if text.endswith("*") and one.startswith(text[:-1])]
+        matches = [known for known in ordered if text.endswith("*") and known.startswith(text[:-1])]
         if text in ordered:
             matches = [text]
         if not matches:
@@ -230,15 +219,15 @@ def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[s
     return chosen
 
 
-def _cells(stimuli: StimulusSet, found: RdmFile, what: str) -> tuple[str, list[str | None]]:
+def _cells(stimuli: StimulusSet, file: RdmFile, what: str) -> tuple[str, list[str | None]]:
     """The column of which the names of an RDM are the values, and its cells (n_stimuli,)."""
-    names = set(found.names)
+    names = set(file.names)
     columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
     if stimuli.level == "word":
         columns.setdefault("word", list(map(text_of, stimuli.words)))
-    named = found.corner in columns
+    named = file.corner in columns
     if named:
-        columns = {found.corner: columns[found.corner]}
+        columns = {file.corner: columns[file.corner]}
     known = {column: len(names & set(cells)) for column, cells in columns.items()}
     wrong = {column: len(set(cells) - names - {None}) for column, cells in columns.items()}
     # All of its values are names, and most names are among them; else the nearest one is named.
@@ -246,9 +235,9 @@ def _cells(stimuli: StimulusSet, found: RdmFile, what: str) -> tuple[str, list[s
     if wrong[best] == 0 and known[best] > 0:
         n, cells = len(stimuli), columns[best]
         counted = [[str(row + first) for row in range(n)] for first in (0, 1)]
-        if not named and list(found.names) in counted and cells != list(found.names):
+        if not named and list(file.names) in counted and cells != list(file.names):
             raise InputError(
-                f"the rows of {what} are called {found.names[0]} to {found.names[-1]}, as pandas "
+                f"the rows of {what} are called {file.names[0]} to {file.names[-1]}, as pandas "
                 f"calls rows, and so are values of the column {best!r}; save it without names if "
                 "its rows are the stimuli in their order, else put the name of that column into "
                 "its first cell."
@@ -259,6 +248,6 @@ def _cells(stimuli: StimulusSet, found: RdmFile, what: str) -> tuple[str, list[s
     )
     raise InputError(
         f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} (column "
-        f"{best!r}); it has {some(found.names, 5)}, and every value of a column of the stimuli "
+        f"{best!r}); it has {some(file.names, 5)}, and every value of a column of the stimuli "
         "must be among them, or its cell empty."
     )

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from operator import eq
 
 from mlem_core.base.text import listed, many, short
@@ -16,8 +17,7 @@ from mlem_core.data.columns import (
     MISSING_AMONG_NUMBERS,
     NUMBER,
     Cells,
-    among_numbers,
-    marks_among_names,
+    is_like_number,
     text_of,
 )
 
@@ -27,6 +27,7 @@ _THOUSANDS = {
     ",": re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII),
     ".": re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII),
 }
+_MOST_ODD = 0.2  # of the cells of a column of numbers
 _COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
 _FEW = 0.2
 _SUMS = {"total", "totals", "sum", "mean", "average", "median", "summe", "gesamt", "mittelwert"}
@@ -58,7 +59,7 @@ def folded(name: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> list[str]:
+def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterator[str]:
     """Doubts about a nominal feature.
 
     Parameters
@@ -66,32 +67,41 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> list[s
     guessed : its kind is, from its values
     detected : so are its marks of missing values
     """
-    if guessed and (odd := among_numbers(cells)):
-        row, n = odd
+    values = {cell for cell in cells if cell is not None}
+    odd = [row for row, cell in enumerate(cells) if cell is not None and not NUMBER.fullmatch(cell)]
+    # A column of numbers, but for a few cells or for some that are written as elsewhere.
+    names = len(odd) - sum(map(cache(is_like_number), (cells[row] or "" for row in odd)))
+    if guessed and odd and names < _MOST_ODD * sum(cell is not None for cell in cells):
+        row, n = odd[0], len(odd)
         more = f" and {many(n - 1, 'more cell')}" if n > 1 else ""
         others = "all its other values are numbers" if n < len(cells) else "which are no numbers"
-        return [
+        yield (
             f"The feature {short(column)} is nominal because of {short(cells[row] or '')} in row "
             f"{row + 1}{more}, {others}: correct or empty {'it' if n == 1 else 'them'} (a number "
             "is written as -1234.5), or give the column the role nominal if its values are names."
-        ]
-    doubts = alike(f"the feature {short(column)}", cells)
-    for mark, (row, n) in (marks_among_names(cells) if guessed and detected else {}).items():
-        doubts.append(
+        )
+        return
+    yield from of_spellings(f"the feature {short(column)}", cells)
+    # They count as values, because they may be some: `null`, `?` and the like among words; `none`
+    # is one often enough.
+    marks = {cell for cell in values if cell.casefold() in MISSING_AMONG_NUMBERS - {"none"}}
+    if not (guessed and detected and all(any(map(str.isalnum, cell)) for cell in values - marks)):
+        marks = set()
+    for mark in sorted(marks):
+        row, n = cells.index(mark), cells.count(mark)
+        yield (
             f"In the feature {short(column)} {short(mark)} (row {row + 1}"
             f"{f' and {n - 1:,} more' if n > 1 else ''}) counts as a value: empty the cells, or "
             "name it as a missing value, if it says that there is none."
         )
-    return doubts
 
 
-def of_numbers(column: str, cells: Cells) -> list[str]:
+def of_numbers(column: str, cells: Cells) -> Iterator[str]:
     """Doubts about an ordered feature whose kind was guessed: codes, and digits that are lost."""
-    doubts = []
     values = [cell for cell in dict.fromkeys(cells) if cell is not None]
     zeros = next((cell for cell in values if _ZEROS.fullmatch(cell)), None)
     if zeros is not None:
-        doubts.append(
+        yield (
             f"The feature {short(column)} has {short(zeros)} in row {cells.index(zeros) + 1}, "
             f"which counts as the number {text_of(float(zeros))}: give the column the role nominal "
             "if its values are codes."
@@ -101,38 +111,40 @@ def of_numbers(column: str, cells: Cells) -> list[str]:
     for cell in long and values:
         other = known.setdefault(float(cell), cell) if NUMBER.fullmatch(cell) else cell
         if other is not cell and Decimal(other) != Decimal(cell):
-            doubts.append(
-                f"In the feature {short(column)} {short(other)} (row {cells.index(other) + 1}) and "
-                f"{short(cell)} (row {cells.index(cell) + 1}) are one number, as {_EXACT} digits "
-                "are kept: give the column the role nominal if its values are names."
+            yield (
+                f"In the feature {short(column)} {_at(other, cells)} and {_at(cell, cells)} are "
+                f"one number, as {_EXACT} digits are kept: give the column the role nominal if its "
+                "values are names."
             )
             break
     first = int(cells[0] == "1")
     counting = map(str, range(first, first + len(cells)))
     if len(cells) >= _COUNTED and all(map(eq, cells, counting)):
-        doubts.append(
+        yield (
             f"The feature {short(column)} counts the rows from {cells[0]}: give the column the "
             "role ignore if it is an index."
         )
-    return doubts
 
 
-def alike(what: str, cells: Cells) -> list[str]:
+def of_spellings(what: str, cells: Cells) -> Iterator[str]:
     """A sentence about values that count as different and look the same."""
     spellings: dict[str, list[str]] = {}
     for cell in dict.fromkeys(cells):
         if cell is not None:
             spellings.setdefault(folded(cell), []).append(cell)
     several = [values for values in spellings.values() if len(values) > 1]
-    if not several:
-        return []
-    one, other = several[0][:2]
-    more = f", and so do {many(len(several) - 1, 'more value')}" if len(several) > 1 else ""
-    return [
-        f"In {what} {short(one)} (row {cells.index(one) + 1}) and {short(other)} (row "
-        f"{cells.index(other) + 1}) differ only in case, spaces or how their characters are coded, "
-        f"and count as two{more}: write them in one way if they are the same."
-    ]
+    if several:
+        first, second = (_at(value, cells) for value in several[0][:2])
+        more = f", and so do {many(len(several) - 1, 'more value')}" if len(several) > 1 else ""
+        yield (
+            f"In {what} {first} and {second} differ only in case, spaces or how their characters "
+            f"are coded, and count as two{more}: write them in one way if they are the same."
+        )
+
+
+def _at(value: str, cells: Cells) -> str:
+    """A value and where it is first."""
+    return f"{short(value)} (row {cells.index(value) + 1})"
 
 
 def of_sentences(cells: Cells) -> Iterator[str]:
@@ -165,35 +177,32 @@ def of_sentences(cells: Cells) -> Iterator[str]:
         )
 
 
-def of_groups(column: str, ids: Cells, sentences: Cells) -> list[str]:
+def of_groups(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:
     """Doubts about what keeps stimuli together: names that look the same, sentences with two."""
-    doubts = alike(f"the column {short(column)}", ids)
+    yield from of_spellings(f"the column {short(column)}", ids)
     first: dict[str | None, int] = {}
     for row, sentence in enumerate(sentences):
         other = first.setdefault(sentence, row)
         if ids[other] != ids[row]:
-            doubts.append(
+            yield (
                 f"The sentence in row {row + 1} has {short(ids[row] or '')} in the column "
                 f"{short(column)}, and in row {other + 1} {short(ids[other] or '')}: folds may "
                 "test a sentence that they were trained on; give it one value."
             )
             break
-    return doubts
 
 
-def of_thousands(header: Sequence[str], columns: Sequence[Cells]) -> list[str]:
+def of_thousands(header: Sequence[str], columns: Sequence[Cells]) -> Iterator[str]:
     """Doubts about columns whose decimal signs all stand before three digits, in a table with
     decimal commas."""
-    doubts = []
     for name, cells in zip(header, columns, strict=True):
         for sign, pattern in _THOUSANDS.items():
             like = [cell for cell in set(cells) if cell and sign in cell]
             if like and all(pattern.fullmatch(cell.strip()) for cell in like):
                 row = next(i for i, cell in enumerate(cells) if cell and sign in cell)
                 value = (cells[row] or "").strip()
-                doubts.append(
+                yield (
                     f"In the column {short(name)} {short(value)} (row {row + 1}) counts as "
                     f"{float(value.replace(',', '.')):g}: write thousands without a sign between "
                     "them if they are meant."
                 )
-    return doubts

@@ -133,9 +133,9 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
 
 def _shuffled(groups: IntArray, n_folds: int, random_state: Any) -> list[IntArray]:
     """The stimuli of each fold, as scikit-learn's shuffled `GroupKFold` has them."""
-    names, own = np.unique(groups, return_inverse=True)
+    names, group_of = np.unique(groups, return_inverse=True)
     order = _generator(random_state).permutation(len(names))
-    return [np.flatnonzero(np.isin(own, part)) for part in np.array_split(order, n_folds)]
+    return [np.flatnonzero(np.isin(group_of, part)) for part in np.array_split(order, n_folds)]
 
 
 def _generator(random_state: Any) -> Any:

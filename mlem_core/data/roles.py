@@ -27,12 +27,10 @@ from mlem_core.data.columns import (
     missing_marks,
     texts,
 )
-from mlem_core.data.reading.content import Source
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import DETECTED, Table, read_table
-from mlem_core.data.stimuli import ITEM, StimulusSet
+from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
-from mlem_core.data.words import places
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -82,18 +80,21 @@ def guess_roles(table: Table) -> dict[str, str]:
         words = {name: _mean_words(frame[name]) for name in names}
         longest = max(names, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
-    index = _first(names, _INDICES)
-    word = _first(names, _WORDS)
-    if index is None and word is not None and sentence is not None:
-        # A column of words says which is the stimulus, if it holds words of the sentence.
-        if _share_inside(frame[word], frame[sentence]) >= 0.5:
-            index = word
+    index, word = _first(names, _INDICES), _first(names, _WORDS)
+    # A column of words says which is the stimulus, if it holds words of the sentence; beside the
+    # number of the word, it checks it.
+    inside = (
+        word is not None
+        and sentence is not None
+        and (index is None or "word" not in names)
+        and _share_inside(frame[word], frame[sentence]) >= 0.5
+    )
+    if index is None and inside:
+        index = word
     special = {sentence: "sentence", index: "word_index", _first(names, _GROUPS): "sentence_id"}
     special[ITEM] = "item"
-    if index != word and "word" not in names and word is not None and sentence is not None:
-        # Beside the number of the word, a column of words checks it.
-        if _share_inside(frame[word], frame[sentence]) >= 0.5:
-            special[word] = "word"
+    if inside and index != word:
+        special[word] = "word"
     roles = {}
     for name in names:
         if name in special and name not in table.nameless:
@@ -111,14 +112,13 @@ def _feature(cells: Cells) -> str:
     """The kind of a feature; "ignore" where all stimuli have the same value."""
     values = {cell for cell in set(cells) if cell is not None}
     kind = guess_kind(cells)
-    if kind == "ordered" and all(NUMBER.fullmatch(value) for value in values):
-        distinct = len({float(value) for value in values})
-    else:
-        distinct = len(values)
-    return kind if distinct > 1 else "ignore"
+    numbers = kind == "ordered" and all(map(NUMBER.fullmatch, values))
+    return kind if len(set(map(float, values)) if numbers else values) > 1 else "ignore"
 
 
-def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> StimulusSet:
+def apply_roles(
+    table: Table, roles: Mapping[str, str] | None = None, kinds: Mapping[str, str] | None = None
+) -> StimulusSet:
     """The stimuli that a table is with these roles of its columns.
 
     The sentence becomes the column `sentence`, the word `word_index`, the group `sentence_id`, the
@@ -129,6 +129,7 @@ def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> Stimulu
     ----------
     table : of `read_table`
     roles : column -> one of `ROLES`; a column that is not named keeps the role that is guessed
+    kinds : column -> one of `FEATURES`, for those that are features; of others it says nothing
 
     Raises
     ------
@@ -136,15 +137,19 @@ def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> Stimulu
         An unknown column or role; no sentence or more than one; a word that is not in its sentence,
         or is there twice; and as `from_frame`.
     """
-    roles = roles or {}
+    asked = dict(roles or {})
     name, frame, read_as = table.name, table.frame, table.read_as
     names = [str(column) for column in frame.columns]
-    for column, role in roles.items():
+    for column, role in asked.items():
         if column not in names:
             raise unknown("column", column, names)
         if role not in ROLES:
             raise unknown("role of a column", role, ROLES)
-    chosen = {**guess_roles(table), **roles}
+    chosen = {**guess_roles(table), **asked}
+    for column, kind in (kinds or {}).items():
+        if chosen.get(column) in FEATURES:
+            asked[column] = kind
+    chosen |= asked
     _check_roles(chosen, name)
     columns: dict[str, list[str | None]] = {}
     missing: list[str] = []
@@ -160,10 +165,10 @@ def apply_roles(table: Table, roles: Mapping[str, str] | None = None) -> Stimulu
             missing += dict.fromkeys(cell for cell in stripped if cell in marks)
             cells = table.values(column)
         columns[_new_name(column, role, names)] = cells
-    kinds = {kind: _having(chosen, kind) for kind in FEATURES}
-    stimuli = from_cells(list(columns), list(columns.values()), name, **kinds)
+    features = {kind: _having(chosen, kind) for kind in FEATURES}
+    stimuli = from_cells(list(columns), list(columns.values()), name, **features)
     read_as = replace(read_as, found=tuple(dict.fromkeys(missing)))
-    return replace(stimuli, notes=_notes(name, read_as, chosen, roles, table))
+    return replace(stimuli, notes=_notes(name, read_as, chosen, asked, table))
 
 
 def read_csv(
@@ -199,14 +204,12 @@ def read_csv(
         contract; one sentence says where and what was expected.
     """
     table = read_table(source, name, read_as)
-    stimuli = apply_roles(table, roles)
-    # By the feature's name, so that a mistake names the features and no other column.
     ordered, nominal = names_in(ordered), names_in(nominal)
-    asked = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
-    if not asked:
-        return stimuli
-    stimuli.with_kinds(ordered, nominal)
-    return apply_roles(table, {**(roles or {}), **asked})
+    kinds = {**dict.fromkeys(nominal, "nominal"), **dict.fromkeys(ordered, "ordered")}
+    stimuli = apply_roles(table, roles, kinds)
+    if kinds:  # once more by the feature's name, so that a mistake names the features
+        stimuli.with_kinds(ordered, nominal)
+    return stimuli
 
 
 def as_csv(stimuli: StimulusSet) -> bytes:
@@ -309,11 +312,11 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     yield from doubts.of_sentences(sentences)
     groups = _having(chosen, "sentence_id")
     for column in groups:
-        yield from doubts.of_groups(column, _stripped(table.frame[column]), sentences)
+        yield from doubts.of_groups(column, table.stripped(column), sentences)
     if not groups:
-        yield from doubts.alike(f"the column {short(sentence)}", sentences)
+        yield from doubts.of_spellings(f"the column {short(sentence)}", sentences)
     for column in _having(chosen, "item"):
-        yield from doubts.alike(f"the column {short(column)}", _stripped(table.frame[column]))
+        yield from doubts.of_spellings(f"the column {short(column)}", table.stripped(column))
     for column in _having(chosen, "nominal"):
         detected = table.read_as.missing is None
         yield from doubts.of_names(column, table.values(column), column not in asked, detected)
@@ -327,13 +330,9 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
         )
 
 
-def _stripped(column: pd.Series[str]) -> list[str | None]:
-    return [cell and cell.strip() for cell in texts(column)]
-
-
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
-    return next((plain[one] for one in known if one in plain), None)
+    return next((plain[name] for name in known if name in plain), None)
 
 
 def _mean_words(column: pd.Series[str]) -> float:
@@ -346,7 +345,7 @@ def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
     cells = texts(words)
     there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
-    times, _ = places(cells, texts(sentences))
+    times, _ = occurrences(cells, texts(sentences))
     return float((times[there] > 0).sum()) / max(1, int(there.sum()))
 
 
@@ -358,7 +357,7 @@ def _word_index(
     numbers = cache(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
     if sum(map(numbers, filled)) >= len(filled) / 2:
         return cells  # if one is none, the check of the stimuli says so
-    times, place = places(cells, sentences)
+    times, place = occurrences(cells, sentences)
     wrong = np.flatnonzero(times != 1)
     if len(wrong):
         row = wrong[0]

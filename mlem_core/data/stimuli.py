@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import chain
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -21,13 +24,14 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
-from mlem_core.data.words import bare, words_at
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
 _BLOCK = 100_000  # rows that are hashed at a time
+_INSIDE = re.compile(r"\w")
+_SPLIT = 20_000  # sentences that are split at a time
 
 
 @dataclass(frozen=True)
@@ -265,3 +269,85 @@ def _recurring(names: list[str], groups: NDArray[np.int64]) -> NDArray[np.int64]
     codes = pd.factorize(np.array(names, dtype=object))[0].astype(np.int64)
     in_groups = pd.unique(codes * (int(groups.max(initial=0)) + 1) + groups)
     return codes if len(in_groups) > int(codes.max(initial=-1)) + 1 else None
+
+
+def bare(word: str) -> str:
+    """A word without case and surrounding punctuation (unless it is nothing else)."""
+    # One pattern for both edges would look at a run of signs from each of its places.
+    first, last = _INSIDE.search(word), _INSIDE.search(word[::-1])
+    inside = word[first.start() : len(word) - last.start()] if first and last else word.strip()
+    return inside.casefold()
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """The words of some sentences.
+
+    Attributes
+    ----------
+    rows : (n,) the rows that have these sentences
+    sentence : (n,) which of the sentences each of the rows has
+    words : (n_words,) of one sentence after the other
+    bounds : (n_sentences + 1,) where among the words each sentence begins, and the last one ends
+    """
+
+    rows: IntArray
+    sentence: IntArray
+    words: NDArray[np.object_]
+    bounds: IntArray
+
+
+def _split(sentences: Sequence[str | None]) -> Iterator[_Split]:
+    codes, distinct = pd.factorize(np.array(sentences, dtype=object))
+    texts = [*distinct, ""]
+    codes[codes < 0] = len(distinct)
+    order = np.argsort(codes, kind="stable")
+    for first in range(0, len(texts), _SPLIT):
+        low, high = np.searchsorted(codes, (first, first + _SPLIT), sorter=order)
+        rows = order[low:high]
+        parts = [text.split() for text in texts[first : first + _SPLIT]]
+        bounds = np.cumsum([0, *map(len, parts)])
+        words = np.array([*chain.from_iterable(parts), None], dtype=object)[:-1]
+        yield _Split(rows, codes[rows] - first, words, bounds)
+
+
+def words_in(sentences: Sequence[str | None]) -> IntArray:
+    """How many whitespace-separated words each sentence has: (n_rows,)."""
+    counts = np.zeros(len(sentences), dtype=np.int64)
+    for part in _split(sentences):
+        counts[part.rows] = np.diff(part.bounds)[part.sentence]
+    return counts
+
+
+def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
+    """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
+    chosen = np.empty(len(sentences), dtype=object)
+    for part in _split(sentences):
+        chosen[part.rows] = part.words[part.bounds[part.sentence] + index[part.rows]]
+    words: list[str] = chosen.tolist()
+    return words
+
+
+def occurrences(
+    words: Sequence[str | None], sentences: Sequence[str | None]
+) -> tuple[IntArray, IntArray]:
+    """How often each row's word is in its sentence, and where it is first: (n_rows,) each.
+
+    Words are compared as `bare` has them. Where a sentence does not have the
+    word, its place means nothing.
+    """
+    bare_of = cache(lambda word: bare(word or ""))
+    number: defaultdict[str, int] = defaultdict(lambda: len(number))  # of each bare word, from 0
+    wanted = np.array([number[bare_of(word)] for word in words], dtype=np.int64)
+    times, place = np.zeros((2, len(wanted)), dtype=np.int64)
+    for part in _split(sentences):
+        there = np.array([number[bare_of(word)] for word in part.words], dtype=np.int64)
+        # A word with its sentence is one number; equal ones stand in the order of the sentence.
+        sentence = np.repeat(np.arange(len(part.bounds) - 1), np.diff(part.bounds))
+        keys = sentence * len(number) + there
+        order = np.argsort(keys, kind="stable")
+        asked = part.sentence * len(number) + wanted[part.rows]
+        low, high = (np.searchsorted(keys, asked, side, sorter=order) for side in ("left", "right"))
+        times[part.rows] = high - low
+        place[part.rows] = np.append(order, 0)[low] - part.bounds[part.sentence]
+    return times, place

@@ -1,15 +1,19 @@
 """The stimulus CSV: a table with its columns is checked into a `StimulusSet`, and written.
 
-In messages, row 1 is the first stimulus below the header.
+In messages, row 1 is the first stimulus below the header. No spreadsheet runs a cell of a table
+that is written here as a formula.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from operator import ne
 from pathlib import Path
+from types import NoneType
 from typing import IO, Any, cast
 
 import numpy as np
@@ -26,12 +30,15 @@ from mlem_core.data.columns import (
     texts,
     typed_column,
 )
-from mlem_core.data.csvfile import write_table
 from mlem_core.data.reading.content import Columns, Source, content, decode, parse
-from mlem_core.data.stimuli import ITEM, Feature, StimulusSet
-from mlem_core.data.words import bare, words_at, words_in
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare, words_at, words_in
+from mlem_core.storage.files import replacing
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
+# What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_QUOTED = re.compile(r'[",\r\n]')
+_BLOCK = 50_000  # rows that are written at a time
 
 
 def from_frame(
@@ -86,7 +93,7 @@ def read_written(
 
 
 def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any]) -> None:
-    """Write stimuli so that `read_written` gives them back, as `csvfile.write_table` does.
+    """Write stimuli so that `read_written` gives them back, as `write_table` does.
 
     Parameters
     ----------
@@ -125,12 +132,11 @@ def from_cells(
             _check_words(texts["word"], sentences, word_index)
     kinds = {column: guess_kind(texts[column]) for column in names}
     override_kinds(kinds, ordered, nominal)
-    columns: dict[str, pd.Series[Any]] = {}
-    for column in header:
-        if column == "word_index":
-            columns[column] = pd.Series(word_index)
-        else:
-            columns[column] = typed_column(column, texts[column], kinds.get(column))
+    columns: dict[str, pd.Series[Any]] = {
+        column: typed_column(column, cells, kinds.get(column)) for column, cells in texts.items()
+    }
+    if word_index is not None:
+        columns["word_index"] = pd.Series(word_index)
     without = np.logical_and.reduce([columns[column].isna() for column in names])
     if without.any():
         raise InputError(
@@ -148,8 +154,14 @@ def from_cells(
             )
     table = pd.DataFrame(columns)
     features = tuple(Feature(column, kind) for column, kind in kinds.items())
-    groups = _groups(_complete(texts, "sentence_id"), sentences)
-    _complete(texts, ITEM)
+    for column in ("sentence_id", ITEM):  # what belongs together
+        if None in texts.get(column, ()):
+            raise InputError(
+                f"{column} in row {texts[column].index(None) + 1} is empty; give every row one or "
+                "remove the column."
+            )
+    ids = np.array(texts.get("sentence_id", sentences), dtype=object)
+    groups = pd.factorize(ids)[0].astype(np.int64)
     return StimulusSet(name, table, features, word_index, groups)
 
 
@@ -225,17 +237,59 @@ def _check_words(
             )
 
 
-def _complete(texts: dict[str, list[str | None]], name: str) -> list[str | None] | None:
-    """A column that says what belongs together, None where there is none."""
-    cells = texts.get(name)
-    if cells is not None and None in cells:
-        raise InputError(
-            f"{name} in row {cells.index(None) + 1} is empty; give every row one or remove "
-            "the column."
-        )
-    return cells
+def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bool = True) -> None:
+    """Write any table as CSV; cells (and column names) that a spreadsheet runs get an apostrophe.
+
+    An index other than 0, 1, 2, ... is written as the first column, under the index's name.
+
+    Parameters
+    ----------
+    frame : the table
+    target : path (written under another name, then renamed), or an open text or binary file
+    synced : as of `mlem_core.storage.files.replacing`
+    """
+    if not isinstance(frame.index, pd.RangeIndex):
+        frame = frame.rename_axis(index=frame.index.name or "").reset_index()
+    if isinstance(target, (str, Path)):
+        with replacing(target, synced=synced) as temporary, temporary.open("wb") as file:
+            for text in _blocks(frame):
+                file.write(text.encode())
+        return
+    open_file: Any = target
+    for text in _blocks(frame):
+        open_file.write(text if isinstance(open_file, io.TextIOBase) else text.encode())
 
 
-def _groups(ids: list[str | None] | None, sentences: list[str]) -> NDArray[np.int64]:
-    codes, _ = pd.factorize(np.array(sentences if ids is None else ids, dtype=object))
-    return np.asarray(codes, dtype=np.int64)
+def _blocks(frame: pd.DataFrame) -> Iterator[str]:
+    """The lines of a table, some at a time."""
+    yield _lines([[_written(str(name))] for name in frame.columns])
+    for start in range(0, len(frame), _BLOCK):
+        block = frame.iloc[start : start + _BLOCK]
+        yield _lines([_cells(block.iloc[:, i]) for i in range(frame.shape[1])])
+
+
+def _lines(columns: list[list[str]]) -> str:
+    if len(columns) == 1:  # an empty line would be no row
+        columns = [[cell or '""' for cell in columns[0]]]
+    return "".join([f"{line}\n" for line in map(",".join, zip(*columns, strict=True))])
+
+
+def _cells(column: pd.Series[Any]) -> list[str]:
+    """The cells of a column as they are written."""
+    values = column.tolist()
+    # Of equal numbers one may be written in another way: 1, 1.0 and True, 0.0 and -0.0.
+    if column.dtype == "str" or set(map(type, values)) <= {str, NoneType}:
+        return list(map(cache(_written), values))
+    return list(map(_written, values))
+
+
+def _written(value: Any) -> str:
+    """A cell with its quotation marks, if it needs any."""
+    if isinstance(value, (float, np.floating)):
+        return "" if math.isnan(value) else repr(float(value))
+    if value is None or value is pd.NA:
+        return ""
+    text = str(value)
+    if isinstance(value, str) and _FORMULA.match(text) and not NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text

@@ -40,14 +40,12 @@ from mlem_core.data.columns import NUMBER, texts
 from mlem_core.data.reading.conllu import (
     NO_VALUE,
     Sentence,
-    Token,
     Treebank,
     read_sentences,
 )
 from mlem_core.data.reading.content import Source
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import StimulusSet, bare
 from mlem_core.data.stimulus_csv import CARRIED, from_frame
-from mlem_core.data.words import bare
 from mlem_core.storage.room import check_memory
 
 LEVELS = ("word", "sentence")
@@ -134,13 +132,14 @@ def read_treebank(
     frame = frame.iloc[kept].reset_index(drop=True)
     what = f"the text of {many(len(frame), level)} of {bank.name}, each with its sentence,"
     check_memory(_COPIES * sum(map(len, frame["sentence"])), what, "choose a smaller sample")
-    frame, dropped = _features(frame)
+    morphological = {_feature_name(name) for name in bank.features if level == "word"}
+    frame, dropped = _features(frame, morphological)
     if dropped:
         notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
-    nominal = [name for name in frame if name in _NOMINAL or name in _morphological(frame)]
+    nominal = [name for name in frame if name in _NOMINAL or name in morphological]
     notes += doubts.of_sentences(frame["sentence"].tolist())
     for name in ("sentence", *nominal):
-        notes += doubts.alike(f"the column {short(str(name))}", texts(frame[name]))
+        notes += doubts.of_spellings(f"the column {short(str(name))}", texts(frame[name]))
     return replace(from_frame(frame, bank.name, nominal=nominal), notes=tuple(notes))
 
 
@@ -153,7 +152,8 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
         for number, token in enumerate(sentence.tokens, start=1):
             if token.place is None or token.upos == "PUNCT":
                 continue
-            word = words[token.place]
+            word, head = words[token.place], token.head
+            direction = ("before" if head < number else "after") if head else None
             rows.append(
                 {
                     "sentence": sentence.text,
@@ -163,7 +163,8 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
                     "upos": None if token.upos == NO_VALUE else token.upos,
                     **{_feature_name(name): _value(name, v) for name, v in token.feats.items()},
                     "relation": token.relation,
-                    **_head(token, number),
+                    "head_distance": abs(head - number) if head else None,
+                    "head_direction": direction,
                     "depth": None if depths is None else depths[number - 1],
                     "word_position": token.place,
                     "word_length": len(bare(word)),
@@ -172,13 +173,6 @@ def _word_rows(bank: Treebank) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def _head(token: Token, number: int) -> dict[str, Any]:
-    if not token.head:
-        return {"head_distance": None, "head_direction": None}
-    direction = "before" if token.head < number else "after"
-    return {"head_distance": abs(token.head - number), "head_direction": direction}
 
 
 def _sentence_rows(bank: Treebank) -> list[dict[str, Any]]:
@@ -242,19 +236,9 @@ def _value(name: str, value: str) -> str:
     return f"{_feature_name(name)} {value}" if NUMBER.fullmatch(value) else value
 
 
-def _morphological(frame: pd.DataFrame) -> list[str]:
-    return [
-        str(name)
-        for name in frame
-        if name not in (*CARRIED, *_OWN, *_COUNTED, "n_clauses", "root_tense")
-        and not str(name).startswith("_")
-    ]
-
-
-def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _features(frame: pd.DataFrame, morphological: set[str]) -> tuple[pd.DataFrame, list[str]]:
     """The frame in the order of the module's head, with the features that can be used."""
     least = max(FREQUENT, FREQUENT_SHARE * len(frame))
-    morphological = _morphological(frame)
     dropped = []
     for name in [str(column) for column in frame]:
         if name in CARRIED or name.startswith("_"):
@@ -266,7 +250,7 @@ def _features(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     frame = frame.drop(columns=dropped)
     names = [str(name) for name in frame]
     first = [name for name in names if name in CARRIED or name == "upos"]
-    kept = sorted(name for name in morphological if name in names)
+    kept = sorted(morphological.intersection(names))
     rest = [name for name in names if name not in (*first, *kept)]
     return frame[[*first, *kept, *rest]], sorted(dropped)
 

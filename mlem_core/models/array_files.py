@@ -5,16 +5,15 @@ What is not compressed is memory-mapped, and looked at in blocks of rows.
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import functools
 import json
 import lzma
 import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
-from mlem_core.data.columns import NUMBER, counted_from
-from mlem_core.models.model_paths import first_line
+from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
+from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
 from mlem_core.storage.room import check_memory
 
@@ -60,12 +59,19 @@ class CountsRows(InputError):
     """The first column of a CSV may be row numbers, and it was not said."""
 
 
-class Described(NamedTuple):
-    """An array of a file: its shape, what is wrong with its type ("" for nothing), and the type."""
+class FileArray(NamedTuple):
+    """An array of a file.
+
+    shape, dtype : of its numbers
+    problem : what is wrong with its type, "" for nothing
+    read : gives the array, memory-mapped where it is not compressed; raises `InputError` where it
+        is damaged
+    """
 
     shape: tuple[int, ...]
-    problem: str
     dtype: str
+    problem: str
+    read: Callable[[], NDArray[Any]]
 
 
 def plain(name: str) -> str:
@@ -76,19 +82,6 @@ def plain(name: str) -> str:
 def array_name(name: str, path: Path) -> str:
     """How messages call an array of a file."""
     return f"array {plain(name)} of {path.name}"
-
-
-@contextlib.contextmanager
-def _sound(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
-    """Say in a sentence that a file is not what its name says, where it leads to an error."""
-    broken: tuple[type[Exception], ...] = (*_BROKEN, *more)
-    try:
-        yield
-    except InputError:
-        raise
-    except broken as error:
-        why = first_line(error)
-        raise InputError(f"{path.name} is damaged or no {kind} file ({why}).") from error
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -182,28 +175,26 @@ def are_distances(square: NDArray[Any]) -> bool:
     return True
 
 
-def _describe_npz(path: Path) -> dict[str, Described]:
-    described: dict[str, Described] = {}
-    with _sound(path, ".npz"), zipfile.ZipFile(path) as archive:
+def _in_npz(path: Path) -> dict[str, FileArray]:
+    arrays: dict[str, FileArray] = {}
+    with readable(path.name, ".npz file", *_BROKEN), zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
-            described[name] = _describe_member(path, archive, member, name in described)
-    return described
+            if name in arrays:
+                raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+            arrays[name] = _member(path, archive, member, name)
+    return arrays
 
 
-def _describe_member(
-    path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, seen: bool
-) -> Described:
-    name = member.filename.removesuffix(".npy")
-    if seen:
-        raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> FileArray:
     if name.startswith("/") or ".." in name.split("/"):
         raise InputError(
             f"{path.name} has an array named {short(name)}, which leads out of it; expected names "
             "such as layer_00."
         )
+    read = partial(_read_member, path, member, name)
     if member.filename == name:
-        return Described((), "is no array", "")
+        return FileArray((), "", "is no array", read)
     if member.file_size > max(_LARGE, _MOST_PACKED * member.compress_size):
         raise InputError(
             f"{array_name(name, path)} unpacks {member.compress_size:,} bytes to "
@@ -218,7 +209,7 @@ def _describe_member(
             # What is mapped later is checked against its checksum now.
             while file.read(_PIECE):
                 pass
-    return Described(shape, _problem(dtype), str(dtype))
+    return FileArray(shape, str(dtype), _problem(dtype), read)
 
 
 def _problem(dtype: np.dtype[Any]) -> str:
@@ -231,10 +222,8 @@ def _problem(dtype: np.dtype[Any]) -> str:
     return ""
 
 
-def _read_npz(path: Path, name: str) -> NDArray[Any]:
-    with _sound(path, ".npz"):
-        with zipfile.ZipFile(path) as archive:
-            member = archive.getinfo(f"{name}.npy")
+def _read_member(path: Path, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    with readable(path.name, ".npz file", *_BROKEN):
         if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
             with path.open("rb") as file:
                 # The lengths of name and extra field are those of the member's own header.
@@ -251,23 +240,23 @@ def _read_npz(path: Path, name: str) -> NDArray[Any]:
             raise InputError(f"{what} does not fit into memory; {ADVICE}.") from error
 
 
-def _describe_npy(path: Path) -> dict[str, Described]:
-    with _sound(path, ".npy"), path.open("rb") as file:
+def _in_npy(path: Path) -> dict[str, FileArray]:
+    with readable(path.name, ".npy file", *_BROKEN), path.open("rb") as file:
         shape, _, dtype = npy_header(file)
-    return {"layer_00": Described(shape, _problem(dtype), str(dtype))}
+
+    def read() -> NDArray[Any]:
+        with readable(path.name, ".npy file", *_BROKEN):
+            return npy_file(path)
+
+    return {"layer_00": FileArray(shape, str(dtype), _problem(dtype), read)}
 
 
-def _read_npy(path: Path, name: str) -> NDArray[Any]:
-    with _sound(path, ".npy"):
-        return npy_file(path)
-
-
-def _describe_safetensors(path: Path) -> dict[str, Described]:
+def _in_safetensors(path: Path) -> dict[str, FileArray]:
     from safetensors import SafetensorError, safe_open
 
-    described: dict[str, Described] = {}
+    arrays: dict[str, FileArray] = {}
     with (
-        _sound(path, ".safetensors", SafetensorError),
+        readable(path.name, ".safetensors file", SafetensorError, *_BROKEN),
         safe_open(path, framework="numpy") as file,
     ):
         for name in file.keys():  # noqa: SIM118 (it is no dict)
@@ -275,8 +264,11 @@ def _describe_safetensors(path: Path) -> dict[str, Described]:
             kind = part.get_dtype()
             fine = kind in _TYPES or kind in _FLOATS
             problem = "" if fine else f"holds {kind}; expected real numbers"
-            described[name] = Described(tuple(part.get_shape()), problem, _FLOATS.get(kind, kind))
-    return described
+            read = partial(_read_safetensors, path, name)
+            arrays[name] = FileArray(
+                tuple(part.get_shape()), _FLOATS.get(kind, kind), problem, read
+            )
+    return arrays
 
 
 def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
@@ -294,25 +286,12 @@ def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
     return np.asarray(np.memmap(path, _TYPES[about["dtype"]], "r", begin, shape))
 
 
-class Format(NamedTuple):
-    """How arrays are had of a file: `describe` all of them by their names, `read` one."""
-
-    describe: Callable[[Path], dict[str, Described]]
-    read: Callable[[Path, str], NDArray[Any]]
+_FORMATS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors}
 
 
-_FORMATS = {
-    ".npz": Format(_describe_npz, _read_npz),
-    ".npy": Format(_describe_npy, _read_npy),
-    ".safetensors": Format(_describe_safetensors, _read_safetensors),
-}
-
-
-def format_of(path: Path, first_column: str = "") -> Format:
-    """How the arrays of a file are had; `first_column` as of `csv_array`.
-
-    Raises `InputError`: there is no such file, or it has another ending.
-    """
+def check_format(path: Path, first_column: str = "") -> None:
+    """Raise `InputError` where there is no such file, or its ending is not that of a format;
+    `first_column` as of `csv_array`."""
     suffix, suffixes = path.suffix.lower(), ", ".join(_FORMATS)
     if suffix not in (*_FORMATS, ".csv"):
         raise InputError(
@@ -321,16 +300,16 @@ def format_of(path: Path, first_column: str = "") -> Format:
         )
     if not path.is_file():
         raise InputError(f"there is no representations file {str(path)!r}.")
-    if suffix == ".csv":
-        return Format(
-            lambda path: {
-                "layer_00": Described(csv_array(path, first_column).shape, "", "float64")
-            },
-            lambda path, _: csv_array(path, first_column),
-        )
-    if first_column:
+    if suffix != ".csv" and first_column:
         raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
-    return _FORMATS[suffix]
+
+
+def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
+    """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
+    if path.suffix.lower() in _FORMATS:
+        return _FORMATS[path.suffix.lower()](path)
+    read = partial(csv_array, path, first_column)
+    return {"layer_00": FileArray(read().shape, "float64", "", read)}
 
 
 class _Parsed(NamedTuple):
@@ -377,9 +356,12 @@ def _counting(numbers: NDArray[np.float64]) -> str:
     return f"counts its rows, {first} to {n - 1 + first}"
 
 
-@functools.lru_cache(maxsize=1)  # it is looked at several times in a row
+@lru_cache(maxsize=1)  # it is looked at several times in a row
 def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
-    with _sound(path, "CSV", csv.Error), path.open(encoding="utf-8-sig") as file:
+    with (
+        readable(path.name, "CSV file", csv.Error, *_BROKEN),
+        path.open(encoding="utf-8-sig") as file,
+    ):
         lines = filter(None, csv.reader(file, strict=True))
         first = next(lines, [])
         header = _has_header(path, first)
@@ -403,14 +385,13 @@ def _has_header(path: Path, first: list[str]) -> bool:
                 "commas."
             )
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
-    named = any(_number(cell) is None for cell in first)
-    if named and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
-        name = next(cell for cell in first if _number(cell) is None)
+    names = [cell for cell in first if number_of(cell) is None]
+    if names and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
         raise InputError(
-            f"the first row of {path.name} has {name[:40]!r} beside numbers such as {numbers[0]}; "
-            "expected numbers only, or a header of names."
+            f"the first row of {path.name} has {names[0][:40]!r} beside numbers such as "
+            f"{numbers[0]}; expected numbers only, or a header of names."
         )
-    return named or (len(first) > 1 and first == [str(i) for i in range(len(first))])
+    return bool(names) or (len(first) > 1 and first == [str(i) for i in range(len(first))])
 
 
 def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
@@ -419,25 +400,9 @@ def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np
         raise InputError(
             f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
         )
-    try:
-        if not all(map(_is_plain, cells)):
-            raise ValueError
-        return np.array(list(map(float, cells)))
-    except ValueError:
-        column = next(i for i, cell in enumerate(cells) if _number(cell) is None)
-        raise InputError(
-            f"{path.name} has {cells[column][:40]!r} in row {row}, column {column + 1}; expected a "
-            "number."
-        ) from None
 
+    def wrong(column: int) -> InputError:
+        where = f"row {row}, column {column + 1}"
+        return InputError(f"{path.name} has {cells[column][:40]!r} in {where}; expected a number.")
 
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell) if _is_plain(cell) else None
-    except ValueError:
-        return None
-
-
-def _is_plain(cell: str) -> bool:
-    """Whether a cell has no signs that Python alone takes for parts of a number: 1_0, १२."""
-    return "_" not in cell and cell.isascii()
+    return row_of_numbers(cells, wrong)

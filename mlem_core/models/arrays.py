@@ -17,7 +17,8 @@ from mlem_core.models.array_files import (
     ADVICE,
     are_distances,
     array_name,
-    format_of,
+    arrays_in,
+    check_format,
     not_finite,
     plain,
 )
@@ -62,16 +63,16 @@ def open_arrays(
     path: Path, n_stimuli: int, *, distances: bool = False, first_column: str = ""
 ) -> Arrays:
     """Check every layer of a file, one at a time; `representations.from_file` says which fit."""
-    format = format_of(path, first_column)
+    check_format(path, first_column)
     try:
         file = Digested.of(path)
         watched = Watched(file.digest, (file,))
-        described = format.describe(path)
-        names = _layers(path, described)
+        arrays = arrays_in(path, first_column)
+        names = _layers(path, arrays)
         bad: dict[int, str] = {}
-        notes = _unused(path, described, names)
+        notes = _unused(path, arrays, names)
         for layer, name in names.items():
-            shape, problem, _ = described[name]
+            shape, _, problem, read = arrays[name]
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
@@ -89,7 +90,7 @@ def open_arrays(
                 raise InputError(
                     f"{where} has {shape[-2]} rows; expected one for each of {n_stimuli} stimuli."
                 )
-            array = format.read(path, name)
+            array = read()
             if len(shape) == 3:
                 array = array.reshape(-1, shape[2])
             n, row, unit = not_finite(array)
@@ -107,22 +108,22 @@ def open_arrays(
         raise InputError(f"the file {path.name!r} cannot be read: {first_line(error)}.") from error
 
     def layer_of(layer: int) -> NDArray[np.floating]:
-        array = _as_float(format.read(path, names[layer]), array_name(names[layer], path))
+        array = _as_float(arrays[names[layer]].read(), array_name(names[layer], path))
         watched.is_read()
         return array
 
     return Arrays(
         digest=watched.digest,
         names={layer: name for layer, name in names.items() if layer not in bad},
-        dtypes={name: described[name].dtype for name in names.values()},
+        dtypes={name: arrays[name].dtype for name in names.values()},
         read=layer_of,
         left_out=tuple(bad.values()),
         notes=tuple(notes),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
         repeated={
-            layer: described[name].shape[0]
+            layer: arrays[name].shape[0]
             for layer, name in names.items()
-            if layer not in bad and len(described[name].shape) == 3
+            if layer not in bad and len(arrays[name].shape) == 3
         },
     )
 
@@ -142,7 +143,7 @@ def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
     """Whether every array of a file is square, symmetric, and 0 on its diagonal and nowhere < 0."""
     squares = map(arrays.read, arrays.names)
     return not arrays.repeated and all(
-        one.shape == (n_stimuli, n_stimuli) and are_distances(one) for one in squares
+        square.shape == (n_stimuli, n_stimuli) and are_distances(square) for square in squares
     )
 
 
@@ -180,9 +181,9 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
     return layers
 
 
-def _unused(path: Path, described: Iterable[str], layers: Mapping[int, str]) -> list[str]:
+def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list[str]:
     used = set(layers.values())
-    others = [plain(name) for name in described if name not in used]
+    others = [plain(name) for name in names if name not in used]
     if not others:
         return []
     verb = "is no layer" if len(others) == 1 else "are no layers"

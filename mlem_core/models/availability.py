@@ -13,17 +13,8 @@ from typing import Any, Literal
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import hub
-from mlem_core.models.model_paths import place_of, read_config
-from mlem_core.models.registry import (
-    MODELS,
-    ModelUnavailable,
-    base_name,
-    check_fetched,
-    check_hub_name,
-    hub_errors,
-    is_variant,
-    locate,
-)
+from mlem_core.models.model_paths import read_config
+from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, locate
 
 Where = Literal["here", "hub", "away", "nowhere"]
 
@@ -88,34 +79,27 @@ def look_up(name: str) -> ModelAvailability:
     base = base_name(name)
     known = MODELS.get(base.partition("@")[0])
     label, shape = (known.label if known else ""), SHAPES.get(base.partition("@")[0])
+    sizes: list[int] = []
+
+    def fetch(id: str, revision: str | None) -> Path:
+        folder = hub.cached(id, revision)
+        if folder is None:
+            sizes.append(hub.size(id, revision))
+        return folder or Path()
+
     try:
-        folder = _folder_here(base)
-        if folder is not None:
-            if shape is None and (folder / "config.json").exists():
-                shape = shape_of(read_config(base, folder))
-            return ModelAvailability(name, label, "here", 0, shape)
-        check_hub_name(base)
-        check_fetched(base)
-        id, _, revision = base.partition("@")
-        with hub_errors(base):
-            n_bytes = hub.size(id, revision or None)
-        return ModelAvailability(name, label, "hub", n_bytes, shape)
+        files = locate(base, fetch)
+        if sizes:
+            return ModelAvailability(name, label, "hub", sizes[0], shape)
+        files.check(base)
+        if shape is None and (files.folder / "config.json").exists():
+            shape = shape_of(read_config(base, files.folder))
+        return ModelAvailability(name, label, "here", 0, shape)
     except ModelUnavailable as error:
         fetched = known.megabytes * 1_000_000 if known else None
         return ModelAvailability(name, label, "away", fetched, shape, str(error))
     except (InputError, OSError) as error:
         return ModelAvailability(name, label, "nowhere", None, shape, str(error))
-
-
-def _folder_here(name: str) -> Path | None:
-    """The folder of a model that is on this machine, checked; None where it would be fetched."""
-    id, _, revision = name.partition("@")
-    at_home = is_variant(name) or (name in MODELS and MODELS[name].package)
-    if at_home or place_of(name) is not None or name.count("/") > 1 or not id:
-        files = locate(name)
-        files.check(name)
-        return files.folder
-    return hub.cached(id, revision or None) if re.fullmatch(r"[\w./-]+", id) else None
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:

@@ -157,7 +157,7 @@ def _passes(
     waiting = _plan(tokenized, loaded)[::-1]
     on_gpu = loaded.device != "cpu"
     copies = torch.cuda.Stream(loaded.device) if on_gpu else None
-    behind: tuple[IntArray, PooledRows] | None = None
+    in_work: tuple[IntArray, PooledRows] | None = None
     while waiting:
         report(done, total)
         batch = waiting.pop()
@@ -168,9 +168,9 @@ def _passes(
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
-        if behind is not None:
-            yield behind[0], behind[1].arrays()
-        behind = None if begun is None else (rows, begun)
+        if in_work is not None:
+            yield in_work[0], in_work[1].arrays()
+        in_work = None if begun is None else (rows, begun)
         if begun is not None:
             done += len(batch)
             continue
@@ -185,8 +185,8 @@ def _passes(
             )
         # Whatever is still to come would not fit either.
         waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
-    if behind is not None:
-        yield behind[0], behind[1].arrays()
+    if in_work is not None:
+        yield in_work[0], in_work[1].arrays()
 
 
 def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
@@ -269,23 +269,19 @@ def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[
     """The stimuli (rows) of a batch of sentences, and of which tokens each is the mean."""
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
-    if tokenized.words is not None:
-        bounds, level = tokenized.words[rows], "word"
-    else:
-        bounds = np.array([tokenized.content[s] for s in batch[places]], dtype=np.int64)
-        level = "sentence"
-    return rows, Spans(places, *pooled(level, pooling).tokens(*bounds.T))
+    first, last = pooled(tokenized.level, pooling).tokens(*tokenized.spans[rows].T)
+    return rows, Spans(places, first, last)
 
 
 def _first_of_context(tokenized: TokenizedStimuli) -> IntArray:
     """(n_stimuli,) the first stimulus with the same tokens up to and with its own."""
-    if tokenized.words is None:
-        return np.arange(sum(map(len, tokenized.stimuli)))
-    first = np.arange(len(tokenized.words))
+    first = np.arange(len(tokenized.spans))
+    if tokenized.level == "sentence":
+        return first
     seen: dict[bytes, int] = {}
     for ids, rows in zip(tokenized.tokens, tokenized.stimuli, strict=True):
         for row in rows:
-            first[row] = seen.setdefault(ids[: tokenized.words[row, 1] + 1].tobytes(), row)
+            first[row] = seen.setdefault(ids[: tokenized.spans[row, 1] + 1].tobytes(), row)
     return first
 
 

@@ -160,8 +160,8 @@ def is_causal(model: Any, n_layers: int) -> bool:
     import torch
 
     ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]], device=model.device)
-    one, other = (hidden_states(model, n_layers, row[None]) for row in ids)
-    return all(torch.equal(a[:, :-1], b[:, :-1]) for a, b in zip(one, other, strict=True))
+    first, second = (hidden_states(model, n_layers, row[None]) for row in ids)
+    return all(torch.equal(a[:, :-1], b[:, :-1]) for a, b in zip(first, second, strict=True))
 
 
 def installed_kernels() -> dict[str, str]:

@@ -19,7 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlem_core.models.model_paths import READ, first_line
+from mlem_core.models.model_paths import READ
 
 T = TypeVar("T")
 
@@ -42,32 +42,22 @@ _FILES: dict[str, Any] = {
 }
 
 
-class NoSuchModel(LookupError):
-    """The hub knows no such model, or the name cannot be one."""
-
-
-class NoSuchRevision(LookupError):
-    """The hub has the model, but not at this branch, tag or commit."""
-
-
-class NotAllowed(PermissionError):
-    """The hub wants the user to accept terms, or to log in."""
-
-
-class OutOfReach(ConnectionError):
-    """No answer, or one that breaks off; the message says how in a few words."""
-
-
 def is_name(text: str) -> bool:
     """Whether a model on the hub could have this name."""
     return _NAME.fullmatch(text) is not None
 
 
+def is_revision(text: str) -> bool:
+    """Whether a branch, tag or commit on the hub could have this name."""
+    return _REVISION.fullmatch(text) is not None
+
+
 def snapshot(name: str, revision: str | None = None) -> Path:
     """The folder of a hub model, named by its commit, fetched where it is not in the hub's cache.
 
-    Without network, the commit that was fetched last. Raises `NoSuchModel`, `NoSuchRevision`,
-    `NotAllowed` or `OutOfReach`.
+    Without network, the commit that was fetched last. Raises what the hub's client does where it
+    knows no such model or revision, or wants the user to accept terms; any other error says that
+    the hub gives no answer, or one that breaks off (the registry has the sentences).
 
     Parameters
     ----------
@@ -88,27 +78,29 @@ def commit(name: str, revision: str | None = None) -> str:
     The hub is asked twice a minute at most.
     """
 
-    def ask() -> Path:
-        if not answers():
-            raise TimeoutError("no answer")
-        return Path(_commit(int(time.monotonic() // _REST), name, endpoint(), revision))
-
-    return _or_cached(name, revision, ask).name
+    half_minute, address = int(time.monotonic() // _REST), endpoint()
+    return _or_cached(
+        name, revision, lambda: Path(_commit(half_minute, name, address, revision))
+    ).name
 
 
 @functools.lru_cache(maxsize=64)
 def _commit(half_minute: int, name: str, address: str, revision: str | None) -> str:
+    _knock(address)
     return str(_asked(name, address, revision).sha)
 
 
 def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path:
     """The folder that the hub gives, or the one fetched last where it is out of reach."""
+    from huggingface_hub import errors
+
     try:
         if _kept_only:
-            raise OutOfReach("nothing is to be fetched")
-        with _in_our_words(name, revision):
-            return get()
-    except OutOfReach:
+            raise ConnectionError("nothing is to be fetched")
+        return get()
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+        raise
+    except Exception:  # of whatever library is in between
         folder = cached(name, revision)
         if folder is None:
             raise
@@ -128,37 +120,14 @@ def kept_only() -> Iterator[None]:
 
 def size(name: str, revision: str | None = None) -> int:
     """The bytes that `snapshot` would fetch; raises as it does."""
-    with _in_our_words(name, revision):
-        if not answers():
-            raise TimeoutError("no answer")
-        info = _asked(name, endpoint(), revision, files_metadata=True)
+    _knock(endpoint())
+    info = _asked(name, endpoint(), revision, files_metadata=True)
     return sum(
         file.size or 0
         for file in info.siblings or ()
         if "/" not in file.rfilename
         and any(fnmatch(file.rfilename, pattern) for pattern in _FILES["allow_patterns"])
     )
-
-
-@contextlib.contextmanager
-def _in_our_words(name: str, revision: str | None) -> Iterator[None]:
-    """Check the names, and turn the errors of the hub's client into ours."""
-    from huggingface_hub import errors
-
-    if not _NAME.fullmatch(name):
-        raise NoSuchModel(name)
-    if revision is not None and not _REVISION.fullmatch(revision):
-        raise NoSuchRevision(revision)
-    try:
-        yield
-    except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
-        raise NotAllowed(name) from error
-    except errors.RevisionNotFoundError as error:
-        raise NoSuchRevision(revision) from error
-    except (errors.HFValidationError, errors.RepositoryNotFoundError) as error:
-        raise NoSuchModel(name) from error
-    except Exception as error:  # of whatever library is in between
-        raise OutOfReach(first_line(error)) from error
 
 
 def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:
@@ -182,17 +151,13 @@ def cached(name: str, revision: str | None = None) -> Path | None:
     return folder if (folder / "config.json").exists() else None
 
 
-def answers() -> bool:
-    """Whether the hub can be reached; asked for at most 1.5 s, twice a minute."""
-    return _answers(int(time.monotonic() // _REST), endpoint())
-
-
 def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
-@functools.lru_cache(maxsize=1)
-def _answers(half_minute: int, address: str) -> bool:
+def _knock(address: str) -> None:
+    """Raise TimeoutError where the hub does not answer in 1.5 s, for whoever cannot wait long."""
+
     def ask() -> None:
         request = urllib.request.Request(address, method="HEAD")
         urllib.request.urlopen(request, timeout=1.5).close()
@@ -200,10 +165,9 @@ def _answers(half_minute: int, address: str) -> bool:
     try:
         _within(1.5, ask)
     except urllib.error.HTTPError:
-        return True  # an answer, if not a kind one
-    except Exception:
-        return False
-    return True
+        pass  # an answer, if not a kind one
+    except Exception as error:
+        raise TimeoutError("no answer") from error
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,15 +2,23 @@
 
 Only safetensors and GGUF files are read, never pickled ones, and no code that comes with a model
 is run.
+
+The program's own small models are kept in 8 or 4 bits (`training/packed.py`). A matrix has whole
+numbers from -127 to 127 (8 bits, one scale for each of its rows) or from -7 to 7 (4 bits, two in a
+byte, one scale for each 32 of them); a vector stays float16. The largest weight under a scale is
+exact but for float16, and no weight is off by more than half a step.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import math
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +31,14 @@ from mlem_core.models.forward import (
     longest_input,
     quiet,
 )
-from mlem_core.models.model_paths import check_type, first_line
-from mlem_core.models.packed import unpack
+from mlem_core.models.model_paths import check_type, first_line, readable
 from mlem_core.models.registry import ModelFiles, locate
 from mlem_core.storage.digests import changed
 
 DTYPES = ("float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda")
 _GGUF_LOCK = threading.RLock()
+SCALE = "|scale"  # behind the name of a matrix, the name of its scales
 
 
 def open_model(name: str, device: str = "auto", dtype: str = "float32") -> LoadedModel:
@@ -267,3 +275,33 @@ def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
             f"the tokenizer of the model {name!r} is another model's: its vocabulary goes up to "
             f"token {highest}, but the model has embeddings for {rows} tokens."
         )
+
+
+def unpack(path: Path) -> dict[str, Any]:
+    """The weights of a file in 8 or 4 bits as float32 torch tensors, by name.
+
+    Raises `InputError` where the file is no such file.
+    """
+    import torch
+    from safetensors import SafetensorError, safe_open
+
+    broken = (SafetensorError, OSError, KeyError, ValueError, TypeError)
+    with readable(path.name, "file of packed weights", *broken):
+        with safe_open(path, framework="numpy") as file:
+            about = file.metadata() or {}
+            bits, shapes = int(about["bits"]), json.loads(about["shapes"])
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        weights = {}
+        for name, tensor in stored.items():
+            if name.endswith(SCALE):
+                continue
+            numbers = tensor.astype(np.float32)
+            if name in shapes:
+                if bits == 4:
+                    steps = np.stack([tensor & 15, tensor >> 4], axis=-1).astype(np.float32) - 8
+                    numbers = steps.reshape(len(tensor), -1)
+                numbers = numbers * stored[name + SCALE].astype(np.float32)[:, None]
+                size = math.prod(shapes[name])
+                numbers = numbers.ravel()[:size].reshape(shapes[name])
+            weights[name] = torch.from_numpy(np.ascontiguousarray(numbers))
+    return weights

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +56,10 @@ def offered() -> list[str]:
         path.name
         for folder in settings.models
         for path in folder.iterdir()
-        if _NAME.fullmatch(path.name) and (path.suffix == ".gguf" or _is_model(path))
+        if _NAME.fullmatch(path.name)
+        and (path.suffix == ".gguf" or (path / "config.json").is_file() or [*path.glob("*.gguf")])
     }
     return sorted(names)
-
-
-def _is_model(path: Path) -> bool:
-    return (path / "config.json").is_file() or any(path.glob("*.gguf"))
 
 
 def check_gguf(name: str, path: Path) -> None:
@@ -138,14 +137,27 @@ def _read_json(name: str, path: Path) -> dict[str, Any]:
 def _check_safetensors(name: str, path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
+    what = f"the model folder {name!r}: {path.name}"
+    broken = (SafetensorError, OSError)
+    with readable(what, "safetensors file", *broken), safe_open(path, framework="numpy"):
+        pass
+
+
+@contextlib.contextmanager
+def readable(what: str, kind: str, *broken: type[Exception]) -> Iterator[None]:
+    """Say in a sentence that a file is damaged or none of its kind, where that leads to an error.
+
+    Parameters
+    ----------
+    what, kind : how the sentence calls the file, and what it should be
+    broken : the errors that a damaged one leads to
+    """
     try:
-        with safe_open(path, framework="numpy"):
-            pass
-    except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"the model folder {name!r}: {path.name} is damaged or no safetensors file "
-            f"({first_line(error)})."
-        ) from error
+        yield
+    except InputError:
+        raise
+    except broken as error:
+        raise InputError(f"{what} is damaged or no {kind} ({first_line(error)}).") from error
 
 
 def first_line(error: BaseException) -> str:

@@ -25,7 +25,14 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.shared import shared
 from mlem_core.base.text import listed
 from mlem_core.models import hub
-from mlem_core.models.model_paths import READ, check_files, check_gguf, offered, place_of
+from mlem_core.models.model_paths import (
+    READ,
+    check_files,
+    check_gguf,
+    first_line,
+    offered,
+    place_of,
+)
 from mlem_core.storage.digests import Digested, Watched
 
 
@@ -44,7 +51,7 @@ class BuiltInModel:
     package : the Python package that its files are installed with; "" for a model on the hub
     folder : the folder of its files in that package
     gguf : the file in that folder with its weights, where they are in the GGUF format
-    packed : the same, where they are in our own format of few bits (`packed.py`)
+    packed : the same, where they are in our own format of few bits (`loading.unpack`)
     note : what must be said wherever the model is named
     default : whether an analysis begins with it, in the form and in the example
     causal : whether a token sees only what comes before it
@@ -318,24 +325,6 @@ def check_hub_name(name: str) -> None:
         raise InputError(f"the model {name!r} names no revision; expected one behind the @.")
 
 
-def check_fetched(name: str) -> Path | None:
-    """The folder to take a hub model from where a shared server fetches none, else None.
-
-    Raises `ModelUnavailable` where that server does not have it.
-    """
-    settings = shared()
-    if settings is None or settings.hub:
-        return None
-    id, _, revision = name.partition("@")
-    folder = hub.cached(id, revision or None) if hub.is_name(id) else None
-    if folder is None:
-        raise ModelUnavailable(
-            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
-            f"{listed([*packaged(), *offered()])} are there."
-        )
-    return folder
-
-
 def _in_package(model: BuiltInModel) -> ModelFiles:
     folder = model.path()
     if folder is None:
@@ -363,32 +352,46 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
 
 def _fetch(name: str, fetch: Callable[[str, str | None], Path]) -> ModelFiles:
     id, _, revision = name.partition("@")
-    folder = check_fetched(name)
-    if folder is None:
-        with hub_errors(name):
+    settings = shared()
+    if settings is None or settings.hub:
+        with _hub_errors(name):
             folder = fetch(id, revision or None)
-    return ModelFiles(folder, version=folder.name)
+        return ModelFiles(folder, version=folder.name)
+    fetched_before = hub.cached(id, revision or None) if hub.is_name(id) else None
+    if fetched_before is None:
+        raise ModelUnavailable(
+            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
+            f"{listed([*packaged(), *offered()])} are there."
+        )
+    return ModelFiles(fetched_before, version=fetched_before.name)
 
 
 @contextlib.contextmanager
-def hub_errors(name: str) -> Iterator[None]:
+def _hub_errors(name: str) -> Iterator[None]:
     """Say in a sentence why the hub does not give a model."""
+    from huggingface_hub import errors
+
     id, _, revision = name.partition("@")
+    no_revision = InputError(
+        f"the model {id!r} of the Hugging Face hub has no revision {revision!r}: expected one "
+        "of its branches, tags or commits, as its page there lists them."
+    )
+    if not hub.is_name(id):
+        raise _unknown_model(name)
+    if revision and not hub.is_revision(revision):
+        raise no_revision
     try:
         yield
-    except hub.NoSuchModel as error:
-        raise _unknown_model(name) from error
-    except hub.NoSuchRevision as error:
-        raise InputError(
-            f"the model {id!r} of the Hugging Face hub has no revision {revision!r}: expected one "
-            "of its branches, tags or commits, as its page there lists them."
-        ) from error
-    except hub.NotAllowed as error:
+    except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
         raise ModelUnavailable(
             f"the model {name!r} is on the Hugging Face hub, but only for those who have accepted "
             "its terms there and are logged in (hf auth login)."
         ) from error
-    except hub.OutOfReach as error:
+    except errors.RevisionNotFoundError as error:
+        raise no_revision from error
+    except (errors.HFValidationError, errors.RepositoryNotFoundError) as error:
+        raise _unknown_model(name) from error
+    except Exception as error:  # of whatever library is in between
         # Without the hub nobody knows whether it has such a model; a slip of the pen in one of
         # our own names is likelier.
         local = packaged()
@@ -398,7 +401,7 @@ def hub_errors(name: str) -> Iterator[None]:
         hint = f" (did you mean {near[0]}?)" if near and near[0] != name else ""
         raise ModelUnavailable(
             f"the model {name!r}{hint} is not on this machine and the Hugging Face hub cannot be "
-            f"reached ({error}): {', '.join(local[:-1])} and {local[-1]} need no network."
+            f"reached ({first_line(error)}): {listed(local)} need no network."
         ) from error
 
 

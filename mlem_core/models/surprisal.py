@@ -53,10 +53,8 @@ def word_surprisal(tokenized: TokenizedStimuli, loaded: LoadedModel, model: Any)
     """`surprisal` of stimuli that are tokenised, from a model with its head."""
     import torch
 
-    assert tokenized.words is not None
-    values = np.full(len(tokenized.words), np.nan)
-    lengths = np.array([len(ids) for ids in tokenized.tokens])
-    for batch in batches(lengths, MAX_TOKENS):
+    values = np.full(len(tokenized.spans), np.nan)
+    for batch in batches(tokenized.lengths, MAX_TOKENS):
         ids = torch.from_numpy(np.stack([tokenized.tokens[i] for i in batch])).to(loaded.device)
         with torch.inference_mode(), quiet():
             logits = model(input_ids=ids).logits[:, :-1].float()
@@ -64,7 +62,7 @@ def word_surprisal(tokenized: TokenizedStimuli, loaded: LoadedModel, model: Any)
         bits = -chosen.double().cpu().numpy() / math.log(2)
         for of_sentence, i in zip(bits, batch, strict=True):
             for row in tokenized.stimuli[i]:
-                first, last = tokenized.words[row]
+                first, last = tokenized.spans[row]
                 if first > 0:
                     values[row] = of_sentence[first - 1 : last].sum()
     return values

@@ -88,18 +88,19 @@ class TokenizedStimuli:
     Attributes
     ----------
     tokens : per sentence its token ids, start and end tokens included.
-    content : per sentence the (first, last) token that is not a start or end token.
     stimuli : per sentence the rows of its stimuli.
-    words : (n_stimuli, 2) first and last token of each word stimulus; None for sentences.
+    spans : (n_stimuli, 2) first and last token of each word, or of each sentence without the start
+        and end tokens.
+    level : whether the stimuli are words or sentences.
     special : the tokens added before and after a sentence.
     n_unknown : how many stimuli the tokenizer's unknown token stands for: words that end in it,
         sentences that have no other.
     """
 
     tokens: list[np.ndarray]
-    content: list[Span]
     stimuli: list[np.ndarray]
-    words: np.ndarray | None
+    spans: np.ndarray
+    level: str
     special: tuple[list[str], list[str]]
     n_unknown: int
 
@@ -131,11 +132,10 @@ def tokenize(
         rows_of.setdefault(sentence, []).append(row)
     sentences = list(rows_of)
     rows = [np.array(indices) for indices in rows_of.values()]
-    words = stimuli.word_index
-    word_spans = None if words is None else np.zeros((len(stimuli), 2), dtype=np.int64)
+    words: Any = stimuli.word_index  # None of sentences
+    stimulus_spans = np.zeros((len(stimuli), 2), dtype=np.int64)
     unknown = loaded.tokenizer.unk_token_id
     tokens: list[np.ndarray] = []
-    content: list[Span] = []
     special: tuple[list[str], list[str]] = ([], [])
     n_unknown = 0
     for begin in range(0, len(sentences), _CHUNK):
@@ -156,28 +156,28 @@ def tokenize(
             if not tokens:
                 names = loaded.tokenizer.convert_ids_to_tokens
                 special = (names(ids[:first].tolist()), names(ids[last + 1 :].tolist()))
-            if words is not None and word_spans is not None:
+            of_words = None
+            if words is not None:
                 of_words = _tokens_of_words(loaded.tokenizer, sentence, ids, first, spans)
-                for row in its_rows:
-                    place = of_words[int(words[row])]
-                    if place is None:
-                        word = sentence.split()[int(words[row])]
-                        raise InputError(
-                            f"row {row + 1}: the tokenizer of {loaded.name} has no token that "
-                            f"ends with the word {word!r} (word_index {words[row]})."
-                        )
-                    word_spans[row] = place
-                    n_unknown += bool(unknown is not None and ids[place[1]] == unknown)
-            elif unknown is not None and (ids[first : last + 1] == unknown).all():
-                n_unknown += len(its_rows)
+            for row in its_rows:
+                span = (first, last) if of_words is None else of_words[int(words[row])]
+                if span is None:
+                    word = sentence.split()[int(words[row])]
+                    raise InputError(
+                        f"row {row + 1}: the tokenizer of {loaded.name} has no token that ends "
+                        f"with the word {word!r} (word_index {words[row]})."
+                    )
+                stimulus_spans[row] = span
+                if unknown is not None:
+                    looked_at = first if of_words is None else span[1]
+                    n_unknown += bool((ids[looked_at : span[1] + 1] == unknown).all())
             tokens.append(ids)
-            content.append((first, last))
     if n_unknown == len(stimuli):
         raise InputError(
             f"the tokenizer of {loaded.name} knows none of the {n_unknown} {stimuli.level}s: the "
             "one token for what is unknown stands for all; choose a model of their language."
         )
-    return TokenizedStimuli(tokens, content, rows, word_spans, special, n_unknown)
+    return TokenizedStimuli(tokens, rows, stimulus_spans, stimuli.level, special, n_unknown)
 
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
@@ -261,7 +261,7 @@ def _tokens_by_prefix(
 
 def poolings_of(level: str) -> dict[str, Mean]:
     """The tokens that can stand for a stimulus of a level, by the name of the pooling."""
-    return {name: one.of[level] for name, one in POOLINGS.items() if level in one.of}
+    return {name: pooling.of[level] for name, pooling in POOLINGS.items() if level in pooling.of}
 
 
 def pooled(level: str, pooling: str) -> Mean:

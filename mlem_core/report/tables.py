@@ -13,7 +13,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.text import minus, number
 from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.data.csvfile import write_table
+from mlem_core.data.stimulus_csv import write_table
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table
 from mlem_core.measures.decomposition import score_terms, tau_terms

@@ -168,13 +168,14 @@ def watched(root: Path, too_much: Callable[[str], None]) -> Iterator[None]:
         over.set()
 
 
-def memory() -> int:
-    """The bytes that this process and those that it has started hold."""
-    here = psutil.Process()
+def memory(pid: int | None = None) -> int:
+    """The bytes that a process, by default this one, and those that it has started hold."""
     held = 0
-    for process in (here, *here.children(recursive=True)):
-        with contextlib.suppress(psutil.Error):
-            held += process.memory_info().rss
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(pid)
+        for process in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                held += process.memory_info().rss
     return held
 
 
@@ -248,12 +249,12 @@ def in_turn(
     # Later than any time at which one was served: the turns of this order itself.
     last = {owner: (0, when) for owner, when in served.items()}
     left: dict[Path, deque[Waiting]] = {}
-    for one in sorted(waiting, key=lambda one: one.asked):
-        left.setdefault(one.owner, deque()).append(one)
+    for task in sorted(waiting, key=lambda task: task.asked):
+        left.setdefault(task.owner, deque()).append(task)
     order: list[Path] = []
     while left:
         # Of those with the fewest turns, who has waited longest since the last one.
-        owner = min(left, key=lambda own: (had[own], last.get(own, (0, 0.0)), left[own][0].asked))
+        owner = min(left, key=lambda who: (had[who], last.get(who, (0, 0.0)), left[who][0].asked))
         order.append(left[owner].popleft().folder)
         had[owner] += 1
         last[owner] = (1, float(len(order)))

@@ -20,41 +20,41 @@ from mlem_core.storage.files import read_json, write_json
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
+def _locked(folder: Path, operation: int) -> int | None:
+    """A descriptor of a folder with a lock on it; None where another process has one."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(opened, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(opened)
+        return None
+    except OSError:
+        pass  # where nothing can be locked, `pid.json` alone has to tell
+    return opened
+
+
 def hold(folder: Path) -> int | None:
     """A descriptor of the folder by which its process has it for as long as it lives.
 
     None where another process has it. The kernel lets go of it, whatever ends the process.
     """
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     # A look of `is_held` is over in no time; the threads of a process may end after it has.
     for _ in range(200):
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.005)
-        except OSError:
-            return opened  # where nothing can be locked, `pid.json` alone has to tell
-        else:
+        if (opened := _locked(folder, fcntl.LOCK_EX)) is not None:
             return opened
-    os.close(opened)
+        time.sleep(0.005)
     return None
 
 
 def is_held(folder: Path) -> bool:
     """Whether a process has the folder: it may not have written down yet which it is."""
     try:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        opened = _locked(folder, fcntl.LOCK_SH)
     except OSError:
         return False
-    try:
-        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
+    if opened is not None:
         os.close(opened)
-    return False
+    return opened is None
 
 
 def command_of(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:

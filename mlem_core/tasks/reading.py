@@ -19,12 +19,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import psutil
 
 from mlem_core.analysis.source import StimulusSource, table_of
 from mlem_core.base.errors import InputError
@@ -33,7 +32,7 @@ from mlem_core.base.parameters import frozen
 from mlem_core.base.shared import Shared
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.distance_features import read_kept, save_rdms
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import Table
 from mlem_core.data.reading.workbook import is_workbook
 from mlem_core.data.roles import guess_roles
@@ -52,6 +51,7 @@ _TEXTS = (".csv", ".tsv", ".tab", ".txt")
 _LOOK = 0.05  # seconds between two looks at the process
 _LARGE = 500e6  # bytes: a process that holds more when it is done does not wait for the next file
 _LESS = "upload a smaller file"
+_FOUND = "found.json"
 
 
 class Broken(InputError):
@@ -78,13 +78,13 @@ class FoundArrays(NamedTuple):
     asks: str = ""
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """A way to read files: `find` reads them, `write` and `load` bring what it found over."""
+class _Reading(NamedTuple):
+    """A way to read files: `find` reads them; `dump` brings over what it found, as JSON and as
+    files of a folder, of which `load` makes it again."""
 
     find: Callable[..., Any]
-    write: Callable[[Any, Path], None]
-    load: Callable[[Path], Any]
+    dump: Callable[[Any, Path], Mapping[str, Any]]
+    load: Callable[[Mapping[str, Any], Path], Any]
 
 
 def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
@@ -104,12 +104,14 @@ def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
         time than a run may; `Broken`.
     What `mlem_core.base.parallel.cancelled_by` raises ends the process.
     """
+    reading = _READINGS[what]
     if all(map(_is_small_text, _files(what, request))):
-        return _READINGS[what].find(**request)
+        return reading.find(**request)
     with tempfile.TemporaryDirectory(prefix="read.", dir=root / "unfinished") as folder:
         message = {"what": what, "request": request, "folder": folder}
         _asked(message, limits.of_store(root) or Shared())
-        return _READINGS[what].load(Path(folder))
+        text = (Path(folder) / _FOUND).read_text(encoding="utf-8", errors="surrogatepass")
+        return reading.load(json.loads(text), Path(folder))
 
 
 def _files(what: str, request: Mapping[str, Any]) -> list[Path]:
@@ -142,47 +144,44 @@ def _stimuli_of(**request: Any) -> StimulusSet:
     return _source(request).load_stimuli()
 
 
-def _write_stimuli(found: StimulusSet, folder: Path) -> None:
-    write_csv(found, folder / "stimuli.csv")
-    if found.rdms:
-        save_rdms(found, folder / "rdms.npz")
-    kinds = {feature.name: feature.kind for feature in found.features}
-    _write({"name": found.name, "kinds": kinds, "notes": found.notes}, folder)
+def _dump_stimuli(stimuli: StimulusSet, folder: Path) -> dict[str, Any]:
+    write_csv(stimuli, folder / "stimuli.csv")
+    if stimuli.rdms:
+        save_rdms(stimuli, folder / "rdms.npz")
+    kinds = {feature.name: feature.kind for feature in stimuli.features}
+    return {"name": stimuli.name, "kinds": kinds, "notes": stimuli.notes}
 
 
-def _load_stimuli(folder: Path) -> StimulusSet:
-    about = _load(folder)
+def _load_stimuli(about: Mapping[str, Any], folder: Path) -> StimulusSet:
     path = folder / "stimuli.csv"
     stimuli = read_kept(path, about["kinds"], about["name"], folder / "rdms.npz")
     return replace(stimuli, notes=tuple(about["notes"]))
 
 
-def _table_of(path: str, **read_as: Any) -> FoundTable:
-    asked = ReadAs(**{name: frozen(value) for name, value in read_as.items()})
-    table = table_of(Path(path), asked)
-    cells = {name: table.frame[name].tolist() for name in table.frame}
+def _read_as(choices: Mapping[str, Any]) -> ReadAs:
+    return ReadAs(**{name: frozen(value) for name, value in choices.items()})
+
+
+def _cells(table: Table) -> dict[str, list[str | None]]:
+    return {name: table.frame[name].tolist() for name in table.frame}
+
+
+def _table_of(path: str, **choices: Any) -> FoundTable:
+    table = table_of(Path(path), _read_as(choices))
     missing = table.read_as.missing
-    marks = {name: sorted(missing_marks(own, missing)) for name, own in cells.items()}
+    marks = {name: sorted(missing_marks(cells, missing)) for name, cells in _cells(table).items()}
     return FoundTable(table, guess_roles(table), marks)
 
 
-def _write_table(found: FoundTable, folder: Path) -> None:
-    table = found.table
-    cells = [table.frame[name].tolist() for name in table.frame]
-    about = {"name": table.name, "notes": table.notes, "read_as": asdict(table.read_as)}
-    header = list(table.frame)
-    _write(
-        {**about, "header": header, "cells": cells, "roles": found.roles, "marks": found.marks},
-        folder,
-    )
+def _dump_table(found: FoundTable, folder: Path) -> dict[str, Any]:
+    table = {**vars(found.table), "frame": _cells(found.table)}
+    return {**found._asdict(), "table": {**table, "read_as": asdict(found.table.read_as)}}
 
 
-def _load_table(folder: Path) -> FoundTable:
-    about = _load(folder)
-    columns = dict(zip(about["header"], about["cells"], strict=True))
-    frame = pd.DataFrame(columns, columns=about["header"], dtype=object)
-    read_as = ReadAs(**{name: frozen(value) for name, value in about["read_as"].items()})
-    table = Table(about["name"], frame, read_as, tuple(about["notes"]))
+def _load_table(about: Mapping[str, Any], folder: Path) -> FoundTable:
+    table = about["table"]
+    frame, notes = pd.DataFrame(table["frame"], dtype=object), tuple(table["notes"])
+    table = Table(table["name"], frame, _read_as(table["read_as"]), notes)
     return FoundTable(table, about["roles"], about["marks"])
 
 
@@ -217,32 +216,19 @@ def arrays_of(
     return FoundArrays(names, (*left_out, *arrays.notes), distances)
 
 
-def _write_arrays(found: FoundArrays, folder: Path) -> None:
-    _write({**found._asdict(), "names": list(found.names.items())}, folder)
+def _dump_arrays(found: FoundArrays, folder: Path) -> dict[str, Any]:
+    return {**found._asdict(), "names": list(found.names.items())}
 
 
-def _load_arrays(folder: Path) -> FoundArrays:
-    about = _load(folder)
-    names, notes = dict(about["names"]), tuple(about["notes"])
-    return FoundArrays(names, notes, about["seem_distances"], about["asks"])
+def _load_arrays(about: Mapping[str, Any], folder: Path) -> FoundArrays:
+    return FoundArrays(**{**about, "names": dict(about["names"]), "notes": tuple(about["notes"])})
 
 
 _READINGS = {
-    "stimuli": _Reading(_stimuli_of, _write_stimuli, _load_stimuli),
-    "table": _Reading(_table_of, _write_table, _load_table),
-    "arrays": _Reading(arrays_of, _write_arrays, _load_arrays),
+    "stimuli": _Reading(_stimuli_of, _dump_stimuli, _load_stimuli),
+    "table": _Reading(_table_of, _dump_table, _load_table),
+    "arrays": _Reading(arrays_of, _dump_arrays, _load_arrays),
 }
-
-
-def _write(about: Mapping[str, Any], folder: Path) -> None:
-    text = json.dumps(about, ensure_ascii=False)
-    (folder / "found.json").write_text(text, encoding="utf-8", errors="surrogatepass")
-
-
-def _load(folder: Path) -> dict[str, Any]:
-    text = (folder / "found.json").read_text(encoding="utf-8", errors="surrogatepass")
-    about: dict[str, Any] = json.loads(text)
-    return about
 
 
 # The process, seen from here
@@ -265,11 +251,9 @@ class _Reader:
         """Its answer to a message; raises `InputError` where it takes too much, or `Broken`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         began = time.monotonic()
-        try:
+        with contextlib.suppress(OSError):  # one that has ended does not answer
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError:
-            pass  # it has ended, and does not answer
         while not select.select([self._process.stdout], [], [], _LOOK)[0]:
             check_cancelled()
             took = time.monotonic() - began
@@ -287,9 +271,7 @@ class _Reader:
 
     def memory(self) -> int:
         """The bytes that it holds."""
-        with contextlib.suppress(psutil.Error):
-            return int(psutil.Process(self._process.pid).memory_info().rss)
-        return 0
+        return limits.memory(self._process.pid)
 
     def lives(self) -> bool:
         """Whether it is there."""
@@ -330,9 +312,11 @@ def _asked(message: Mapping[str, Any], settings: Shared) -> None:
 
 
 def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
-    reading = _READINGS[message["what"]]
+    reading, folder = _READINGS[message["what"]], Path(message["folder"])
     try:
-        reading.write(reading.find(**message["request"]), Path(message["folder"]))
+        about = reading.dump(reading.find(**message["request"]), folder)
+        text = json.dumps(about, ensure_ascii=False)
+        (folder / _FOUND).write_text(text, encoding="utf-8", errors="surrogatepass")
     except InputError as error:
         return {"error": str(error), "of_file": True}
     except MemoryError:

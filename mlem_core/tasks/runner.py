@@ -156,11 +156,9 @@ class Task:
         if not self.result.is_dir():
             raise InputError(f"{what} {self.id} is not done: it is {self.status().state}.")
         # What is sealed is what was written; only another version's may be of another form.
-        try:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             if sealed(self.result, RESULT):
                 return load(self.result)
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
         message = f"the result of {what} {self.id} can no longer be read; {again}."
         self.damaged(message)
         raise InputError(message)
@@ -192,7 +190,7 @@ class Task:
     def _start(self, request: Request, module: str, held: int) -> None:
         root = self.folder.parent.parent
         if limits.of_store(root) is not None:
-            runs = {one: len(under_way(one / "jobs")) for one in limits.same_address(root)}
+            runs = {store: len(under_way(store / "jobs")) for store in limits.same_address(root)}
             limits.check_run(root, runs[root], sum(runs.values()))
         for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
             _removed(self.folder / left)

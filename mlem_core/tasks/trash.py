@@ -82,7 +82,7 @@ def delete(job_id: str, name: str, store: Store) -> Deleted:
         raise InputError(f"the analysis {name!r} is not in the store; it may be deleted already.")
     now = time.time()
     # What a killed process has begun is gone on with.
-    begun = (one for one in (store.root / "trash").glob(f"{job_id}-*") if _unfinished(one))
+    begun = (folder for folder in (store.root / "trash").glob(f"{job_id}-*") if _unfinished(folder))
     trash = next(begun, store.root / "trash" / f"{job_id}-{time.time_ns():x}")
     (trash / "followups").mkdir(parents=True, exist_ok=True)
     write_json(trash / "deleted.json", {"analysis": job_id, "name": name, "at": now})
@@ -111,7 +111,7 @@ def restore(deleted: Deleted, store: Store) -> None:
 
 def _put_back(folder: Path, job_id: str, store: Store) -> None:
     jobs = store.root / "jobs"
-    moves = [(one, jobs / one.name) for one in (folder / "followups").glob("*")]
+    moves = [(followup, jobs / followup.name) for followup in (folder / "followups").glob("*")]
     moves.append((folder / "notes.json", notes.path_of(job_id, store)))
     for source, target in [*moves, (folder / "job", jobs / job_id)]:
         target.parent.mkdir(exist_ok=True)
@@ -129,21 +129,18 @@ def _unfinished(folder: Path) -> bool:
 def in_trash(store: Store) -> list[Deleted]:
     """The deleted analyses that can be brought back, the latest first."""
     deleted = []
-    for folder in (store.root / "trash").glob("*"):
-        about = read_json(folder / "deleted.json")
+    for job in (store.root / "trash").glob("*/job/"):
+        about = read_json(job.parent / "deleted.json")
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            if (folder / "job").is_dir():
-                one = Deleted(
-                    str(about["analysis"]), str(about["name"]), float(about["at"]), folder
-                )
-                deleted.append(one)
-    return sorted(deleted, key=lambda one: one.at, reverse=True)
+            analysis, name, at = str(about["analysis"]), str(about["name"]), float(about["at"])
+            deleted.append(Deleted(analysis, name, at, job.parent))
+    return sorted(deleted, key=lambda item: item.at, reverse=True)
 
 
 def purge(store: Store, days: float = DAYS, most: int = MOST) -> None:
     """Remove for good what was deleted more than so many days ago, or is more than so many."""
     began = time.time() - days * 86400
-    kept = [one.folder for one in in_trash(store)[:most] if one.at >= began]
+    kept = [item.folder for item in in_trash(store)[:most] if item.at >= began]
     for folder in (store.root / "trash").glob("*"):
         with contextlib.suppress(OSError):
             if _unfinished(folder):

@@ -251,7 +251,7 @@ def _own_files(spec: AnalysisSpec, owner: Path, root: Path, aside: Path) -> Anal
     aside : where they are copied first
     """
 
-    def own(path: str) -> str:
+    def as_own(path: str) -> str:
         source = Path(path)
         if not source.is_relative_to(owner / "uploads"):
             return path
@@ -264,7 +264,7 @@ def _own_files(spec: AnalysisSpec, owner: Path, root: Path, aside: Path) -> Anal
             Path(copy(source, whole / source.name)).rename(target)
         return str(target)
 
-    return elsewhere(spec, own)
+    return elsewhere(spec, as_own)
 
 
 def purge_uploads(store: Store, days: float) -> None:
@@ -276,9 +276,9 @@ def purge_uploads(store: Store, days: float) -> None:
     named: set[str] = set()
     for path in specs:
         spec = read_json(path)
-        beside = (dict(spec.get(name) or ()).values() for name in ("representations", "rdms"))
-        files = [spec.get("stimuli"), *itertools.chain(*beside)]
-        named |= {Path(str(one)).parent.name for one in files}
+        named_files = (dict(spec.get(name) or ()).values() for name in ("representations", "rdms"))
+        files = [spec.get("stimuli"), *itertools.chain(*named_files)]
+        named |= {Path(str(file)).parent.name for file in files}
     for folder in (store.root / "uploads").glob("*"):
         with contextlib.suppress(OSError):
             if folder.name not in named and folder.stat().st_mtime < time.time() - days * DAY:

@@ -87,7 +87,7 @@ def _read(found: Draft) -> None:
     from dataclasses import asdict
 
     from mlem_core.analysis.source import StimulusSource
-    from mlem_core.data.reading.read_as import ReadAs
+    from mlem_core.data.reading.content import ReadAs
 
     fields = state.read_as()
     if found.kind == "table":

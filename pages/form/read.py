@@ -145,7 +145,7 @@ def _kept(files: list[Any]) -> str:
 
 
 def _table_choices(draft: Draft) -> None:
-    from mlem_core.data.reading.read_as import DECIMALS, SEPARATORS, ReadAs
+    from mlem_core.data.reading.content import DECIMALS, SEPARATORS, ReadAs
 
     found = draft.table.read_as if draft.table is not None else ReadAs()
     workbook = found.sheet is not None

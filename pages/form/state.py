@@ -79,7 +79,7 @@ def read_as() -> dict[str, Any]:
     """
     from mlem_core.analysis.source import StimulusSource
     from mlem_core.analysis.spec import parameters
-    from mlem_core.data.reading.read_as import parse_marks
+    from mlem_core.data.reading.content import parse_marks
 
     name = stimuli()
     its = kind(name)

@@ -117,7 +117,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
 
 def _about(job: Job, state: str) -> list[str]:
     """When it was run and what is in it, and which models were left out."""
-    from mlem_core.tasks.naming import models_of
+    from mlem_core.tasks.notes import models_of
 
     contents = job.contents() if state == "done" else None
     asked = models_of(job.spec)

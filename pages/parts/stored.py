@@ -168,16 +168,16 @@ def find_job(job_id: str) -> Job:
 
 def names() -> dict[str, str]:
     """What analyses are called, by id: as the user named them, or by what was chosen."""
-    from mlem_core.tasks import analyses, naming
+    from mlem_core.tasks import analyses, notes
 
-    return naming.names(analyses.recent(store()), store())
+    return notes.names(analyses.recent(store()), store())
 
 
 def name_of(job: Job) -> str:
     """What an analysis is called among all that there are."""
-    from mlem_core.tasks import naming
+    from mlem_core.tasks import notes
 
-    return names().get(job.id) or naming.derived(job)
+    return names().get(job.id) or notes.derived(job)
 
 
 def open_analysis(job_id: str) -> Analysis:

@@ -15,9 +15,9 @@ from inputs import refused
 
 from mlem_core.data import datasets
 from mlem_core.data.columns import coded, text_of, texts
-from mlem_core.data.csvfile import _FORMULA, write_table
 from mlem_core.data.reading import content
 from mlem_core.data.reading.content import parse
+from mlem_core.data.stimulus_csv import _FORMULA, write_table
 from mlem_core.models.representations import _digest
 
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)

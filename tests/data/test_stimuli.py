@@ -9,8 +9,7 @@ import pytest
 from inputs import refused
 
 from mlem_core.base.errors import InputError
-from mlem_core.data.reading.content import MAX_BYTES
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import MAX_BYTES, ReadAs
 from mlem_core.data.roles import read_csv
 from mlem_core.data.stimuli import Feature
 from mlem_core.data.stimulus_csv import from_frame, read_written, write_csv

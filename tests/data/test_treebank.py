@@ -9,8 +9,8 @@ from inputs import refused
 
 from mlem_core.data import datasets
 from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS
+from mlem_core.data.stimuli import bare
 from mlem_core.data.treebank import Sampling, read_treebank, sample_rows, treebank_paths
-from mlem_core.data.words import bare
 
 FILE = datasets.SETS["treebank"].file
 

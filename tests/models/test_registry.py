@@ -86,7 +86,6 @@ def fresh_hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub, "_silent_since", float("-inf"))
-    hub._answers.cache_clear()
     hub._fetched.cache_clear()
     yield
     hub._fetched.cache_clear()

@@ -148,7 +148,7 @@ def test_a_registered_pooling_is_what_it_says(architectures, tmp_path, monkeypat
     monkeypatch.setitem(POOLINGS, "first", first)
     found = from_model(stimuli, loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
     assert found.facts["pooling"] == "first sub-token"
-    words = tokenize(stimuli, loaded).words
+    words = tokenize(stimuli, loaded).spans
     assert words is not None and (words[:, 0] < words[:, 1]).any()
     for row, sentence in enumerate(stimuli.sentences):
         ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]

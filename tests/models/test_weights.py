@@ -14,11 +14,11 @@ from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
 from mlem_core.models.forward import hidden_states, quiet
-from mlem_core.models.loading import load_with_head, open_model, read_once
-from mlem_core.models.packed import GROUP, pack, unpack
+from mlem_core.models.loading import load_with_head, open_model, read_once, unpack
 from mlem_core.models.registry import locate
 from mlem_core.models.surprisal import surprisal, word_surprisal
 from mlem_core.models.tokens import tokenize
+from training.packed import GROUP, pack
 
 # --- packed -----------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ def test_surprisal_is_transformers_own_loss_on_the_tokens_of_the_word(name):
     for row in range(len(STIMULI)):
         sentence = next(i for i, rows in enumerate(tokenized.stimuli) if row in rows)
         ids = torch.from_numpy(tokenized.tokens[sentence])[None]
-        first, last = tokenized.words[row]
+        first, last = tokenized.spans[row]
         labels = torch.full_like(ids, -100)
         labels[0, first : last + 1] = ids[0, first : last + 1]
         with torch.inference_mode():
@@ -153,7 +153,7 @@ def test_surprisal_is_transformers_own_loss_on_the_tokens_of_the_word(name):
         expected.append(float(loss) * (last - first + 1) / math.log(2))
     found = surprisal(STIMULI, name, "cpu")
     np.testing.assert_allclose(found, expected, rtol=1e-4)
-    assert len({last - first for first, last in tokenized.words}) > 1  # words of several tokens
+    assert len({last - first for first, last in tokenized.spans}) > 1  # words of several tokens
 
 
 def test_without_a_start_token_the_first_word_is_missing():

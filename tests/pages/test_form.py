@@ -21,7 +21,7 @@ from mlem_core.models import hub
 
 @pytest.fixture(autouse=True)
 def _no_hub(monkeypatch, tmp_path):
-    monkeypatch.setattr(hub, "answers", lambda: False)
+    monkeypatch.setattr(hub, "_silent_since", float("inf"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 

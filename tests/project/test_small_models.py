@@ -12,8 +12,7 @@ import torch
 from grammars import probing
 from mlem_core.models import registry
 from mlem_core.models.forward import hidden_states
-from mlem_core.models.loading import open_model
-from mlem_core.models.packed import unpack
+from mlem_core.models.loading import open_model, unpack
 from training import evaluate, ngram, recipe, train
 from training.cards import TRIED, card, goals
 from training.networks import MASKED, NAMES, OBJECTIVES, Shape

@@ -13,8 +13,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes
-from mlem_core.tasks.naming import derived, names
-from mlem_core.tasks.notes import Notes
+from mlem_core.tasks.notes import Notes, derived, names
 
 ID = "0123456789abcdef"
 

@@ -14,7 +14,7 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cancelled_by
 from mlem_core.data.datasets import SETS
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import read_table
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, reading

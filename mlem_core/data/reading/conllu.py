@@ -16,8 +16,7 @@ from itertools import chain
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many, short
-from mlem_core.data.reading.content import Source, content, decode
-from mlem_core.data.reading.read_as import ReadAs
+from mlem_core.data.reading.content import ReadAs, Source, content, decode
 from mlem_core.storage.room import check_memory
 
 # A stimulus carries its sentence: what a sentence takes grows with the square of its words.
@@ -80,9 +79,9 @@ class Sentence:
             while number not in depths:
                 path.append(number)
                 number = self.tokens[number - 1].head or 0
-            for one in reversed(path):
-                depths[one] = depths[number] + 1
-                number = one
+            for below in reversed(path):
+                depths[below] = depths[number] + 1
+                number = below
             return depths[number]
 
         return [depth(number) for number in range(1, len(self.tokens) + 1)]
@@ -189,8 +188,8 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
         n = 0
         try:
-            for own, written, lines in _blocks(text):
-                _take(bank, lines, of_file + (own or str(n + 1)), written, seen)
+            for sent_id, written, lines in _blocks(text):
+                _take(bank, lines, of_file + (sent_id or str(n + 1)), written, seen)
                 n += 1
         except _NoConllu as error:
             raise InputError(

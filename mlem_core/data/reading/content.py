@@ -1,4 +1,4 @@
-"""The bytes of a file, the text that they are, and the cells of that text between separators.
+"""The bytes of a file, the text that they are, the cells of that text, and how they were read.
 
 In messages, row 1 is the first one below the header.
 """
@@ -10,6 +10,7 @@ import contextlib
 import csv
 import io
 import re
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -18,8 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import short
-from mlem_core.data.reading.read_as import SEPARATORS
+from mlem_core.base.text import listed, short
 
 MAX_BYTES = 500_000_000
 MAX_COLUMNS = 2_000
@@ -27,6 +27,16 @@ MAX_COLUMNS = 2_000
 Columns = list[list[str | None]]
 Source = str | Path | bytes | BinaryIO
 
+# What separates the cells of a line, and what it is called.
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+DECIMALS = {".": "point", ",": "comma"}
+_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
+_ENCODINGS = {
+    "utf-8": "UTF-8",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "cp1252": "Windows-1252",
+}
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -37,13 +47,99 @@ _MARKS = (
 _ODD = re.compile(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…·­](?=[^\W\d_])|(?<=[a-z])[À-ÞŠŒŽŸ]")
 MOST_ODD = 0.1
 MOST_ACCENTS = 0.3
-# An apostrophe that `csvfile.write_table` put before what a spreadsheet may take for a formula.
+# An apostrophe that `write_table` put before what a spreadsheet may take for a formula.
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 LOOKED_AT = 200_000  # characters
 _RECORDS = 300
 _BLOCK = 50_000  # rows, so that what is read and not yet looked at stays small
 # Excel's own way to say it, in the first line.
 _SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """The choices by which a file becomes a table; None is detected.
+
+    What a reader gives back has no None but `missing`, and can be given to it again.
+
+    Attributes
+    ----------
+    separator : one of `SEPARATORS`; None for a workbook
+    encoding : a codec of Python; None for a workbook
+    decimal : "." or ","
+    missing : cells that are no value, in every feature; None: by the rule of
+        `mlem_core.data.columns.missing_marks`
+    sheet : of a workbook, by its name
+    sheets : all sheets of the workbook
+    literal : whether quotation marks are characters like any other
+    renamed : (position from 1, name in the file, name here) of columns without a name of their own
+    found : what was taken for missing, in order of appearance
+    """
+
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    missing: tuple[str, ...] | None = None
+    sheet: str | None = None
+    sheets: tuple[str, ...] = ()
+    literal: bool = False
+    renamed: tuple[tuple[int, str, str], ...] = ()
+    found: tuple[str, ...] = ()
+
+    @property
+    def encoding_name(self) -> str:
+        """The usual name of the encoding: "UTF-8"."""
+        return _ENCODINGS.get(str(self.encoding), str(self.encoding or ""))
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to say: UTF-8, commas, decimal points, nothing renamed."""
+        usual = (self.separator, self.encoding, self.decimal) == (",", "utf-8", ".")
+        return usual and not (self.renamed or self.found or self.literal)
+
+    @property
+    def sentence(self) -> str:
+        """How the file was read: "read as Windows-1252 text separated by semicolons, ..."."""
+        if self.sheet is not None:
+            others = [short(name) for name in self.sheets if name != self.sheet]
+            others_named = f" (the others are {listed(others, most=5)})" if others else ""
+            parts = [f"read as a workbook: its sheet {short(self.sheet)}{others_named}"]
+        else:
+            separator = SEPARATORS.get(str(self.separator), repr(self.separator))
+            parts = [f"read as {self.encoding_name} text separated by {separator}"]
+        if self.decimal == ",":
+            parts.append("numbers have a decimal comma")
+        if self.literal:
+            parts.append("quotation marks are characters like any other")
+        if self.found:
+            verb = "is a missing value" if len(self.found) == 1 else "are missing values"
+            parts.append(f"{listed([short(mark) for mark in self.found])} {verb}")
+        for position, name, new in self.renamed:
+            what = f"the second {short(name)}" if name else "without a name"
+            parts.append(f"column {position}, {what}, is called {short(new)}")
+        return "; ".join(parts) + "."
+
+
+def parse_separator(text: str) -> str:
+    """The separator that a user names: the character itself, or its name."""
+    separator = _NAMES.get(text.strip().casefold().removesuffix("s"), text)
+    if separator not in SEPARATORS:
+        names = listed([f"{mark!r} ({name})" for mark, name in SEPARATORS.items()], last="or")
+        raise InputError(f"found the separator {short(text)}; expected {names}.")
+    return separator
+
+
+def parse_decimal(text: str) -> str:
+    """The decimal sign that a user names: "." or ",", or "point" or "comma"."""
+    signs = {**{sign: sign for sign in DECIMALS}, **{name: sign for sign, name in DECIMALS.items()}}
+    if text.strip().casefold() not in signs:
+        raise InputError(f"found the decimal sign {short(text)}; expected '.' or ','.")
+    return signs[text.strip().casefold()]
+
+
+def parse_marks(text: str) -> tuple[str, ...]:
+    """The missing-value marks that a user names, separated by commas; none for an empty text."""
+    return tuple(mark.strip() for mark in text.split(",") if mark.strip())
 
 
 def content(
@@ -93,10 +189,8 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     Raises
     ------
     InputError
-        It is empty, in none of these, not in `encoding`, or no text.
+        It is in none of these, not in `encoding`, or no text.
     """
-    if not data or data.isspace():
-        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     asked = encoding
     encoding = _codec(encoding) if encoding else _detect(data)
     try:
@@ -114,8 +208,6 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     if "\0" in text:
         where = _row_after(text[: text.index("\0")].count("\n"))
         raise InputError(f"{name} is no text: {where} is a null character; expected plain text.")
-    if not text or text.isspace():
-        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     return text, encoding
 
 
@@ -143,15 +235,11 @@ def _detect(data: bytes) -> str:
     zeros = [head[start::2].count(0) / max(1, len(head[start::2])) for start in (0, 1)]
     if max(zeros) > 0.4 and min(zeros) < 0.1:
         return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        try:
-            data.decode("cp1252")
-        except UnicodeDecodeError:
-            return "utf-8"  # which says where it is not
-        return "cp1252"
-    return "utf-8"
+    for encoding in ("utf-8", "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError):
+            data.decode(encoding)
+            return encoding
+    return "utf-8"  # which says where it is not
 
 
 def _check_words(text: str, name: str) -> None:
@@ -208,7 +296,7 @@ def parse(
     Raises
     ------
     InputError
-        No CSV, or ragged.
+        No CSV, empty, or ragged.
     """
     # Its bytes take less memory than the text in a StringIO.
     lines = io.TextIOWrapper(
@@ -258,6 +346,8 @@ def parse(
             f"{where} of {name} cannot be read as CSV ({failed}); expected cells separated by "
             f"{kind}, and a closing quotation mark for each opening one."
         ) from failed
+    if not header:
+        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     return header, columns
 
 

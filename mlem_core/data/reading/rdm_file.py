@@ -15,7 +15,7 @@ import numpy as np
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.columns import NUMBER, counted_from
+from mlem_core.data.columns import NUMBER, counted_from, row_of_numbers
 from mlem_core.data.reading.content import content, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
@@ -136,9 +136,9 @@ def _array(data: bytes, what: str) -> FloatArray:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
         kind = array.dtype if isinstance(array, np.ndarray) else "an archive"
         raise InputError(f"{what} holds {kind}; expected numbers: {_FORM}.")
-    if behind := len(file.read()):
+    if n_left := len(file.read()):
         raise InputError(
-            f"{what} has {behind:,} bytes behind its array; expected one array: {_FORM}."
+            f"{what} has {n_left:,} bytes behind its array; expected one array: {_FORM}."
         )
     if array.size > MOST_ROWS**2:
         raise InputError(
@@ -180,7 +180,7 @@ def _of_text(text: str, what: str) -> RdmFile:
             "expected numbers with one of them."
         )
     if not numbers:
-        raise InputError(f"{what} holds no numbers; expected {_FORM}.")
+        raise InputError(f"{what} is empty, without numbers; expected {_FORM}.")
     distances = np.array(numbers)
     if not named:
         return RdmFile(distances)
@@ -190,12 +190,12 @@ def _of_text(text: str, what: str) -> RdmFile:
 
 def _order(of_rows: list[str], names: list[str], what: str) -> list[int]:
     """The row of each column's name; raise where rows and columns have other names."""
-    for which, found, others in (("row", of_rows, names), ("column", names, of_rows)):
-        name, times = Counter(found).most_common(1)[0] if found else ("", 0)
+    for which, names_here, others in (("row", of_rows, names), ("column", names, of_rows)):
+        name, times = Counter(names_here).most_common(1)[0] if names_here else ("", 0)
         if times > 1:
             raise InputError(f"{what} has {times} {which}s named {short(name)}; expected one.")
         there = set(others)
-        missing = next((name for name in found if name not in there), None)
+        missing = next((name for name in names_here if name not in there), None)
         if missing is not None:
             other = "column" if which == "row" else "row"
             raise InputError(
@@ -218,51 +218,44 @@ def _point(cell: str, separator: str) -> str:
 
 def _numbers(row: list[str], what: str, separator: str, place: tuple[int, int]) -> FloatArray:
     """The cells of a row as numbers; `place` is its number, and how many cells stand before."""
-    try:
-        if not any("_" in cell or not cell.isascii() for cell in row):  # Python takes 1_0 for 10
-            return np.array([float(_point(cell, separator)) for cell in row])
-    except ValueError:
-        pass
-    for column, cell in enumerate(row, 1 + place[1]):
-        if not NUMBER.fullmatch(_point(cell, separator)):
-            text = short(cell) if cell else "an empty cell"
-            raise InputError(
-                f"{what} has {text} in row {place[0]}, column {column}; expected a distance there."
-            )
-    raise InputError(f"{what} holds no numbers in row {place[0]}; expected {_FORM}.")
+
+    def wrong(column: int) -> InputError:
+        text = short(row[column]) if row[column] else "an empty cell"
+        where = f"row {place[0]}, column {column + 1 + place[1]}"
+        return InputError(f"{what} has {text} in {where}; expected a distance there.")
+
+    return row_of_numbers([_point(cell, separator) for cell in row], wrong)
 
 
-def _check_rows(n_rows: int, what: str) -> None:
-    if n_rows > MOST_ROWS:
-        raise InputError(f"{what} has {n_rows:,} rows; expected at most {MOST_ROWS:,}.")
-
-
-def _check_counted(found: FloatArray, what: str) -> None:
+def _check_counted(distances: FloatArray, what: str) -> None:
     """Raise where a first column or row counts the others, as those that pandas writes."""
-    if found.ndim != 2 or found.shape[0] == found.shape[1]:
+    if distances.ndim != 2 or distances.shape[0] == distances.shape[1]:
         return
-    for side, numbers in (("column", found[:, 0]), ("row", found[0])):
-        if min(found.shape) > 1 and counted_from(numbers) is not None:
+    for side, numbers in (("column", distances[:, 0]), ("row", distances[0])):
+        if min(distances.shape) > 1 and counted_from(numbers) is not None:
             raise InputError(
                 f"the first {side} of {what} counts, from {numbers[0]:g}, as pandas "
                 "writes them; save it without (to_csv(..., header=False, index=False))."
             )
 
 
-def _square(found: FloatArray, what: str) -> FloatArray:
+def _square(distances: FloatArray, what: str) -> FloatArray:
     """The square matrix, of condensed distances too."""
-    if found.ndim != 1 and not (found.ndim == 2 and 1 in found.shape and found.size > 1):
-        _check_rows(len(found), what)
-        return found
-    flat = found.ravel()
-    n = (1 + math.isqrt(1 + 8 * len(flat))) // 2
-    if n * (n - 1) // 2 != len(flat) or n < 2:
-        raise InputError(
-            f"{what} has {len(flat):,} numbers in one row, which are not the distances of every "
-            f"two of so many stimuli: {n:,} have {n * (n - 1) // 2:,}, {n + 1:,} have "
-            f"{n * (n + 1) // 2:,}."
-        )
-    _check_rows(n, what)
+    shape, n = distances.shape, max(distances.shape[:1], default=1)
+    condensed = len(shape) == 1 or (len(shape) == 2 and 1 in shape and distances.size > 1)
+    if condensed:
+        size = distances.size
+        n = (1 + math.isqrt(1 + 8 * size)) // 2
+        if n * (n - 1) // 2 != size or n < 2:
+            raise InputError(
+                f"{what} has {size:,} numbers in one row, which are not the distances of every "
+                f"two of so many stimuli: {n:,} have {n * (n - 1) // 2:,}, {n + 1:,} have "
+                f"{n * (n + 1) // 2:,}."
+            )
+    if n > MOST_ROWS:
+        raise InputError(f"{what} has {n:,} rows; expected at most {MOST_ROWS:,}.")
+    if not condensed:
+        return distances
     square = np.zeros((n, n))
-    square[np.triu_indices(n, 1)] = flat
+    square[np.triu_indices(n, 1)] = distances.ravel()
     return square + square.T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from collections import Counter
@@ -16,13 +17,13 @@ from mlem_core.data.columns import with_points, without_marks
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
     Columns,
+    ReadAs,
     Source,
     content,
     decode,
     parse,
     separator_of,
 )
-from mlem_core.data.reading.read_as import ReadAs
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 DETECTED = ReadAs()
@@ -53,6 +54,10 @@ class Table:
     def nameless(self) -> list[str]:
         """The columns without a name in the file, by the names that they have here."""
         return [new for _, name, new in self.read_as.renamed if not name]
+
+    def stripped(self, column: str) -> list[str | None]:
+        """The cells of a column without space around them."""
+        return [cell and cell.strip() for cell in self.frame[column].tolist()]
 
     def values(self, column: str) -> list[str | None]:
         """The cells of a column without space around them; empty ones and missing values None."""
@@ -90,8 +95,6 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         separator = read_as.separator or separator
         header, columns, literal = _cells(text, name, separator)
         read_as = replace(read_as, separator=separator, encoding=encoding, literal=literal)
-    if not header:
-        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
     _check_header(header, columns, name)
     header, columns, renamed = _own_names(header, columns)
@@ -117,10 +120,8 @@ def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bo
         return *parse(text, name, separator), False
     except InputError:
         if separator in "\t|":
-            try:
+            with contextlib.suppress(InputError):
                 return *parse(text, name, separator, literal=True), True
-            except InputError:
-                pass
         raise
 
 

@@ -233,7 +233,7 @@ def _grid(sheet: Any, name: str) -> _Grid:
             if cell["data_type"] == "str":  # a text without any character
                 grid.empty.add((number, column))
             if isinstance(value, str):
-                value = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+                value = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
             if value not in (None, ""):
                 values[column] = value
                 length += len(value) if isinstance(value, str) else 1
@@ -243,10 +243,12 @@ def _grid(sheet: Any, name: str) -> _Grid:
             grid.rows[number] = values
             if about.get("hidden") in _HIDDEN:
                 grid.hidden_rows.append(number)
-    grid.merged.extend(one.ref for one in getattr(parser.merged_cells, "mergeCell", ()))
-    for one in parser.column_dimensions.values():
-        if one.get("hidden") in _HIDDEN:
-            grid.hidden_columns.append((int(one["min"]), int(one["max"])))
+    grid.merged.extend(
+        merged_range.ref for merged_range in getattr(parser.merged_cells, "mergeCell", ())
+    )
+    for run in parser.column_dimensions.values():
+        if run.get("hidden") in _HIDDEN:
+            grid.hidden_columns.append((int(run["min"]), int(run["max"])))
     return grid
 
 
@@ -281,7 +283,7 @@ def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tup
             "value: repeat it in the others if it is meant for them."
         )
     rows = grid.hidden_rows
-    runs = groupby(enumerate(rows), key=lambda one: one[1] - one[0])
+    runs = groupby(enumerate(rows), key=lambda numbered: numbered[1] - numbered[0])
     named = [span([row for _, row in run], least=2) for _, run in runs]
     columns = [
         short(column_name or f"column {number}")
