@@ -252,16 +252,31 @@ class PairTables(Patterns):
             raise InputError("no feature is left; choose at least one.")
         if len(keep) == len(self.features):
             return self
-        first, group = group_rows(self.codes[:, keep])
-        key = self.cell_block * len(first) + group[self.cell_pattern]
-        kept, group = np.unique(key, return_inverse=True)
-        return replace(
-            self,
+        return self._merged(
+            self.codes[:, keep],
             features=tuple(self.features[f] for f in keep),
             kinds=tuple(self.kinds[f] for f in keep),
             levels=tuple(self.levels[f] for f in keep),
             value_names=tuple(self.value_names[f] for f in keep),
-            codes=self.codes[first][:, keep],
+        )
+
+    def same_or_different(self) -> PairTables:
+        """The tables with no feature resolved by value: the sums over the pairs of values."""
+        codes, levels = self.codes.copy(), list(self.levels)
+        for f, names in enumerate(self.value_names):
+            if names:
+                levels[f], merged = np.unique(self.levels[f], return_inverse=True)
+                codes[:, f] = merged[self.codes[:, f]]
+        return self._merged(codes, levels=tuple(levels), value_names=((),) * len(levels))
+
+    def _merged(self, codes: IntArray, **changed: Any) -> PairTables:
+        """The tables in which patterns of equal codes (n_patterns, n_codes) are one."""
+        first, group = group_rows(codes)
+        key = self.cell_block * len(first) + group[self.cell_pattern]
+        kept, group = np.unique(key, return_inverse=True)
+        return replace(
+            self,
+            codes=codes[first],
             cell_block=kept // len(first),
             cell_pattern=kept % len(first),
             counts=np.bincount(group, self.counts).astype(np.float64),
@@ -269,6 +284,7 @@ class PairTables(Patterns):
             rank_sums=sums_by(group, self.rank_sums),
             within_sums=sums_by(group, self.within_sums),
             train_sums=self.train_sums and self.train_sums.then(lambda sums: sums_by(group, sums)),
+            **changed,
         )
 
 
