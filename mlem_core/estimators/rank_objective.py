@@ -12,11 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import unknown
 from mlem_core.base.nnls import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
-
-OBJECTIVES = ("rho_a", "rho")
 
 CHUNK = 2**21
 # Half the width of the smoothing kernel in bins; Epanechnikov's, since it ends.
@@ -32,9 +29,11 @@ def divisors(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class RankObjective:
-    """Rank correlation of n_problems predictions with as many sets of pairs.
+    """ρ_a of n_problems predictions with as many sets of pairs.
 
-    The problems share their patterns; a pattern that a problem lacks has the count 0 there.
+    It is the mean of Spearman's ρ over random tie-breaks: ρ itself, with average ranks, rewards a
+    prediction for its ties and so leaves features out. The problems share their patterns; a pattern
+    that a problem lacks has the count 0 there.
 
     Attributes
     ----------
@@ -42,18 +41,12 @@ class RankObjective:
     counts : (n_problems, n_patterns) pairs that have each pattern
     sums : (n_problems, n_patterns) sums of the centred average ranks of their distances
     squares : (n_problems,) sums of the squares of those ranks
-    name : "rho_a", the mean of Spearman's ρ over random tie-breaks, or "rho" with average ranks
     """
 
     terms: FloatArray
     counts: FloatArray
     sums: FloatArray
     squares: FloatArray
-    name: str = "rho_a"
-
-    def __post_init__(self) -> None:
-        if self.name not in OBJECTIVES:
-            raise unknown("objective", self.name, OBJECTIVES)
 
     @property
     def _untied(self) -> FloatArray:
@@ -93,19 +86,15 @@ class RankObjective:
         ranks -= np.repeat(np.cumsum(total) - total / 2, np.diff(edges, append=len(groups)))
         sums *= ranks
         covariance = np.add.reduceat(sums, edges).reshape(n_problems, n_tries)
-        if self.name == "rho_a":
-            return covariance / self._untied[:, None]
-        ranks *= ranks * counts
-        both = np.add.reduceat(ranks, edges).reshape(n_problems, n_tries) * self.squares[:, None]
-        return np.divide(covariance, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
+        found: FloatArray = covariance / self._untied[:, None]
+        return found
 
     def slope(self, weights: FloatArray, width: float) -> FloatArray:
         """Gradient of the objective with the steps of its staircase made smooth.
 
         The rank of a prediction is the number of pairs below it. Here a pair counts by how far
         below it is, in a window whose half width is a share of the range of the predictions:
-        `width`, between 0 and 1. For "rho" the result is proportional to the gradient. Weights and
-        result are (n_problems, n_columns).
+        `width`, between 0 and 1. Weights and result are (n_problems, n_columns).
         """
         predictions = weights @ self.terms.T
         counts, sums = self.counts, self.sums
@@ -128,12 +117,6 @@ class RankObjective:
             read: FloatArray = bins[at] * (1 - right) + bins[at + 1] * right
             return read.reshape(values.shape)
 
-        if self.name == "rho":
-            # d(J / √V) is dJ - (J / 2V) dV up to a factor.
-            ranks = _centred_ranks(predictions, counts)
-            spread = np.einsum("ij,ij,ij->i", counts, ranks, ranks)
-            share = np.einsum("ij,ij->i", sums, ranks) / divisors(spread)
-            sums = sums - share[:, None] * (counts * ranks)
         slope: FloatArray = sums * smooth(counts) - counts * smooth(sums)
         slope *= (n_bins - 1) / (span * self._untied[:, None])
         gradient: FloatArray = slope @ self.terms
@@ -158,13 +141,3 @@ class RankObjective:
         high = np.where(there[:, :, None], self.terms, -np.inf).max(axis=1)
         different: NDArray[np.bool_] = high > low
         return different
-
-
-def _centred_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
-    """Centred ranks (n_problems, n_patterns) of predictions, ties in any order."""
-    order = np.argsort(predictions, axis=-1)
-    counts = np.take_along_axis(counts, order, axis=-1)
-    ranks = np.empty_like(counts)
-    after = np.cumsum(counts, axis=-1) - counts / 2 - counts.sum(axis=-1, keepdims=True) / 2
-    np.put_along_axis(ranks, order, after, axis=-1)
-    return ranks
