@@ -8,10 +8,9 @@ import numpy as np
 
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.ascent import Shape, maximise
+from mlem_core.estimators.ascent import RankObjective, Shape, maximise
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import training_blocks
-from mlem_core.estimators.rank_objective import RankObjective
 from mlem_core.pairs.tables import PairTables
 
 

@@ -8,8 +8,7 @@ from inputs import random_case, refused, tables_of
 from scipy.stats import rankdata
 from sklearn.datasets import make_spd_matrix
 
-from mlem_core.estimators.ascent import Shape, maximise
-from mlem_core.estimators.rank_objective import RankObjective
+from mlem_core.estimators.ascent import RankObjective, Shape, maximise
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import SoftRankMLEM
 from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM, training_objective
