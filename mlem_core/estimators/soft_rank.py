@@ -18,8 +18,8 @@ from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.ascent import CONSTRAINTS, Shape
 from mlem_core.estimators.base import Solution, TableModel
-from mlem_core.estimators.inputs import check_number
 from mlem_core.estimators.registry import check_installed
+from mlem_core.estimators.solver import check_number
 from mlem_core.estimators.spearman import training_sums
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
