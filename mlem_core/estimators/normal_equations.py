@@ -12,7 +12,6 @@ from mlem_core.base.nnls import nonnegative_quadratic
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.columns import ends
-from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.tables import PairTables
 
 # The ridge penalty of weights that values are shrunk towards: hardly any.
@@ -46,8 +45,7 @@ def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDA
 
     Returns (n_sets, n_blocks).
     """
-    out = left_out(tables.n_folds, tables.target_low.shape[1])
-    return np.stack([~out[list(folds)].any(axis=0) for folds in without])
+    return np.stack([tables.trains[list(folds)].all(axis=0) for folds in without])
 
 
 def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:

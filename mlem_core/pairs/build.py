@@ -21,7 +21,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns
-from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
+from mlem_core.pairs.tables import BY_LAYER, PairTables
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -248,6 +248,6 @@ def assembled(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
     changed: dict[str, Any] = {name: stacked(name) for name in BY_LAYER}
     if rows[0].train_sums is not None:
         train_sums = stacked("train_sums")
-        changed["train_sums"] = LazyArray(lambda: train_sums)
+        changed["train_sums"] = lambda: train_sums
         changed["train_squares"] = stacked("train_squares")
     return replace(tables_without_layers(index), **changed)

@@ -7,40 +7,22 @@ touching a pair again. `mlem_core.pairs.build` makes them.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import Patterns, tested_blocks
+from mlem_core.pairs.patterns import Patterns, left_out, tested_blocks
 from mlem_core.pairs.terms import Columns
 
-
-class LazyArray:
-    """An array that is made when it is first asked for, once, whichever thread asks."""
-
-    def __init__(self, make: Callable[[], FloatArray]) -> None:
-        self._make: Callable[[], FloatArray] | None = make
-        self._lock = threading.Lock()
-        self._made: FloatArray
-
-    def __call__(self) -> FloatArray:
-        """The array."""
-        with self._lock:
-            if self._make is not None:
-                self._made = self._make()
-                self._make = None
-        return self._made
-
-    def then(self, change: Callable[[FloatArray], FloatArray]) -> LazyArray:
-        """What `change` makes of it, later too."""
-        return LazyArray(lambda: change(self()))
+# Gives an array, which is made when it is first asked for.
+LazyArray = Callable[[], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -162,6 +144,11 @@ class PairTables(Patterns):
     def n_layers(self) -> int:
         return len(self.target_sums)
 
+    @cached_property
+    def trains(self) -> NDArray[np.bool_]:
+        """(n_folds, n_blocks) whether the model that a fold tests is trained with a block."""
+        return ~left_out(self.n_folds, self.target_low.shape[1])
+
     @property
     def n_pairs(self) -> int:
         """How many pairs the numbers are from."""
@@ -235,7 +222,7 @@ class PairTables(Patterns):
         keep = list(layers)
         changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
         if self.train_sums is not None and self.train_squares is not None:
-            changed["train_sums"] = self.train_sums.then(lambda sums: sums[keep])
+            changed["train_sums"] = cache(lambda: self.training_ranks[keep])
             changed["train_squares"] = self.train_squares[keep]
         return replace(self, **changed)
 
@@ -283,7 +270,7 @@ class PairTables(Patterns):
             target_sums=sums_by(group, self.target_sums),
             rank_sums=sums_by(group, self.rank_sums),
             within_sums=sums_by(group, self.within_sums),
-            train_sums=self.train_sums and self.train_sums.then(lambda sums: sums_by(group, sums)),
+            train_sums=self.train_sums and cache(lambda: sums_by(group, self.training_ranks)),
             **changed,
         )
 
