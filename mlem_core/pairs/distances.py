@@ -30,7 +30,6 @@ from mlem_core.pairs.rows import (
     fill_tiles,
     fill_torch_tiles,
     half,
-    squared_difference,
     squared_euclidean,
     torch_cityblock,
     torch_squared_euclidean,
@@ -277,7 +276,6 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         undefined=undefined,
         tile=half(squared_euclidean),
         torch_tile=half(torch_squared_euclidean),
-        pairwise=lambda a, b: squared_difference(a, b) / 2,
         along=_fill_half_along,
     )
 
@@ -312,7 +310,6 @@ for _distance in (
         prepare=centred_columns,
         tile=squared_euclidean,
         torch_tile=torch_squared_euclidean,
-        pairwise=squared_difference,
         along=_fill_along,
         as_given=True,
         phrase="the Euclidean distance",
@@ -322,7 +319,6 @@ for _distance in (
         "manhattan",
         tile=cityblock,
         torch_tile=torch_cityblock,
-        pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
         along=partial(_fill_along, cityblock=True),
         as_given=True,
     ),
