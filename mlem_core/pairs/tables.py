@@ -239,13 +239,9 @@ class PairTables(Patterns):
             raise InputError("no feature is left; choose at least one.")
         if len(keep) == len(self.features):
             return self
-        return self._merged(
-            self.codes[:, keep],
-            features=tuple(self.features[f] for f in keep),
-            kinds=tuple(self.kinds[f] for f in keep),
-            levels=tuple(self.levels[f] for f in keep),
-            value_names=tuple(self.value_names[f] for f in keep),
-        )
+        by_feature = ("features", "kinds", "levels", "value_names")
+        own = {name: tuple(getattr(self, name)[f] for f in keep) for name in by_feature}
+        return _merged(self, self.codes[:, keep], **own)
 
     def same_or_different(self) -> PairTables:
         """The tables with no feature resolved by value: the sums over the pairs of values."""
@@ -254,25 +250,26 @@ class PairTables(Patterns):
             if names:
                 levels[f], merged = np.unique(self.levels[f], return_inverse=True)
                 codes[:, f] = merged[self.codes[:, f]]
-        return self._merged(codes, levels=tuple(levels), value_names=((),) * len(levels))
+        return _merged(self, codes, levels=tuple(levels), value_names=((),) * len(levels))
 
-    def _merged(self, codes: IntArray, **changed: Any) -> PairTables:
-        """The tables in which patterns of equal codes (n_patterns, n_codes) are one."""
-        first, group = group_rows(codes)
-        key = self.cell_block * len(first) + group[self.cell_pattern]
-        kept, group = np.unique(key, return_inverse=True)
-        return replace(
-            self,
-            codes=codes[first],
-            cell_block=kept // len(first),
-            cell_pattern=kept % len(first),
-            counts=np.bincount(group, self.counts).astype(np.float64),
-            target_sums=sums_by(group, self.target_sums),
-            rank_sums=sums_by(group, self.rank_sums),
-            within_sums=sums_by(group, self.within_sums),
-            train_sums=self.train_sums and cache(lambda: sums_by(group, self.training_ranks)),
-            **changed,
-        )
+
+def _merged(tables: PairTables, codes: IntArray, **changed: Any) -> PairTables:
+    """The tables in which patterns of equal codes (n_patterns, n_codes) are one."""
+    first, group = group_rows(codes)
+    key = tables.cell_block * len(first) + group[tables.cell_pattern]
+    kept, group = np.unique(key, return_inverse=True)
+    return replace(
+        tables,
+        codes=codes[first],
+        cell_block=kept // len(first),
+        cell_pattern=kept % len(first),
+        counts=np.bincount(group, tables.counts).astype(np.float64),
+        target_sums=sums_by(group, tables.target_sums),
+        rank_sums=sums_by(group, tables.rank_sums),
+        within_sums=sums_by(group, tables.within_sums),
+        train_sums=tables.train_sums and cache(lambda: sums_by(group, tables.training_ranks)),
+        **changed,
+    )
 
 
 def without_training_ranks(tables: PairTables) -> PairTables:

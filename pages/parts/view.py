@@ -86,12 +86,7 @@ class View:
     @property
     def coding(self) -> str:
         """How they are coded, see `mlem_core.pairs.columns.coding`."""
-        from mlem_core.pairs.columns import coding
-
-        tables = self.analysis.tables
-        kinds = dict(zip(tables.features, tables.kinds, strict=True))
-        resolved = [name for name in tables.resolved if name in self.features]
-        return coding([kinds[name] for name in self.features], resolved, naming.now())
+        return self.analysis.tables.coding_of(self.features, naming.now())
 
     @property
     def layers(self) -> list[Layer]:
