@@ -24,7 +24,7 @@ from mlem_core.pairs.build import LayerWork, one_layer
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import RankFiles, rank_parts
+from mlem_core.pairs.ranks import PairRanks, part_sums, rank_parts
 from mlem_core.scale.worker import about_here
 from mlem_core.storage.digests import sha256_file
 
@@ -87,11 +87,11 @@ def measured() -> list[Kind]:
         layer += processor_seconds(lambda: (np.save(path, doubled), sha256_file(path)))
         n_layers, n_pairs = MODELS * LAYERS, index.design.n_pairs
         parts = list(rank_parts(n_layers, 0, n_pairs))
-        files = RankFiles((path,) * n_layers, n_pairs)
-        from mlem_core.pairs.ranks import part_sums
-
+        files = PairRanks(n_layers, n_pairs)
+        for number in range(n_layers):
+            files.put(number, path)
         off = next(part for part in parts if part.a != part.b)
-        rsa = processor_seconds(lambda: part_sums(files.read, n_pairs, off))
+        rsa = processor_seconds(lambda: part_sums(files, off))
     tokens = STIMULI / WORDS * WORDS * 1.3
     layer_bytes = 4.0 * STIMULI * UNITS
     part_bytes = 4.0 * (off.a[1] - off.a[0] + off.b[1] - off.b[0]) * (off.last - off.first)

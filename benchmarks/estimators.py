@@ -19,13 +19,14 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import Cells, Schedule, ascend, pair_cells
+from mlem_core.estimators.soft_rank import Cells, ascend
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
+from validation.simulations import pair_cells
 
 # Jalouzot et al. 2024, appendix C: the size that its rule gives here; five permutations.
 BATCH, PERMUTATIONS = 50_000, 5
@@ -61,8 +62,7 @@ def _published(
 ) -> FloatArray:
     """Weights of one layer and fold by the published recipe."""
     _, cells = _pairs(case, tables, layer, case.folds != fold, ranked=strength is None)
-    schedule = Schedule(strength, BATCH, seed=SEED)
-    return ascend(cells, Shape(tables.columns, "metric"), schedule).weights
+    return ascend(cells, Shape(tables.columns, "metric"), strength, BATCH, SEED).weights
 
 
 def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: FloatArray) -> None:

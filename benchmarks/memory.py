@@ -53,10 +53,8 @@ def main(n_stimuli: int) -> None:
         own = np.random.default_rng(number)
         return own.standard_normal((n_stimuli, N_UNITS), dtype=np.float32)
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        PairRanks(N_LAYERS, index.design.n_pairs, Path(folder)) as ranks,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = PairRanks(N_LAYERS, index.design.n_pairs, Path(folder))
         sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
         tables = pair_tables(
             index, sources, options=PassOptions(keep_ranks=ranks.put), train_ranks=True

@@ -52,14 +52,14 @@ def extraction(stimuli: StimulusSet, loaded: LoadedModel) -> None:
 def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
     """Pair tables, nested cross-validation, importances, both matrices, both maps."""
     index = PairIndex.build(feature_columns(case.stimuli), case.folds)
-    with PairRanks(len(case.rows), n_pairs(len(case.stimuli))) as ranks:
-        tables = pair_tables(
-            index,
-            [lambda rows=rows: rows for rows in case.rows],
-            options=PassOptions(keep_ranks=ranks.put),
-            train_ranks=True,
-        )
-        rsa = ranks.rsa()
+    ranks = PairRanks(len(case.rows), n_pairs(len(case.stimuli)))
+    tables = pair_tables(
+        index,
+        [lambda rows=rows: rows for rows in case.rows],
+        options=PassOptions(keep_ranks=ranks.put),
+        train_ranks=True,
+    )
+    rsa = ranks.rsa()
     return tables, rsa, results_from_tables(tables, case.layers, rsa, case.folds)
 
 
@@ -96,14 +96,14 @@ def physical_floor(rows: Rows) -> None:
 
 def our_rsa(rows: Rows) -> NDArray[np.float64]:
     """The RSA matrix alone: distances, ranks, and their products."""
-    with PairRanks(len(rows), n_pairs(len(rows[0]))) as ranks:
+    ranks = PairRanks(len(rows), n_pairs(len(rows[0])))
 
-        def one(layer: int) -> None:
-            ranks.put(layer, pair_ranks(squared_distances(rows[layer]), overwrite=True))
+    def one(layer: int) -> None:
+        ranks.put(layer, pair_ranks(squared_distances(rows[layer]), overwrite=True))
 
-        with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
-            list(pool.map(one, range(len(rows))))
-        return ranks.rsa()
+    with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(one, range(len(rows))))
+    return ranks.rsa()
 
 
 def rsatoolbox_rsa(rows: Rows) -> NDArray[np.float64]:

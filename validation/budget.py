@@ -53,13 +53,13 @@ def _numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
     design = PairDesign.of(folds, budget, seed)
     index = PairIndex.build(feature_columns(features), folds, design=design)
     scores = DesignScores("ridge", interactions=False)
-    with PairRanks(len(layers), design.n_pairs) as ranks:
-        options = PassOptions(keep_ranks=ranks.put, of_design=scores.put, workers=1)
-        tables = pair_tables(index, [lambda own=own: own for own in layers], options=options)
-        rsa = ranks.rsa()
-        if budget is not None:
-            parts = ranks.rsa(design.starts[design.parts])
-            return scores.table(LAYERS, range(len(LAYERS)), tables, rsa, parts)
+    ranks = PairRanks(len(layers), design.n_pairs)
+    options = PassOptions(keep_ranks=ranks.put, of_design=scores.put, workers=1)
+    tables = pair_tables(index, [lambda own=own: own for own in layers], options=options)
+    rsa = ranks.rsa()
+    if budget is not None:
+        parts = ranks.rsa(design.starts[design.parts])
+        return scores.table(LAYERS, range(len(LAYERS)), tables, rsa, parts)
     fits, importance = fitted(tables)
     rows: list[tuple[str, int, str, float]] = []
     for layer in range(len(layers)):

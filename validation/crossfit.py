@@ -32,13 +32,13 @@ def tables_of(features: pd.DataFrame, layers: list[FloatArray]) -> tuple[PairTab
     """Pair tables in five folds, and RSA."""
     folds = group_folds(np.arange(len(features)), 5, 0)
     index = PairIndex.build(feature_columns(features), folds)
-    with PairRanks(len(layers), index.design.n_pairs) as ranks:
-        tables = pair_tables(
-            index,
-            [lambda rows=rows: rows for rows in layers],
-            options=PassOptions(keep_ranks=ranks.put, workers=1),
-        )
-        return tables, ranks.rsa()
+    ranks = PairRanks(len(layers), index.design.n_pairs)
+    tables = pair_tables(
+        index,
+        [lambda rows=rows: rows for rows in layers],
+        options=PassOptions(keep_ranks=ranks.put, workers=1),
+    )
+    return tables, ranks.rsa()
 
 
 def in_sample_terms(tables: PairTables, n_exact: int = 12) -> FloatArray:

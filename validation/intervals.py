@@ -81,13 +81,13 @@ def tables_of(
 ) -> tuple[PairTables, FloatArray, PairIndex]:
     """Pair tables, RSA and the pairs' patterns."""
     index = PairIndex.build(feature_columns(features, SPANS), folds.astype(np.int64))
-    with PairRanks(len(layers), index.design.n_pairs) as ranks:
-        tables = pair_tables(
-            index,
-            [lambda rows=rows: rows for rows in layers],
-            options=PassOptions(keep_ranks=ranks.put, workers=1),
-        )
-        return tables, ranks.rsa(), index
+    ranks = PairRanks(len(layers), index.design.n_pairs)
+    tables = pair_tables(
+        index,
+        [lambda rows=rows: rows for rows in layers],
+        options=PassOptions(keep_ranks=ranks.put, workers=1),
+    )
+    return tables, ranks.rsa(), index
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import Shape
 from mlem_core.estimators.base import TableModel, held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import Ascent, Schedule, ascend, pair_cells
+from mlem_core.estimators.soft_rank import Ascent, ascend
 from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
@@ -23,6 +23,7 @@ from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
+from validation.simulations import pair_cells
 from validation.work import Row, Task
 
 STIMULI = "probing"
@@ -106,11 +107,11 @@ def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more:
         FeatureColumn(column.name, column.kind, column.values[train], column.span)
         for column in feature_columns(datasets.load(STIMULI))
     ]
-    schedule = Schedule(**({"strength": strength, "batch_size": batch} | more))
+    given: dict[str, Any] = {"strength": strength, "batch_size": batch} | more
     shape = Shape(tables.with_interactions(interactions).columns, constraint)
     index = PairIndex.build(columns, np.zeros(int(train.sum()), dtype=np.int64))
-    cells = pair_cells(index, rows[train], shape.columns, ranked=schedule.strength is None)
-    return ascend(cells, shape, schedule)
+    cells = pair_cells(index, rows[train], shape.columns, ranked=given["strength"] is None)
+    return ascend(cells, shape, **given)
 
 
 Fitted = tuple[PairTables, FloatArray, FloatArray]

@@ -8,12 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.base import MetricModel, terms_of
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import SoftRankMLEM, pair_cells
+from mlem_core.estimators.soft_rank import Cells, SoftRankMLEM
 from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
+from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.terms import Columns
 from validation.work import Row, Task
@@ -24,6 +26,31 @@ NOISE = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 PUBLISHED_NOISE = (0.0, 0.5, 1.0, 2.0)
 TRUTHS = ("make_spd_matrix", "Euclidean")
 SEEDS = range(5)
+
+
+def pair_cells(
+    index: PairIndex,
+    representations: NDArray[np.floating],
+    columns: Columns,
+    distance: str = "euclidean",
+    *,
+    ranked: bool = False,
+) -> Cells:
+    """Every pair of the stimuli as a cell of its own.
+
+    Parameters
+    ----------
+    index : of the pairs of n_stimuli stimuli
+    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
+    columns : the terms
+    ranked : whether the ranks of the distances are to be predicted, or their squares
+    """
+    from scipy.stats import rankdata
+
+    target = squared_distances(representations, distance)
+    target = rankdata(target) if ranked else target
+    terms = columns.values(index.patterns, index.codes)
+    return Cells(terms, index.pair_pattern.astype(np.int64), np.ones(len(target)), target)
 
 
 class PublishedMLEM(SoftRankMLEM):

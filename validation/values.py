@@ -212,13 +212,13 @@ def with_noise() -> list[Row]:
     found: list[Row] = []
     for case, (table, resolved) in cases.items():
         index = PairIndex.build(feature_columns(table, resolved=resolved), folds)
-        with PairRanks(len(layers), index.design.n_pairs) as ranks:
-            tables = pair_tables(
-                index,
-                [lambda rows=rows: rows for rows in layers],
-                options=PassOptions(keep_ranks=ranks.put, workers=1),
-            )
-            split = decompose(tables, ranks.rsa())
+        ranks = PairRanks(len(layers), index.design.n_pairs)
+        tables = pair_tables(
+            index,
+            [lambda rows=rows: rows for rows in layers],
+            options=PassOptions(keep_ranks=ranks.put, workers=1),
+        )
+        split = decompose(tables, ranks.rsa())
         terms = dict(zip((*tables.features, UNEXPLAINED), split.values[:, 0, 1], strict=True))
         found.append(
             {"study": "noise", "stimuli": len(table), "coding": case, "patterns": len(tables.codes)}

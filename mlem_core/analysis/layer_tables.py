@@ -157,29 +157,29 @@ def _here(
 ) -> Passed:
     """The pass over the pairs of all layers by the cores of this machine."""
     design, errors = index.design, dict[int, InputError]()
-    with PairRanks(len(sources), design.n_pairs, store.root) as ranks:
+    ranks = PairRanks(len(sources), design.n_pairs, store.root)
 
-        def failed(position: int, error: InputError) -> None:
-            errors[position] = error
-            if len(errors) == len(sources):
-                raise errors[0]
+    def failed(position: int, error: InputError) -> None:
+        errors[position] = error
+        if len(errors) == len(sources):
+            raise errors[0]
 
-        tables = pair_tables(
-            index,
-            [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
-            names=[f"{model} layer {n}" for model, n in sources],
-            distance=[spec.distance_of(model) for model, _ in sources],
-            train_ranks=True,
-            options=PassOptions(
-                keep_ranks=ranks.put,
-                of_design=scores.put,
-                failed=failed,
-                progress=progress,
-                device=cuda_device(spec.device),
-            ),
-        )
-        parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])
-        return Passed(tables, errors, ranks.rsa(), parts)
+    tables = pair_tables(
+        index,
+        [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
+        names=[f"{model} layer {n}" for model, n in sources],
+        distance=[spec.distance_of(model) for model, _ in sources],
+        train_ranks=True,
+        options=PassOptions(
+            keep_ranks=ranks.put,
+            of_design=scores.put,
+            failed=failed,
+            progress=progress,
+            device=cuda_device(spec.device),
+        ),
+    )
+    parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])
+    return Passed(tables, errors, ranks.rsa(), parts)
 
 
 def _units(

@@ -26,7 +26,7 @@ from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import LayerWork, assembled, one_layer
 from mlem_core.pairs.layer_sums import LayerSums, cuda_device
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import RankFiles, is_little
+from mlem_core.pairs.ranks import PairRanks, is_little
 from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import Executor
 from mlem_core.scale.worker import Big
@@ -259,13 +259,9 @@ def _rsa(
 ) -> tuple[FloatArray, FloatArray | None]:
     design, store = units.index.design, units.store
 
-    def ranks(at: int) -> Path | NDArray[np.uint32] | None:
-        if at not in there:
-            return None
-        doubled = there[at].doubled
-        return _ranks(store, units.keys[at]) if doubled is None else doubled
-
-    files = RankFiles(tuple(map(ranks, range(len(units.keys)))), design.n_pairs)
+    ranks = PairRanks(len(units.keys), design.n_pairs)
+    for at, parts in there.items():
+        ranks.put(at, _ranks(store, units.keys[at]) if parts.doubled is None else parts.doubled)
     edges, workers = design.starts[design.parts], (units.executor, store.root)
-    of_designs = None if design.is_complete else files.rsa(edges, *workers)
-    return files.rsa(None, *workers), of_designs
+    of_designs = None if design.is_complete else ranks.rsa(edges, *workers)
+    return ranks.rsa(None, *workers), of_designs

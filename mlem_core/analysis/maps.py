@@ -167,6 +167,19 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     return view(source, analysis.rows, spec.positions, spec.units)
 
 
+def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
+    """Those of some models of an analysis of which `representations_of` has none."""
+
+    def lacks(model: str) -> bool:
+        try:
+            representations_of(analysis, model, store)
+        except InputError:
+            return True
+        return False
+
+    return list(filter(lacks, models))
+
+
 def from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:
     """`mlem_core.models.representations.from_file` for one file of an analysis."""
     first_column = dict(spec.first_column).get(name, "")

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.cost import check_features
 from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.layer_tables import layer_tables
-from mlem_core.analysis.manifest import manifest_of
+from mlem_core.analysis.manifest import manifest_of, same_content
 from mlem_core.analysis.maps import from_file
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
@@ -23,6 +24,8 @@ from mlem_core.base.text import span
 from mlem_core.base.typing import IntArray, Layer, Progress, Report
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.registry import can_resolve
+from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.models import representations
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
@@ -55,6 +58,45 @@ def run(
     """
     with reporting(progress) as report:
         return _run(spec, store, report, stimuli)
+
+
+def coded_otherwise(
+    analysis: Analysis, store: Store, progress: Report | bool | None = None, **changes: Any
+) -> Analysis:
+    """The analysis with its pairs coded by value or not, or with its missing values read otherwise.
+
+    Coded as same or different its tables are the sums over the pairs of values that it has. Other
+    tables are made once, from its representations in the store or, where they are gone, from its
+    models.
+
+    Parameters
+    ----------
+    progress : as in `run`
+    changes : `values` and `missing` of its `AnalysisSpec`
+
+    Raises
+    ------
+    InputError
+        As `run`; a model or a file is no longer what was analysed.
+    """
+    spec = replace(analysis.spec, **changes)
+    if not spec.values and spec.missing == analysis.spec.missing:
+        parameters = {**analysis.manifest["parameters"]}
+        parameters.pop("values", None)
+        manifest = {**analysis.manifest, "parameters": parameters, "alphas": list(ALPHAS)}
+        tables = analysis.tables.same_or_different()
+        return replace(analysis, spec=spec, tables=tables, manifest=manifest)
+    if spec.values and not can_resolve(spec.estimator, spec.interactions):
+        # The tables are the same for every estimator; the run would refuse its own.
+        spec = replace(spec, estimator=AnalysisSpec.estimator, interactions=False)
+    found = run(spec, store, progress, analysis.whole)
+    was, now = analysis.manifest["models"], found.manifest["models"]
+    if not all(same_content(was[name], now[name]) for name in was if name in now):
+        raise InputError(
+            "A model has changed since this analysis, so that other tables are of another model: "
+            "duplicate the analysis and run it again."
+        )
+    return replace(found, maps=analysis.maps, map_stress=analysis.map_stress)
 
 
 def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int], None]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.diagnostics import ALONE, MOST_STIMULI
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -61,3 +64,10 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
             break
         chosen = more
     return tuple(column.name for column in feature_columns(stimuli) if column.name in chosen)
+
+
+def values_to_resolve(analysis: Analysis) -> tuple[str, ...]:
+    """The features that an analysis resolves by value, or else had better; none may be."""
+    # With which estimator it is fitted is chosen beside it.
+    spec = replace(analysis.spec, estimator=AnalysisSpec.estimator, interactions=False)
+    return analysis.tables.resolved or recommended_values(analysis.stimuli, spec)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,19 +13,28 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.columns import GIVEN
+from mlem_core.data.folds import FEWEST_TESTED
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.inputs import matched, neural_rows, stimulus_groups
 from mlem_core.estimators.solver import FoldFits as FoldFits
 from mlem_core.estimators.solver import Solution as Solution
 from mlem_core.estimators.solver import Solver
 from mlem_core.estimators.solver import held_out_scores as held_out_scores
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import check_rows, pair_tables
 from mlem_core.pairs.columns import MISSING, FeatureColumn, chosen_to_resolve, feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
+
+_KINDS = {
+    "ordered": "numeric",
+    "nominal": "categorical",
+    "vector": "given by vectors",
+    "rdm": "given by its distances",
+}
 
 
 class MetricModel(BaseEstimator):
@@ -163,6 +173,92 @@ class MetricModel(BaseEstimator):
             names=["y"],
             train_ranks=train_ranks,
         ).with_interactions(interactions)
+
+
+def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[FeatureColumn]:
+    """The features that a model was fitted with, by name and in the order of the fit.
+
+    Parameters
+    ----------
+    kinds : of each feature in the fit, by name
+
+    Raises
+    ------
+    InputError
+        A feature that is missing, that the model does not know, or that is of another kind: codes
+        in the place of categories would be numeric.
+    """
+    given = {column.name: column for column in columns}
+    lacks = [name for name in kinds if name not in given]
+    extra = [name for name in given if name not in kinds]
+    if lacks or extra:
+        found = [f"lack {some(lacks)}"] * bool(lacks) + [f"add {some(extra)}"] * bool(extra)
+        raise InputError(
+            f"the features {' and '.join(found)}; expected those that the model was fitted with, "
+            f"in any order: {some(list(kinds))}."
+        )
+    return [_as_fitted(given[name], kind) for name, kind in kinds.items()]
+
+
+def _as_fitted(column: FeatureColumn, kind: str) -> FeatureColumn:
+    if column.kind == kind:
+        return column
+    if pd.isna(column.values).all() and not {kind, column.kind} & set(GIVEN):
+        # A column without any value says nothing of its kind.
+        nothing = np.full(len(column.values), np.nan)
+        values = nothing if kind == "ordered" else np.full(len(nothing), None, dtype=object)
+        return replace(column, kind=kind, values=values)
+    raise InputError(
+        f"the feature {column.name!r} is {_KINDS[column.kind]} here and was {_KINDS[kind]} when "
+        "the model was fitted; give it as it was then: numbers as numbers, categories as text "
+        "(not as codes)."
+    )
+
+
+def neural_rows(y: Any, n_stimuli: int) -> NDArray[Any]:
+    """Neural data (n_stimuli, n_units) as an array of numbers.
+
+    Raises
+    ------
+    InputError
+        No numbers; another shape, or number of rows; fewer than 3 stimuli, and so than 3 pairs.
+    """
+    try:
+        masked = isinstance(y, np.ma.MaskedArray)
+        rows = y.astype(np.float64).filled(np.nan) if masked else np.asarray(y)
+        if rows.dtype.kind not in "biuf":
+            rows = rows.astype(np.float64, casting="unsafe" if rows.dtype.kind == "O" else "safe")
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"y, of the type {type(y).__name__}, is no array of real numbers; expected one of the "
+            f"shape ({n_stimuli}, units), a row a stimulus."
+        ) from None
+    check_rows(rows, n_stimuli, "y")
+    if n_stimuli < FEWEST_TESTED:
+        raise InputError(
+            f"found {n_stimuli} stimuli; at least {FEWEST_TESTED} are needed, to form 3 pairs."
+        )
+    return rows
+
+
+def stimulus_groups(groups: Any, X: StimulusSet | pd.DataFrame) -> IntArray:
+    """The group of each stimulus as a number: (n_stimuli,).
+
+    Without any these are those of a `StimulusSet`; else every stimulus is its own. Raises
+    InputError for groups that are not one a stimulus.
+    """
+    if groups is None:
+        return X.groups if isinstance(X, StimulusSet) else np.arange(len(X))
+    try:
+        given = np.asarray(groups)
+        if given.shape == (len(X),) and not pd.isna(given).any():
+            return np.unique(given, return_inverse=True)[1].astype(np.int64)
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"the groups are {groups!r:.60}; expected {len(X)} numbers or names without gaps, the "
+        "group of each stimulus."
+    )
 
 
 def terms_of(columns: Sequence[FeatureColumn], interactions: bool) -> Columns:

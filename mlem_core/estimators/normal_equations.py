@@ -12,7 +12,6 @@ from mlem_core.base.nnls import nonnegative_quadratic
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.columns import ends
-from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.tables import PairTables
 
 # The ridge penalty of weights that values are shrunk towards: hardly any.
@@ -46,8 +45,7 @@ def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDA
 
     Returns (n_sets, n_blocks).
     """
-    out = left_out(tables.n_folds, tables.target_low.shape[1])
-    return np.stack([~out[list(folds)].any(axis=0) for folds in without])
+    return np.stack([tables.trains[list(folds)].all(axis=0) for folds in without])
 
 
 def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
@@ -171,12 +169,10 @@ def value_weights(
 
 def _of_differences(tables: PairTables) -> FloatArray:
     """(n_columns, n_features) the terms as Δ_f² makes them of the weights of the features."""
-    columns, at = tables.columns, 0
+    columns = tables.columns
     plain = np.zeros((len(columns), len(tables.features)))
     for f, names in enumerate(tables.value_names):
-        aims = _aims(names, tables.levels[f]) if names else np.ones(1)
-        plain[at : at + len(aims), f] = aims
-        at += len(aims)
+        plain[columns.part == f, f] = _aims(names, tables.levels[f]) if names else 1.0
     return plain
 
 
@@ -245,20 +241,18 @@ def penalty_matrices(tables: PairTables, strengths: Sequence[float]) -> FloatArr
     columns = tables.columns
     if not tables.resolved:
         return np.asarray(strengths)[:, None, None] * np.eye(len(columns))
-    n, at = len(columns), 0
-    n_all = n + len(tables.resolved)
+    n_all = len(columns) + len(tables.resolved)
     shrunk, fixed = np.zeros((2, n_all, n_all))
-    aim = n
-    for names, distances in zip(tables.value_names, tables.levels, strict=True):
+    aim = len(columns)
+    for f, (names, distances) in enumerate(zip(tables.value_names, tables.levels, strict=True)):
+        own = np.flatnonzero(columns.part == f)
         if not names:
-            fixed[at, at] = LEAST
-            at += 1
+            fixed[own, own] = LEAST
             continue
         towards = _aims(names, distances)
-        own = np.arange(at, at + len(towards))
         shrunk[own, own] = 1.0
         shrunk[own, aim] = shrunk[aim, own] = -towards
         shrunk[aim, aim] = (towards**2).sum()
         fixed[aim, aim] = LEAST
-        at, aim = at + len(towards), aim + 1
+        aim += 1
     return np.asarray(strengths)[:, None, None] * shrunk + fixed

@@ -33,7 +33,7 @@ class EstimatorSpec:
     label : one line for forms and help texts
     caption : how it is named in "Fitted with ..." below a figure
     sentence : how it is named in "was fitted by ..." of the methods paragraph
-    constraint, constraint_with_interactions : what follows it there, by what is weighed
+    constrained : the metric is one: its weights are at least 0, its matrix positive definite
     reference : key of its paper in `mlem_core.report.methods`, or ""
     slow : takes about a second a layer: screens fit it in the background and cache the fits
     resolves : takes features that are resolved by value
@@ -48,13 +48,19 @@ class EstimatorSpec:
     label: str
     caption: str
     sentence: str
-    constraint: str = ""
-    constraint_with_interactions: str = ""
+    constrained: bool = False
     reference: str = ""
     slow: bool = False
     refitted: bool = False
     resolves: bool = False
     needs: str = ""
+
+    def constraint(self, interactions: bool) -> str:
+        """The words that follow the sentence and say what is asked of the weights; or none."""
+        if not self.constrained:
+            return ""
+        weights = "a symmetric positive definite matrix of weights"
+        return f", with {weights if interactions else 'weights of at least 0'}"
 
 
 def _model(module: str, name: str, **parameters: str) -> Solver:
@@ -133,8 +139,7 @@ for _spec in (
         caption="estimator spearman",
         sentence="maximising the rank correlation ρ_a with the neural distances over the training "
         "pairs",
-        constraint=", with weights of at least 0",
-        constraint_with_interactions=", with a symmetric positive definite matrix of weights",
+        constrained=True,
         reference="jalouzot2024",
         slow=True,
     ),
@@ -154,8 +159,7 @@ for _spec in (
         caption="estimator soft-rank",
         sentence="gradient ascent on the correlation of soft ranks of the predictions with the "
         "ranks of the neural distances, over batches of training pairs",
-        constraint=", with weights of at least 0",
-        constraint_with_interactions=", with a symmetric positive definite matrix of weights",
+        constrained=True,
         reference="jalouzot2024",
         slow=True,
         needs="torchsort",

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.inputs import check_numbers
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     held_out_correlations,
@@ -23,7 +22,7 @@ from mlem_core.estimators.normal_equations import (
     training_blocks,
     value_weights,
 )
-from mlem_core.estimators.solver import Solution, Solver, held_out_scores
+from mlem_core.estimators.solver import Solution, Solver, check_numbers, held_out_scores
 from mlem_core.pairs.tables import PairTables
 
 TARGETS = ("distance", "rank")

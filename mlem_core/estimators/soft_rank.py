@@ -1,8 +1,7 @@
 """The published recipe: gradient ascent on a soft rank correlation of pairs that are drawn.
 
 Pairs are drawn from the pair table. The pairs of a pattern have one prediction, so that the
-correlation depends on the mean of their ranks alone, which the table has. Where every pair is a
-cell of its own (`pair_cells`) they are drawn as in the paper.
+correlation depends on the mean of their ranks alone, which the table has.
 """
 
 from __future__ import annotations
@@ -13,18 +12,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.ascent import CONSTRAINTS, Shape
 from mlem_core.estimators.base import Solution, TableModel
-from mlem_core.estimators.inputs import check_number
 from mlem_core.estimators.registry import check_installed
+from mlem_core.estimators.solver import check_number
 from mlem_core.estimators.spearman import training_sums
-from mlem_core.pairs.distances import squared_distances
-from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
 
@@ -34,6 +30,11 @@ if TYPE_CHECKING:
 LARGEST_BATCH = 1_000_000  # pairs, which take about 1 GB
 # Batch sizes are tried from the first on, with so many batches of each.
 FIRST_BATCH, N_BATCHES = 1_000.0, 20
+# Of Adam. Published code has 0.1; on layers of the probing set 0.05 ends higher, and sooner, than
+# 0.01.
+RATE = 0.05
+# Jalouzot et al. 2024, appendix B: most steps, and steps without a gain after which it stops.
+MAX_STEPS, PATIENCE = 1_000, 50
 
 
 @dataclass(frozen=True)
@@ -61,31 +62,6 @@ class Cells:
     def draw(self, size: int, rng: np.random.Generator) -> IntArray:
         """The cells (size,) of pairs that are drawn with replacement."""
         return np.searchsorted(self.edges, rng.integers(0, self.edges[-1], size), side="right")
-
-
-def pair_cells(
-    index: PairIndex,
-    representations: NDArray[np.floating],
-    columns: Columns,
-    distance: str = "euclidean",
-    *,
-    ranked: bool = False,
-) -> Cells:
-    """Every pair of the stimuli as a cell of its own.
-
-    Parameters
-    ----------
-    index : of the pairs of n_stimuli stimuli
-    representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli) if "precomputed"
-    columns : the terms
-    ranked : whether the ranks of the distances are to be predicted, or their squares
-    """
-    from scipy.stats import rankdata
-
-    target = squared_distances(representations, distance)
-    target = rankdata(target) if ranked else target
-    terms = columns.values(index.patterns, index.codes)
-    return Cells(terms, index.pair_pattern.astype(np.int64), np.ones(len(target)), target)
 
 
 def stable_batch_size(
@@ -157,33 +133,13 @@ class Ascent:
     n_steps: int
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How the ascent goes.
-
-    strength : regularisation strength of the soft ranks of predictions and targets, both in
-        [0, 1]; None: see `spacing` for the predictions, and targets that are ranks already. With
-        torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
-        maximised is Pearson's correlation
-    batch_size : pairs in a batch; None is `stable_batch_size`
-    rate : of Adam. Published code has 0.1; on layers of the probing set 0.05 ends higher, and
-        sooner, than 0.01
-    max_steps : most steps
-    patience : steps without a gain after which it stops
-    seed : of the start and the pairs that are drawn
-
-    Source: Jalouzot et al. 2024, appendix B (steps and patience).
-    """
-
-    strength: float | None = None
-    batch_size: int | None = None
-    rate: float = 0.05
-    max_steps: int = 1_000
-    patience: int = 50
-    seed: int = 0
-
-
-def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Ascent:
+def ascend(
+    cells: Cells,
+    shape: Shape,
+    strength: float | None = None,
+    batch_size: int | None = None,
+    seed: Any = 0,
+) -> Ascent:
     """Maximise a soft Spearman correlation over batches of pairs with Adam.
 
     W is Cholesky's L Lᵀ with the softplus on the diagonal of L (diagonal W: the squares of
@@ -198,6 +154,12 @@ def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Asce
     ----------
     cells : what is drawn
     shape : the terms and the constraint
+    strength : regularisation strength of the soft ranks of predictions and targets, both in
+        [0, 1]; None: see `spacing` for the predictions, and targets that are ranks already. With
+        torchsort's default of 1.0 a soft rank is the value itself up to scale, and what is
+        maximised is Pearson's correlation
+    batch_size : pairs in a batch; None is `stable_batch_size`
+    seed : of the start and the pairs that are drawn
 
     Raises InputError: torch or torchsort is not installed.
 
@@ -207,32 +169,29 @@ def ascend(cells: Cells, shape: Shape, schedule: Schedule | None = None) -> Asce
     import torch
     import torchsort
 
-    schedule = schedule or Schedule()
     columns, low = shape.columns, cells.target.min()
     target = (cells.target - low) / ((cells.target.max() - low) or 1.0)
-    size = schedule.batch_size or stable_batch_size(cells, seed=schedule.seed)
-    rng = np.random.default_rng(schedule.seed)
+    size = batch_size or stable_batch_size(cells, seed=seed)
+    rng = np.random.default_rng(seed)
     start = rng.uniform(-1.0, 1.0, len(columns)) / len(columns.features) ** 0.5
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.Adam([parameters], lr=schedule.rate)
+    optimiser = torch.optim.Adam([parameters], lr=RATE)
     weights_of = _weights_function(shape)
     best, best_weights, since, n_steps = -np.inf, weights_of(parameters).detach().clone(), 0, 0
-    for _ in range(schedule.max_steps):
+    for _ in range(MAX_STEPS):
         n_steps, drawn = n_steps + 1, cells.draw(size, rng)
         patterns, inverse = np.unique(cells.pattern[drawn], return_inverse=True)
         weights = weights_of(parameters)
         scores = torch.from_numpy(cells.terms[patterns]) @ weights
         span = scores.detach().max() - scores.detach().min()
         scores = scores / span if span > 0 else scores
-        value = _soft_spearman(
-            torch, torchsort.soft_rank, scores, inverse, target[drawn], schedule.strength
-        )
+        value = _soft_spearman(torch, torchsort.soft_rank, scores, inverse, target[drawn], strength)
         if float(value.detach()) > best:
             # A copy: the parameters go on changing.
             best, best_weights, since = float(value.detach()), weights.detach().clone(), 0
         else:
             since += 1
-            if since >= schedule.patience:
+            if since >= PATIENCE:
                 break
         if not value.requires_grad:
             break
@@ -251,7 +210,7 @@ class SoftRankMLEM(TableModel):
     ----------
     constraint : "metric" (weights of at least 0; with interactions W positive definite), or "none"
         (feature-reweighted RSA)
-    strength, batch_size : see `Schedule`; with a strength the squared distances are predicted,
+    strength, batch_size : see `ascend`; with a strength the squared distances are predicted,
         without one their ranks
     random_state : seed of the start and the pairs that are drawn
 
@@ -302,8 +261,8 @@ class SoftRankMLEM(TableModel):
 
     def ascent(self, cells: Cells, columns: Columns) -> Ascent:
         """The training on batches that are drawn from some cells."""
-        schedule = Schedule(self.strength, self.batch_size, seed=self.random_state)
-        return ascend(cells, Shape(columns, self.constraint), schedule)
+        shape = Shape(columns, self.constraint)
+        return ascend(cells, shape, self.strength, self.batch_size, self.random_state)
 
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
         """Train on the cells of each layer and training set, layers side by side."""

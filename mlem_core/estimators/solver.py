@@ -9,9 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.crossfit import fold_ceilings
@@ -119,3 +122,26 @@ class Solver(ABC):
         self.check()
         solution = self.solve(tables, range(tables.n_folds))
         return tested(tables, solution.coef, solution.alpha)
+
+
+def check_number(
+    name: str, value: Any, least: float, below: float = np.inf, whole: bool = False
+) -> None:
+    """Raise InputError for a parameter that is no number from `least` to below another."""
+    types = int | np.integer if whole else int | float | np.integer | np.floating
+    if isinstance(value, bool) or not (isinstance(value, types) and least <= value < below):
+        until = "" if below == np.inf else f" and below {below:,.12g}"
+        raise InputError(
+            f"{name} is {value!r:.60}; expected a {'whole' if whole else 'finite'} number of at "
+            f"least {least:g}{until}."
+        )
+
+
+def check_numbers(name: str, values: Any, least: float, below: float = np.inf) -> None:
+    """Raise InputError for a parameter that is no list of one or more such numbers."""
+    if not isinstance(values, Sequence | np.ndarray | pd.Series) or isinstance(values, str):
+        raise InputError(f"{name} is {values!r:.60}; expected a list of numbers.")
+    if len(values) == 0:
+        raise InputError(f"{name} is empty; expected a list of one or more numbers.")
+    for at, value in enumerate(values):
+        check_number(f"{name}[{at}]", value, least, below)

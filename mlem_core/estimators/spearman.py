@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlem_core.base.errors import check_choice
 from mlem_core.base.parallel import side_by_side
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.ascent import Shape, maximise
+from mlem_core.estimators.ascent import RankObjective, Shape, maximise
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import training_blocks
-from mlem_core.estimators.rank_objective import OBJECTIVES, RankObjective
 from mlem_core.pairs.tables import PairTables
 
 
@@ -48,17 +46,13 @@ def training_sums(
 
 
 def training_objective(
-    tables: PairTables,
-    layer: int,
-    objective: str = "rho_a",
-    left_out: Sequence[int | None] | None = None,
+    tables: PairTables, layer: int, left_out: Sequence[int | None] | None = None
 ) -> RankObjective:
     """The rank correlation of one layer on several training sets.
 
     Parameters
     ----------
     layer : position of the layer in the tables
-    objective : one of `mlem_core.estimators.rank_objective.OBJECTIVES`
     left_out : the fold that each training set leaves out, or None for all pairs; by default each
         fold in turn
 
@@ -71,11 +65,11 @@ def training_objective(
         for k, fold in enumerate(chosen):
             if fold is not None:
                 squares[k] = tables.train_squares[layer, fold]
-    return RankObjective(tables.terms, counts, sums, squares, objective)
+    return RankObjective(tables.terms, counts, sums, squares)
 
 
 class SpearmanMLEM(TableModel):
-    """Metric-learning encoding model fitted by maximising a rank correlation.
+    """Metric-learning encoding model fitted by maximising a rank correlation, ρ_a.
 
     Predicts the squared neural distance of two stimuli, up to a monotone function, as Δᵀ W Δ, where
     Δ are their distances on the features. W is diagonal with entries of at least 0; with
@@ -86,8 +80,6 @@ class SpearmanMLEM(TableModel):
     Parameters
     ----------
     interactions : whether W is full
-    objective : "rho_a", the mean of Spearman's ρ over random tie-breaks, or "rho", with average
-        ranks, which rewards a prediction for its ties and so tends to leave features out
     distance, missing : as in `mlem_core.estimators.base.MetricModel`
 
     Attributes are those of `mlem_core.estimators.base.MetricModel`; intercept_ is 0.
@@ -98,22 +90,6 @@ class SpearmanMLEM(TableModel):
     _constraint = "metric"
     needs_training_ranks = True
 
-    def __init__(
-        self,
-        *,
-        interactions: bool = False,
-        objective: str = "rho_a",
-        distance: str = "euclidean",
-        missing: str = "ignore",
-    ) -> None:
-        self.interactions = interactions
-        self.objective = objective
-        self.distance = distance
-        self.missing = missing
-
-    def check(self) -> None:
-        check_choice("objective", self.objective, OBJECTIVES)
-
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
         """Search for the metric of each layer and training set.
 
@@ -123,7 +99,7 @@ class SpearmanMLEM(TableModel):
         shape = Shape(tables.columns, self._constraint)
 
         def one(layer: int) -> FloatArray:
-            return maximise(training_objective(tables, layer, self.objective, left_out), shape)
+            return maximise(training_objective(tables, layer, left_out), shape)
 
         return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
 

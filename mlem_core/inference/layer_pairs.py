@@ -18,7 +18,7 @@ from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
-from mlem_core.pairs.distances import design_distances
+from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling import RankedPairs
@@ -263,7 +263,7 @@ class _Made(NamedTuple):
         """Twice the average rank of each pair of stimuli in a layer, and their squared distance."""
         distance = self.analysis.spec.distance_of(layer[0])
         name, rows = f"{layer[0]} layer {layer[1]}", np.asarray(self.of(layer))
-        squared = design_distances(rows, distance, self.design, layer=name)
+        squared = squared_distances(rows, distance, design=self.design, layer=name)
         return pair_ranks(squared), squared.astype(np.float32)
 
 

@@ -30,7 +30,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
 from mlem_core.storage.store import Store
 
@@ -83,7 +83,7 @@ def permuted_tables(
         target_sums=sums[:, 0],
         rank_sums=np.zeros_like(sums[:, 0]),
         within_sums=sums[:, 1],
-        train_sums=LazyArray(lambda: sums[:, 2:]) if train_ranks else None,
+        train_sums=(lambda: sums[:, 2:]) if train_ranks else None,
         train_squares=copies.train_squares if train_ranks else None,
     )
 

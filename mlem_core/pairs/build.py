@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, in_order, one_thread_each
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.distances import design_distances, distance_named
+from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns
-from mlem_core.pairs.tables import BY_LAYER, LazyArray, PairTables
+from mlem_core.pairs.tables import BY_LAYER, PairTables
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -145,8 +145,8 @@ def one_layer(
     design, name, train = index.design, work.name, work.train_ranks
     rows = source()
     check_rows(rows, len(index.folds), name)
-    squared = design_distances(
-        rows, work.distance, design, layer=name, device=work.device, threads=threads
+    squared = squared_distances(
+        rows, work.distance, design=design, layer=name, device=work.device, threads=threads
     )
     designs = None
     if parts and not design.is_complete:
@@ -248,6 +248,6 @@ def assembled(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
     changed: dict[str, Any] = {name: stacked(name) for name in BY_LAYER}
     if rows[0].train_sums is not None:
         train_sums = stacked("train_sums")
-        changed["train_sums"] = LazyArray(lambda: train_sums)
+        changed["train_sums"] = lambda: train_sums
         changed["train_squares"] = stacked("train_squares")
     return replace(tables_without_layers(index), **changed)

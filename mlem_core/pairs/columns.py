@@ -207,8 +207,8 @@ class Coded(NamedTuple):
     """The difference of every two values of a feature as a code.
 
     values : (n_stimuli,) each stimulus's value as a number, -1 where it is missing and says nothing
-    codes : (n_values + 1, n_values + 1) of every two values, the last being a missing one; or
-        without that one where the feature is resolved and names it; or None where values are only
+    codes : (n_values + 1, n_values + 1) of every two values, the last being a missing one; without
+        that one where the feature is resolved and none is missing; or None where values are only
         equal (0) or not (1), as those of a nominal feature
     distances : (n_codes,) the feature distance that each code stands for, in [0, 1]
     error : how far off a distance may be at most, put into a bin
@@ -241,19 +241,20 @@ def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
     InputError
         A value of a resolved feature that is not among its names.
     """
-    if column.names:
-        return _resolved_codes(column, missing)
-    values, scaled = value_codes(column)
-    n_values, rounding = int(values.max(initial=-1)) + 1, 0.0
-    if scaled is None and column.rdm is None:
+    values, present = _numbered(column)
+    if column.kind == "nominal" and not column.names:
         # A missing value is one of its own, or says nothing.
         level = missing == "level"
-        values = np.where(values < 0, n_values, values) if level else values
-        most = 1.0 if n_values + level > 1 else 0.0
+        values = np.where(values < 0, len(present), values) if level else values
+        most = 1.0 if len(present) + level > 1 else 0.0
         return Coded(values, None, np.unique([0.0, most]), 0.0)
-    if scaled is not None and n_values > MAX_VALUES:
-        values, scaled, rounding = _coarse(values, scaled, bins or 64)
-    table, error = _value_distances(distances_of_values(column, values, scaled), missing), 0.0
+    rounding = error = 0.0
+    if column.kind == "ordered" and len(present) > MAX_VALUES:
+        values, present, rounding = _coarse(values, present, bins or 64)
+    table = _with_missing(_distances(column, present), missing)
+    if column.names:
+        first, second = ends(len(column.names))
+        return Coded(values, pair_numbers(len(column.names)), table[first, second], 0.0)
     if bins is not None and len(np.unique(table)) > bins + 1:
         width = table.max() / bins
         binned = np.where(table > 0, (np.ceil(table / width) - 0.5) * width, 0.0)
@@ -263,33 +264,43 @@ def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
     return Coded(values, codes.reshape(table.shape).astype(np.int64), distances, error + rounding)
 
 
-def value_codes(column: FeatureColumn) -> tuple[IntArray, FloatArray | None]:
-    """Each stimulus's value as a code (-1 missing) and, if ordered, the scaled values."""
-    if column.kind != "ordered":
-        return pd.factorize(column.values)[0].astype(np.int64), None
-    values = np.asarray(column.values, dtype=np.float64)
-    missing = np.isnan(values)
-    distinct, codes = np.unique(values[~missing], return_inverse=True)
-    full = np.full(len(values), -1, dtype=np.int64)
-    full[~missing] = codes
-    return full, _scaled(column, distinct)
+def _numbered(column: FeatureColumn) -> tuple[IntArray, NDArray[Any]]:
+    """Each stimulus's value as a number, -1 where it is missing, and the values in their order.
 
-
-def distances_of_values(
-    column: FeatureColumn, values: IntArray, scaled: FloatArray | None
-) -> FloatArray:
-    """(n_values, n_values) the distance of every two values of a feature that is not nominal.
-
-    Parameters
-    ----------
-    values, scaled : of `value_codes`
+    Those of an ordered feature are scaled; those of a resolved one are all that it names.
     """
-    if scaled is not None:
-        apart: FloatArray = np.abs(scaled[:, None] - scaled[None, :])
+    if column.names:
+        places = {name: at for at, name in enumerate(column.names)}
+        texts = [MISSING_NAME if pd.isna(value) else str(text_of(value)) for value in column.values]
+        for text in texts:
+            if text not in places:
+                raise unknown(f"value of the feature {column.name!r}", text, column.names)
+        places |= {MISSING_NAME: -1} if MISSING_NAME in places else {}
+        numbers = np.array([places[text] for text in texts], dtype=np.int64)
+        named = [name for name in column.names if name != MISSING_NAME]
+        present: NDArray[Any] = np.array(named, np.float64 if column.kind == "ordered" else object)
+    elif column.kind == "ordered":
+        values = np.asarray(column.values, dtype=np.float64)
+        there = ~np.isnan(values)
+        numbers = np.full(len(values), -1, dtype=np.int64)
+        present, numbers[there] = np.unique(values[there], return_inverse=True)
+    else:
+        codes, present = pd.factorize(column.values)
+        return codes.astype(np.int64), present
+    if column.kind == "ordered":
+        low, high = column.span
+        present = (present - low) / (high - low if high > low else 1.0)
+    return numbers, present
+
+
+def _distances(column: FeatureColumn, present: NDArray[Any]) -> FloatArray:
+    """(n_values, n_values) the distance of every two values of a feature, see `_numbered`."""
+    if column.rdm is not None:
+        return column.rdm.among([str(value) for value in present]) / column.span[1]
+    if column.kind == "ordered":
+        apart: FloatArray = np.abs(present[:, None] - present[None, :])
         return apart
-    there = np.flatnonzero(values >= 0)
-    _, first = np.unique(values[there], return_index=True)
-    return _given_apart(column, [str(value) for value in column.values[there[first]]])
+    return 1.0 - np.eye(len(present))
 
 
 def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
@@ -299,8 +310,8 @@ def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
 
     Source: Gower 1966.
     """
-    codes, scaled = value_codes(column)
-    squared = distances_of_values(column, codes, scaled) ** 2
+    codes, present = _numbered(column)
+    squared = _distances(column, present) ** 2
     means = squared.mean(axis=0)
     sizes, directions = np.linalg.eigh((means + means[:, None] - squared - means.mean()) / 2)
     largest = np.argsort(-sizes)[:most]
@@ -308,35 +319,6 @@ def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
     points = directions[:, largest] * np.sqrt(sizes[largest])
     found: FloatArray = np.append(points, np.zeros((1, len(largest))), axis=0)[codes]
     return found
-
-
-def _given_apart(column: FeatureColumn, names: Sequence[str]) -> FloatArray:
-    assert column.rdm is not None
-    return column.rdm.among(names) / column.span[1]
-
-
-def _scaled(column: FeatureColumn, values: FloatArray) -> FloatArray:
-    low, high = column.span
-    return (values - low) / (high - low if high > low else 1.0)
-
-
-def _resolved_codes(column: FeatureColumn, missing: str) -> Coded:
-    places = {name: at for at, name in enumerate(column.names)}
-    texts = [MISSING_NAME if pd.isna(value) else str(text_of(value)) for value in column.values]
-    for text in texts:
-        if text not in places:
-            raise unknown(f"value of the feature {column.name!r}", text, column.names)
-    present = [name for name in column.names if name != MISSING_NAME]
-    apart = 1.0 - np.eye(len(present))
-    if column.kind == "ordered":
-        scaled = _scaled(column, np.array([float(name) for name in present]))
-        apart = np.abs(scaled[:, None] - scaled[None, :])
-    elif column.rdm is not None:
-        apart = _given_apart(column, present)
-    apart = _value_distances(apart, missing)
-    first, second = ends(len(column.names))
-    numbers = np.array([places[text] for text in texts], dtype=np.int64)
-    return Coded(numbers, pair_numbers(len(column.names)), apart[first, second], 0.0)
 
 
 def ends(n_values: int) -> tuple[IntArray, IntArray]:
@@ -353,7 +335,7 @@ def pair_numbers(n_values: int) -> IntArray:
     return numbers
 
 
-def _value_distances(apart: FloatArray, missing: str) -> FloatArray:
+def _with_missing(apart: FloatArray, missing: str) -> FloatArray:
     """Feature distance of every two values; the last row and column stand for a missing value."""
     n_values = len(apart)
     table = np.zeros((n_values + 1, n_values + 1))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import left_out, tested_blocks
+from mlem_core.pairs.patterns import tested_blocks
 from mlem_core.pairs.tables import PairTables, summed
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
@@ -231,8 +231,7 @@ def _priority(fit: CrossFit) -> IntArray:
 
 def outside_cells(tables: PairTables, fold: int) -> IntArray:
     """The cells of the pairs that train the model that a fold tests."""
-    out = left_out(tables.n_folds, tables.target_low.shape[1])
-    return np.flatnonzero(~out[fold, tables.cell_block])
+    return np.flatnonzero(tables.trains[fold, tables.cell_block])
 
 
 def alone(tables: PairTables) -> float:
@@ -254,8 +253,8 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
     from mlem_core.pairs.kernels.cells import fold_sums
 
     n_draws, n_layers, _ = rank_sums.shape
-    n_blocks, n_folds = tables.target_low.shape[1], tables.n_folds
-    inside = np.zeros((n_blocks, n_folds), dtype=bool)
+    n_folds = tables.n_folds
+    inside = np.zeros((tables.target_low.shape[1], n_folds), dtype=bool)
     inside[tested_blocks(n_folds), range(n_folds)] = True
     found = np.empty((n_draws, len(tables.codes), 2, 1 + n_layers, n_folds))
     fold_sums(
@@ -264,7 +263,7 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
         tables.cell_pattern,
         tables.cell_block,
         inside,
-        ~left_out(n_folds, n_blocks).T,
+        tables.trains.T,
         found,
     )
     return np.moveaxis(found, 0, -1)

@@ -30,7 +30,6 @@ from mlem_core.pairs.rows import (
     fill_tiles,
     fill_torch_tiles,
     half,
-    squared_difference,
     squared_euclidean,
     torch_cityblock,
     torch_squared_euclidean,
@@ -122,10 +121,7 @@ def _prepared(
 def _distinct(
     representations: NDArray[np.floating], distance: Distance, layer: str
 ) -> tuple[FloatArray, IntArray]:
-    """The distinct rows of a layer, prepared, and which of them each stimulus has.
-
-    Parameters and errors as of `squared_distances`.
-    """
+    """The distinct rows of a layer, prepared, and which of them each stimulus has."""
     raw = checked_rows(representations, layer)
     kept, position = np.unique(equal_rows(raw), return_inverse=True)
     return _prepared(raw[kept].astype(np.float64), distance, layer, kept), position
@@ -135,11 +131,12 @@ def squared_distances(
     representations: NDArray[np.floating],
     metric: str = "euclidean",
     *,
+    design: PairDesign | None = None,
     layer: str = "the layer",
     device: str | None = None,
     threads: int = 1,
 ) -> FloatArray:
-    """Squared neural distances of all pairs of stimuli.
+    """Squared neural distances (n_pairs,) of the pairs of stimuli.
 
     Equal rows (up to the precision of their type) are at distance 0 and at exactly the same
     distance from any third row; the others hold to a relative 1e-6 however much norms differ.
@@ -151,17 +148,19 @@ def squared_distances(
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli), or repetitions
         (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.repetitions`
     metric : a name in `DISTANCES`; "precomputed" where these are distances
+    design : which pairs, in its order; by default all: (0,1), (0,2), ..., (1,2), ...
     layer : how an error message calls these representations
-    device : of torch, for distances that have a version for it; None is NumPy
+    device : of torch, for all pairs by a distance that has a version for it; None is NumPy
     threads : the distances are the same with any number of them
 
-    Returns (n_pairs,) float64, in the order (0,1), (0,2), ..., (1,2), ...
-
     Raises InputError: an unknown metric, values that are not finite, or a row for which the
-    distance is not defined; as `condensed_from_matrix`.
+    distance is not defined; as `condensed_from_matrix`; an incomplete design where the distance can
+    only be computed of all pairs.
 
     Source: Jalouzot et al. 2024, section 2.1.1; Salle et al. 2024, appendix B.
     """
+    if design is not None and not design.is_complete:
+        return _along(representations, metric, design, layer, threads)
     distance = distance_named(metric)
     if metric == PRECOMPUTED:
         return condensed_from_matrix(representations, layer=layer)
@@ -203,39 +202,14 @@ def _fill_condensed(rows: FloatArray, distance: Distance, fill: Fill) -> None:
     fill(len(rows) - 1, np.zeros((1, 1)))
 
 
-def design_distances(
+def _along(
     representations: NDArray[np.floating],
     metric: str,
     design: PairDesign,
-    *,
-    layer: str = "the layer",
-    device: str | None = None,
-    threads: int = 1,
+    layer: str,
+    threads: int,
 ) -> FloatArray:
-    """Squared neural distances (n_pairs,) of the pairs of a design, complete or not.
-
-    Parameters and errors as of `squared_distances` and `squared_along`.
-    """
-    if design.is_complete:
-        return squared_distances(
-            representations, metric, layer=layer, device=device, threads=threads
-        )
-    return squared_along(representations, metric, design, layer=layer, threads=threads)
-
-
-def squared_along(
-    representations: NDArray[np.floating],
-    metric: str,
-    design: PairDesign,
-    *,
-    layer: str = "the layer",
-    threads: int = 1,
-) -> FloatArray:
-    """Squared neural distances (n_pairs,) of the pairs of an incomplete design, in its order.
-
-    Parameters, ties and errors as of `squared_distances`; InputError where the distance can only be
-    computed of all pairs.
-    """
+    """`squared_distances` of the pairs of an incomplete design."""
     distance = distance_named(metric)
     found = np.empty(design.n_pairs)
     if metric == PRECOMPUTED:
@@ -302,7 +276,6 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         undefined=undefined,
         tile=half(squared_euclidean),
         torch_tile=half(torch_squared_euclidean),
-        pairwise=lambda a, b: squared_difference(a, b) / 2,
         along=_fill_half_along,
     )
 
@@ -337,7 +310,6 @@ for _distance in (
         prepare=centred_columns,
         tile=squared_euclidean,
         torch_tile=torch_squared_euclidean,
-        pairwise=squared_difference,
         along=_fill_along,
         as_given=True,
         phrase="the Euclidean distance",
@@ -347,7 +319,6 @@ for _distance in (
         "manhattan",
         tile=cityblock,
         torch_tile=torch_cityblock,
-        pairwise=lambda a, b: np.abs(a - b).sum(axis=1),
         along=partial(_fill_along, cityblock=True),
         as_given=True,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,18 +79,18 @@ def layer_sums(
         keys = keys_of(squared, overwrite, threads, index.cell)
 
     training = ~left_out(index.n_folds, index.n_blocks)[: None if train_ranks else 0]
-    ranked = _Ranked.among(index, keys, block, training, threads)
+    sums, squares, own_sums, own_squares = _ranked(index, keys, block, training, threads)
     tested = tested_blocks(index.n_folds)
     return LayerSums(
         target_sums=target_sums,
-        rank_sums=ranked.sums[0],
-        within_sums=np.where(np.isin(index.cell_block, tested), ranked.own_sums, 0.0),
-        rank_squares=float(ranked.squares[0]),
-        within_squares=ranked.own_squares[tested],
+        rank_sums=sums[0],
+        within_sums=np.where(np.isin(index.cell_block, tested), own_sums, 0.0),
+        rank_squares=float(squares[0]),
+        within_squares=own_squares[tested],
         target_low=low,
         target_high=high,
-        train_sums=ranked.sums[1:] if train_ranks else None,
-        train_squares=ranked.squares[1:] if train_ranks else None,
+        train_sums=sums[1:] if train_ranks else None,
+        train_squares=squares[1:] if train_ranks else None,
     ), doubled
 
 
@@ -115,76 +115,67 @@ def _targets(
     return sums, low, high
 
 
-class _Ranked(NamedTuple):
+def _ranked(
+    index: PairIndex,
+    keys: Keys,
+    block: NDArray[np.unsignedinteger],
+    sets: NDArray[np.bool_],
+    threads: int,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Sums of centred average ranks by cell, and of their squares.
 
-    sums, squares : (1 + n_sets, n_cells), 0 for cells outside a set, and (1 + n_sets,), of the
-        ranks among all pairs and then among those of each set
-    own_sums, own_squares : (n_cells,) and (n_blocks,) of the ranks among the pairs of a block
+    Parameters
+    ----------
+    keys : with cells
+    block : (n_cells,) of each cell
+    sets : (n_sets, n_blocks) whether the pairs of a block are in each set of pairs
+
+    Returns
+    -------
+    (1 + n_sets, n_cells), 0 for cells outside a set, and (1 + n_sets,) squares: of the ranks among
+    all pairs and then among those of each set; (n_cells,) and (n_blocks,) of those among the pairs
+    of a block
     """
+    from mlem_core.pairs.kernels.sweep import LANES, count_blocks, sweep
 
-    sums: FloatArray
-    squares: FloatArray
-    own_sums: FloatArray
-    own_squares: FloatArray
+    parts = [keys.sorted[part] for part in keys.slices(threads)]
+    blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
+    below = np.zeros((len(parts), index.n_blocks), dtype=np.int64)
+    if len(parts) > 1:
 
-    @classmethod
-    def among(
-        cls,
-        index: PairIndex,
-        keys: Keys,
-        block: NDArray[np.unsignedinteger],
-        sets: NDArray[np.bool_],
-        threads: int,
-    ) -> _Ranked:
-        """In all pairs and in sets of them.
+        def count(part: int) -> None:
+            count_blocks(parts[part], keys.number_bits, block, below[part + 1])
 
-        Parameters
-        ----------
-        keys : with cells
-        block : (n_cells,) of each cell
-        sets : (n_sets, n_blocks) whether the pairs of a block are in each
-        """
-        from mlem_core.pairs.kernels.sweep import LANES, count_blocks, sweep
+        each(count, range(len(parts) - 1), threads)
+        below = below.cumsum(axis=0)
 
-        parts = [keys.sorted[part] for part in keys.slices(threads)]
-        blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
-        below = np.zeros((len(parts), index.n_blocks), dtype=np.int64)
-        if len(parts) > 1:
+    # All pairs are the first of the lanes, and the last is kept free.
+    room = LANES - 2
+    found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
+    for start in range(0, max(1, len(sets)), room):
+        at = np.append(0, np.arange(1 + start, 1 + min(start + room, len(sets))))
+        members = np.zeros((index.n_blocks, LANES if len(sets) else 2), dtype=np.int64)
+        members[:, 0] = 1
+        members[:, 1 : len(at)] = sets[at[1:] - 1].T
 
-            def count(part: int) -> None:
-                count_blocks(parts[part], keys.number_bits, block, below[part + 1])
+        def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
+            width = members.shape[1]
+            sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
+            own_tied = np.zeros(len(blocks))
+            given = parts[part], keys.number_bits, block, members, below[part]
+            sweep(*given, sums, tied, own_tied)
+            return sums, tied, own_tied
 
-            each(count, range(len(parts) - 1), threads)
-            below = below.cumsum(axis=0)
-
-        # All pairs are the first of the lanes, and the last is kept free.
-        room = LANES - 2
-        found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
-        for start in range(0, max(1, len(sets)), room):
-            at = np.append(0, np.arange(1 + start, 1 + min(start + room, len(sets))))
-            members = np.zeros((index.n_blocks, LANES if len(sets) else 2), dtype=np.int64)
-            members[:, 0] = 1
-            members[:, 1 : len(at)] = sets[at[1:] - 1].T
-
-            def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
-                width = members.shape[1]
-                sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
-                own_tied = np.zeros(len(blocks))
-                given = parts[part], keys.number_bits, block, members, below[part]
-                sweep(*given, sums, tied, own_tied)
-                return sums, tied, own_tied
-
-            columns = zip(*each(swept, range(len(parts)), threads), strict=True)
-            sums, tied, own_tied = (np.sum(column, axis=0) for column in columns)
-            # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
-            own = sums[:, -1] - index.counts * (blocks[block] + 1)
-            members = members[:, : len(at)]
-            sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members + 1)
-            found[at] = (sums * members[block]).T / 2
-            ties[at] = tied[: len(at)]
-        pairs = np.concatenate(([blocks.sum()], sets @ blocks))
-        return cls(found, squares_of(pairs, ties), own / 2, squares_of(blocks, own_tied))
+        columns = zip(*each(swept, range(len(parts)), threads), strict=True)
+        sums, tied, own_tied = (np.sum(column, axis=0) for column in columns)
+        # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
+        own = sums[:, -1] - index.counts * (blocks[block] + 1)
+        members = members[:, : len(at)]
+        sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members + 1)
+        found[at] = (sums * members[block]).T / 2
+        ties[at] = tied[: len(at)]
+    pairs = np.concatenate(([blocks.sum()], sets @ blocks))
+    return found, squares_of(pairs, ties), own / 2, squares_of(blocks, own_tied)
 
 
 def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:

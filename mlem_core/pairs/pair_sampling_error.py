@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.pairs.patterns import left_out, tested_blocks
-from mlem_core.pairs.tables import LazyArray, PairTables, sums_by
+from mlem_core.pairs.patterns import tested_blocks
+from mlem_core.pairs.tables import PairTables, sums_by
 
 
 def half_samples(designs: Sequence[PairTables]) -> Iterator[PairTables]:
@@ -80,11 +81,11 @@ def together(designs: Sequence[PairTables]) -> PairTables:
     squares = [own.train_squares for own in designs if own.train_squares is not None]
     if not squares:
         return found
-    of_fold = _growth(pairs @ ~left_out(first.n_folds, n_blocks).T)
+    of_fold = _growth(pairs @ first.trains.T)
     parts = [own.training_ranks * by[:, None] for own, by in zip(designs, of_fold, strict=True)]
     return replace(
         found,
-        train_sums=LazyArray(lambda: summed(parts)),
+        train_sums=cache(lambda: summed(parts)),
         train_squares=np.sum(squares * of_fold[:, None] ** 2, axis=0),
     )
 

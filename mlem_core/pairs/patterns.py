@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.labels import Names
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
@@ -60,7 +61,12 @@ class Patterns:
     @property
     def coding(self) -> str:
         """How the features are coded, in words that follow "coded by"."""
-        return coding(self.kinds, self.resolved)
+        return self.coding_of(self.features)
+
+    def coding_of(self, features: Sequence[str], names: Names | None = None) -> str:
+        """How some of the features are coded; `names` as of `mlem_core.pairs.columns.coding`."""
+        kinds = [kind for f, kind in zip(self.features, self.kinds, strict=True) if f in features]
+        return coding(kinds, [f for f in self.resolved if f in features], names)
 
     @property
     def n_patterns(self) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,8 +209,6 @@ class RankPart(NamedTuple):
     last: int
 
 
-# First and last layer, first and last pair, to twice the average ranks (n_layers, n_pairs).
-ReadRanks = Callable[[tuple[int, int], int, int], NDArray[np.uint32]]
 # (n_a, n_b) sums of products of the centred ranks, and sums (n_a,) of those of the first.
 RankSums = tuple[FloatArray, FloatArray]
 
@@ -224,28 +221,40 @@ def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
             yield RankPart(a, b, start, min(start + SEGMENT, last))
 
 
-def part_sums(read: ReadRanks, n_pairs: int, part: RankPart) -> RankSums:
-    """The sums of one part; ranks are among n_pairs."""
-    left = read(part.a, part.first, part.last)
-    right = left if part.a == part.b else read(part.b, part.first, part.last)
-    total, product = np.zeros(len(left)), np.zeros((len(left), len(right)))
-    for start in range(0, part.last - part.first, BAND):
-        band = left[:, start : start + BAND] - (n_pairs + 1.0)
-        other = band if right is left else right[:, start : start + BAND] - (n_pairs + 1.0)
-        product += band @ other.T
-        total += band.sum(axis=1)
-    return product, total
+class PairRanks:
+    """Twice the average ranks (n_pairs,) of each of n_layers layers, in memory or in files.
 
+    Those of a layer that are never put are 0.
 
-class KeptRanks:
-    """Twice the average ranks (n_pairs,) of each of n_layers layers, wherever they are."""
+    Parameters
+    ----------
+    folder : gets temporary files if the ranks are too large for memory
+    """
 
-    n_layers: int
-    n_pairs: int
+    def __init__(self, n_layers: int, n_pairs: int, folder: Path | None = None) -> None:
+        self.n_layers, self.n_pairs = n_layers, n_pairs
+        self._large = 4 * n_layers * n_pairs > IN_MEMORY_BYTES
+        self._folder = folder
+        self._of_layer: dict[int, Path | NDArray[np.uint32]] = {}
 
-    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
-        """Those of the pairs first..last-1 in some layers."""
-        raise NotImplementedError
+    def put(self, layer: int, doubled: Path | NDArray[np.uint32]) -> None:
+        """Keep twice the average ranks (n_pairs,) of a layer, or a file that has them as memory."""
+        if self._large and not isinstance(doubled, Path):
+            # Unlinked as soon as it is open: nothing is left behind however the process ends.
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                file.write(doubled.data)
+                file.flush()
+                doubled = np.memmap(file, np.uint32, "r")
+        self._of_layer[layer] = doubled
+
+    def read(self, layer: int, first: int, last: int) -> NDArray[np.uint32]:
+        """Those of the pairs first..last-1 in a layer."""
+        ranks = self._of_layer.get(layer)
+        if ranks is None:
+            return np.zeros(last - first, dtype=np.uint32)
+        if isinstance(ranks, Path):
+            return np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
+        return ranks[first:last]
 
     def rsa(
         self,
@@ -271,7 +280,12 @@ class KeptRanks:
         n, whole = self.n_layers, (0, self.n_pairs)
         spans = [whole] if edges is None else list(itertools.pairwise(edges.tolist()))
         parts = [list(rank_parts(n, *span)) for span in spans]
-        sums = self._sums(list(itertools.chain(*parts)), executor, folder)
+        every = list(itertools.chain(*parts))
+        little = is_little(n, self.n_pairs)
+        if little or executor is None or folder is None or not executor.shares(folder):
+            sums = in_order(partial(part_sums, self), every, cores())
+        else:
+            sums = iter(executor.results(part_sums, every, (self,), folder=folder))
         found = []
         for (first, last), of_span in zip(spans, parts, strict=True):
             products, totals = np.zeros((n, n)), np.zeros(n)
@@ -288,86 +302,26 @@ class KeptRanks:
             found.append(correlations(products))
         return found[0] if edges is None else np.stack(found)
 
-    def _sums(
-        self, parts: Sequence[RankPart], executor: Executor | None, folder: Path | None
-    ) -> Iterator[RankSums]:
-        little = is_little(self.n_layers, self.n_pairs)
-        if little or executor is None or folder is None or not executor.shares(folder):
-            return in_order(partial(sums_of_part, self), parts, cores())
-        return iter(executor.results(sums_of_part, parts, (self,), folder=folder))
 
+def part_sums(ranks: PairRanks, part: RankPart) -> RankSums:
+    """The sums of one part of the products."""
+    n_a, n_b = (last - first for first, last in (part.a, part.b))
+    left = [ranks.read(layer, part.first, part.last) for layer in range(*part.a)]
+    right = left
+    if part.a != part.b:
+        right = [ranks.read(layer, part.first, part.last) for layer in range(*part.b)]
 
-def sums_of_part(ranks: KeptRanks, part: RankPart) -> RankSums:
-    """What a worker does: the sums of one part of the products."""
-    return part_sums(ranks.read, ranks.n_pairs, part)
+    def centred(side: list[NDArray[np.uint32]], start: int) -> FloatArray:
+        band = np.stack([own[start : start + BAND] for own in side], dtype=np.float64)
+        band -= ranks.n_pairs + 1.0
+        return band
 
-
-class PairRanks(KeptRanks):
-    """Ranks that are put here; `folder` gets a temporary file if they are too large for memory.
-
-    Those of a layer that are never put are 0.
-    """
-
-    def __init__(self, n_layers: int, n_pairs: int, folder: Path | None = None) -> None:
-        self.n_layers, self.n_pairs = n_layers, n_pairs
-        self._file: BinaryIO | None = None
-        self._lock = threading.Lock()
-        if 4 * n_layers * n_pairs <= IN_MEMORY_BYTES:
-            self._ranks = np.zeros((n_layers, n_pairs), dtype=np.uint32)
-        else:
-            # Unlinked as soon as it is open: nothing is left behind however the process ends.
-            self._file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
-            # A hole in a file reads as zeros.
-            self._file.truncate(4 * n_layers * n_pairs)
-
-    def __enter__(self) -> PairRanks:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def put(self, layer: int, doubled: NDArray[np.uint32]) -> None:
-        """Keep twice the average ranks (n_pairs,) of a layer."""
-        if self._file is None:
-            self._ranks[layer] = doubled
-        else:
-            with self._lock:
-                self._file.seek(4 * layer * self.n_pairs)
-                self._file.write(doubled.data)
-
-    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
-        """Those of the pairs first..last-1 in some layers."""
-        if self._file is None:
-            return self._ranks[slice(*layers), first:last]
-        part = np.empty((layers[1] - layers[0], last - first), dtype=np.uint32)
-        with self._lock:
-            for own, layer in zip(part, range(*layers), strict=True):
-                self._file.seek(4 * (layer * self.n_pairs + first))
-                own[:] = np.frombuffer(self._file.read(4 * (last - first)), np.uint32)
-        return part
-
-
-class RankFiles(KeptRanks):
-    """Ranks in a file for each layer, which several processes read.
-
-    Parameters
-    ----------
-    of_layer : the file that has them as they lie in memory, or they; None has none
-    """
-
-    def __init__(self, of_layer: Sequence[Path | NDArray[np.uint32] | None], n_pairs: int) -> None:
-        self.of_layer, self.n_layers, self.n_pairs = tuple(of_layer), len(of_layer), n_pairs
-
-    def read(self, layers: tuple[int, int], first: int, last: int) -> NDArray[np.uint32]:
-        """Those of the pairs first..last-1 in some layers."""
-        found = np.zeros((layers[1] - layers[0], last - first), dtype=np.uint32)
-        for own, ranks in zip(found, self.of_layer[slice(*layers)], strict=True):
-            if isinstance(ranks, Path):
-                own[:] = np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
-            elif ranks is not None:
-                own[:] = ranks[first:last]
-        return found
+    total, product = np.zeros(n_a), np.zeros((n_a, n_b))
+    for start in range(0, part.last - part.first, BAND):
+        band = centred(left, start)
+        product += band @ (band if right is left else centred(right, start)).T
+        total += band.sum(axis=1)
+    return product, total
 
 
 def correlations(products: FloatArray) -> FloatArray:

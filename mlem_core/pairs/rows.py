@@ -200,12 +200,6 @@ def cityblock(rows: FloatArray, _: FloatArray, start: int, stop: int) -> FloatAr
     return cdist(rows[start:stop], rows[start:], "cityblock")
 
 
-def squared_difference(a: FloatArray, b: FloatArray) -> FloatArray:
-    """(n,) squared Euclidean distances of the rows of a (n, n_units) to those of b."""
-    difference = a - b
-    return np.einsum("ij,ij->i", difference, difference)
-
-
 def half(tile: Tile) -> Tile:
     """Half of what a tile is: for rows of norm 1, 1 - cos is half the squared distance."""
 

@@ -7,40 +7,22 @@ touching a pair again. `mlem_core.pairs.build` makes them.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.patterns import Patterns, tested_blocks
+from mlem_core.pairs.patterns import Patterns, left_out, tested_blocks
 from mlem_core.pairs.terms import Columns
 
-
-class LazyArray:
-    """An array that is made when it is first asked for, once, whichever thread asks."""
-
-    def __init__(self, make: Callable[[], FloatArray]) -> None:
-        self._make: Callable[[], FloatArray] | None = make
-        self._lock = threading.Lock()
-        self._made: FloatArray
-
-    def __call__(self) -> FloatArray:
-        """The array."""
-        with self._lock:
-            if self._make is not None:
-                self._made = self._make()
-                self._make = None
-        return self._made
-
-    def then(self, change: Callable[[FloatArray], FloatArray]) -> LazyArray:
-        """What `change` makes of it, later too."""
-        return LazyArray(lambda: change(self()))
+# Gives an array, which is made when it is first asked for.
+LazyArray = Callable[[], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -162,6 +144,11 @@ class PairTables(Patterns):
     def n_layers(self) -> int:
         return len(self.target_sums)
 
+    @cached_property
+    def trains(self) -> NDArray[np.bool_]:
+        """(n_folds, n_blocks) whether the model that a fold tests is trained with a block."""
+        return ~left_out(self.n_folds, self.target_low.shape[1])
+
     @property
     def n_pairs(self) -> int:
         """How many pairs the numbers are from."""
@@ -235,7 +222,7 @@ class PairTables(Patterns):
         keep = list(layers)
         changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
         if self.train_sums is not None and self.train_squares is not None:
-            changed["train_sums"] = self.train_sums.then(lambda sums: sums[keep])
+            changed["train_sums"] = cache(lambda: self.training_ranks[keep])
             changed["train_squares"] = self.train_squares[keep]
         return replace(self, **changed)
 
@@ -252,24 +239,37 @@ class PairTables(Patterns):
             raise InputError("no feature is left; choose at least one.")
         if len(keep) == len(self.features):
             return self
-        first, group = group_rows(self.codes[:, keep])
-        key = self.cell_block * len(first) + group[self.cell_pattern]
-        kept, group = np.unique(key, return_inverse=True)
-        return replace(
-            self,
-            features=tuple(self.features[f] for f in keep),
-            kinds=tuple(self.kinds[f] for f in keep),
-            levels=tuple(self.levels[f] for f in keep),
-            value_names=tuple(self.value_names[f] for f in keep),
-            codes=self.codes[first][:, keep],
-            cell_block=kept // len(first),
-            cell_pattern=kept % len(first),
-            counts=np.bincount(group, self.counts).astype(np.float64),
-            target_sums=sums_by(group, self.target_sums),
-            rank_sums=sums_by(group, self.rank_sums),
-            within_sums=sums_by(group, self.within_sums),
-            train_sums=self.train_sums and self.train_sums.then(lambda sums: sums_by(group, sums)),
-        )
+        by_feature = ("features", "kinds", "levels", "value_names")
+        own = {name: tuple(getattr(self, name)[f] for f in keep) for name in by_feature}
+        return _merged(self, self.codes[:, keep], **own)
+
+    def same_or_different(self) -> PairTables:
+        """The tables with no feature resolved by value: the sums over the pairs of values."""
+        codes, levels = self.codes.copy(), list(self.levels)
+        for f, names in enumerate(self.value_names):
+            if names:
+                levels[f], merged = np.unique(self.levels[f], return_inverse=True)
+                codes[:, f] = merged[self.codes[:, f]]
+        return _merged(self, codes, levels=tuple(levels), value_names=((),) * len(levels))
+
+
+def _merged(tables: PairTables, codes: IntArray, **changed: Any) -> PairTables:
+    """The tables in which patterns of equal codes (n_patterns, n_codes) are one."""
+    first, group = group_rows(codes)
+    key = tables.cell_block * len(first) + group[tables.cell_pattern]
+    kept, group = np.unique(key, return_inverse=True)
+    return replace(
+        tables,
+        codes=codes[first],
+        cell_block=kept // len(first),
+        cell_pattern=kept % len(first),
+        counts=np.bincount(group, tables.counts).astype(np.float64),
+        target_sums=sums_by(group, tables.target_sums),
+        rank_sums=sums_by(group, tables.rank_sums),
+        within_sums=sums_by(group, tables.within_sums),
+        train_sums=tables.train_sums and cache(lambda: sums_by(group, tables.training_ranks)),
+        **changed,
+    )
 
 
 def without_training_ranks(tables: PairTables) -> PairTables:

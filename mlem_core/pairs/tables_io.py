@@ -9,6 +9,7 @@ which is what makes a table of numbers alike in size compress.
 
 from __future__ import annotations
 
+import functools
 import io
 import zipfile
 import zlib
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.patterns import left_out, tested_blocks
-from mlem_core.pairs.tables import LazyArray, PairTables
+from mlem_core.pairs.tables import PairTables
 
 # Bits of the mantissa that sums of squared distances lose: a relative error of 7e-12 at most, where
 # distances that differ by 2e-10 are ties already (see `mlem_core.pairs.ranks.keys_of`).
@@ -44,8 +45,7 @@ def save(tables: PairTables, path: Path, *, compress: bool = False) -> None:
     arrays |= {f"values_{f:03d}": np.array(own) for f, own in enumerate(tables.value_names) if own}
     arrays["target_sums"] = pack(_rounded(tables.target_sums))
     arrays["rank_sums"] = pack(doubled)
-    out = left_out(tables.n_folds, tables.target_low.shape[1])
-    parts = _parts(tables.cell_block, tables.counts, out)
+    parts = _parts(tables.cell_block, tables.counts, tables.trains)
     for k, (inside, training) in enumerate(parts):
         sums = _doubled(tables.within_sums[:, inside.cells])
         arrays[f"within_{k:02d}"] = pack(sums - inside.expected(doubled))
@@ -78,8 +78,8 @@ def load(path: Path) -> PairTables:
             found: dict[str, Any] = {name: kept[name] for name in (*PLAIN, *BY_LAYER)}
             n_stimuli, n_folds = (int(size) for size in kept["size"])
             shape = len(found["rank_squares"]), len(found["counts"])
-            out = left_out(n_folds, found["target_low"].shape[1])
-            parts = _parts(found["cell_block"], found["counts"], out)
+            trains = ~left_out(n_folds, found["target_low"].shape[1])
+            parts = _parts(found["cell_block"], found["counts"], trains)
             doubled = unpack(kept["rank_sums"]).reshape(shape)
             within = np.zeros(shape)
             for k, (inside, _) in enumerate(parts):
@@ -118,7 +118,7 @@ def load(path: Path) -> PairTables:
         target_sums=target.view(np.float64),
         rank_sums=doubled / 2,
         within_sums=within,
-        train_sums=None if squares is None else LazyArray(train_sums),
+        train_sums=None if squares is None else functools.cache(train_sums),
         train_squares=squares,
     )
 
@@ -168,12 +168,12 @@ class _Part(NamedTuple):
 
 
 def _parts(
-    cell_block: IntArray, counts: FloatArray, out: NDArray[np.bool_]
+    cell_block: IntArray, counts: FloatArray, trains: NDArray[np.bool_]
 ) -> list[tuple[_Part, _Part]]:
     """For each fold the pairs inside it, and those that it does not leave out."""
-    inside = tested_blocks(len(out))
+    inside = tested_blocks(len(trains))
 
     def part(chosen: NDArray[np.bool_]) -> _Part:
         return _Part(np.flatnonzero(chosen), float(counts[chosen].sum() / counts.sum()))
 
-    return [(part(cell_block == inside[k]), part(~out[k, cell_block])) for k in range(len(out))]
+    return [(part(cell_block == inside[k]), part(own[cell_block])) for k, own in enumerate(trains)]

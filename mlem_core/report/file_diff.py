@@ -19,7 +19,6 @@ from scipy.spatial.distance import pdist
 
 from mlem_core.base.text import short
 from mlem_core.pairs import tables_io
-from mlem_core.pairs.tables import LazyArray
 
 # Other versions of torch and of the processor's libraries differ in the last bits of float32;
 # the numbers that follow differ less than this.
@@ -295,6 +294,6 @@ def _of_tables(data: bytes) -> dict[str, Any]:
     for each in fields(tables):
         value = getattr(tables, each.name)
         for at, part in enumerate(value if isinstance(value, tuple) else (value,)):
-            made = part() if isinstance(part, LazyArray) else part
+            made = part() if callable(part) else part
             found[f"{each.name} {at}"] = np.asarray("" if made is None else made)
     return found

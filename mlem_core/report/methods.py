@@ -52,8 +52,7 @@ def _estimator(name: str, interactions: bool) -> str:
     """How a metric model is fitted, in words."""
     entry = estimator_named(name)
     cite = f" [@{entry.reference}]" if entry.reference else ""
-    constraint = entry.constraint_with_interactions if interactions else entry.constraint
-    return f"{entry.sentence}{cite}{constraint}"
+    return f"{entry.sentence}{cite}{entry.constraint(interactions)}"
 
 
 def methods_paragraph(

@@ -27,7 +27,7 @@ from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
-from mlem_core.pairs.distances import PRECOMPUTED, design_distances
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, notes
@@ -386,7 +386,7 @@ def _row(audited: _Audited, root: Path, layer: Layer) -> dict[str, Any]:
 def _squared(
     rows: NDArray[np.floating], distance: str, layer: Layer, design: PairDesign
 ) -> FloatArray:
-    return design_distances(rows, distance, design, layer=f"{layer[0]} layer {layer[1]}")
+    return squared_distances(rows, distance, design=design, layer=f"{layer[0]} layer {layer[1]}")
 
 
 def _centred_ranks(squared: FloatArray) -> FloatArray:

@@ -17,11 +17,13 @@ from typing import Any
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_tables import TABLES
-from mlem_core.analysis.run import run
+from mlem_core.analysis.run import coded_otherwise, run
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
+from mlem_core.analysis.values import values_to_resolve
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Report
 from mlem_core.models.registry import identity_now
+from mlem_core.pairs.columns import MISSING
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.files import read_json, replacing, replacing_files, write_json
 from mlem_core.storage.store import Store
@@ -29,6 +31,8 @@ from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out
 
 _ID = re.compile(r"[0-9a-f]{16}")
+# What follows the id of an analysis where its pairs are coded otherwise, see `coded_id`.
+BY_VALUE = "values"
 _INPUTS = "inputs.json"  # of a job: what its files and models were when it was started
 
 
@@ -38,8 +42,12 @@ class Job(Task):
 
     spec: AnalysisSpec
 
-    def analysis(self) -> Analysis:
+    def analysis(self, report: Report | None = None) -> Analysis:
         """The finished analysis.
+
+        Parameters
+        ----------
+        report : called as it is made, where it is made when it is opened
 
         Raises
         ------
@@ -70,7 +78,7 @@ class Job(Task):
 class _Example(Job):
     """The example: done, and not to be written to."""
 
-    def analysis(self) -> Analysis:
+    def analysis(self, report: Report | None = None) -> Analysis:
         try:
             return examples.example()
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -80,6 +88,22 @@ class _Example(Job):
 
     def cancel(self) -> None:
         """It runs no more."""
+
+
+@dataclass(frozen=True)
+class _CodedOtherwise(Job):
+    """A finished analysis with its pairs coded otherwise: no job, it is made when it is opened."""
+
+    of: Job
+    by_value: bool
+    store: Store
+
+    def analysis(self, report: Report | None = None) -> Analysis:
+        own = self.of.analysis()
+        values = values_to_resolve(own) if self.by_value else ()
+        return coded_otherwise(
+            own, self.store, report or False, missing=self.spec.missing, values=values
+        )
 
 
 def start(spec: AnalysisSpec, store: Store) -> Job:
@@ -102,8 +126,16 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
 def find(job_id: str, store: Store) -> Job | None:
     """The job of that id, or None; any text may be asked for.
 
-    `mlem_core.tasks.examples.ID` is the example, in every store.
+    `mlem_core.tasks.examples.ID` is the example, in every store. What `coded_id` gives is no job of
+    its own: it is one that is done, coded otherwise.
     """
+    own_id, *coding = job_id.split("-")
+    if coding:
+        known = find(own_id, store)
+        if known is None or coding[0] not in MISSING or coding[1:] not in ([], [BY_VALUE]):
+            return None
+        spec = replace(known.spec, missing=coding[0])
+        return _CodedOtherwise(job_id, known.folder, spec, known, coding[1:] != [], store)
     if job_id == examples.ID and examples.is_there():
         return _Example(job_id, examples.FOLDER, examples.SPEC)
     if not _ID.fullmatch(job_id):
@@ -144,6 +176,18 @@ def recent(store: Store) -> list[Job]:
     jobs = [job for *_, job in sorted(asked, key=lambda one: one[:2], reverse=True)]
     example = find(examples.ID, store)
     return jobs if example is None else [*jobs, example]
+
+
+def coded_id(job_id: str, missing: str, by_value: bool) -> str:
+    """The id of a finished analysis with its pairs coded otherwise; it begins with its own.
+
+    Parameters
+    ----------
+    missing : the policy for missing values
+    by_value : whether features are resolved by value: those of
+        `mlem_core.analysis.values.values_to_resolve`
+    """
+    return "-".join([job_id, missing, *[BY_VALUE] * by_value])
 
 
 def job_id(spec: AnalysisSpec) -> str:

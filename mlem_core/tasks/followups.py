@@ -312,7 +312,7 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     if kind not in JOB_TYPES:
         raise unknown("kind of work", kind, JOB_TYPES)
     request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
-    if job_id == examples.ID:
+    if job_id.partition("-")[0] == examples.ID:
         # Another version of the program has another example under the same name.
         request["example"] = examples.digest()
     name = f"{kind}-{hashlib.sha256(canonical(request)).hexdigest()[:16]}"

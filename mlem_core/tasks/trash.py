@@ -156,7 +156,7 @@ def followups_of(job_id: str, store: Store) -> Iterator[Path]:
     for path in (store.root / "jobs").glob("*-*/spec.json"):
         try:
             request = json.loads(path.read_bytes())
-            about = (request["analysis"], request["options"].get("other"))
+            about = (request["analysis"].partition("-")[0], request["options"].get("other"))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
         if job_id in about:

@@ -94,6 +94,6 @@ def _offer(view: View) -> None:
         f"Tell apart the values of {plain(named)}",
         icon=":material/call_split:",
         on_click=lambda: choices.choose_now("apart", ["yes"]),
-        help="Makes the pair tables once, in the background, from the stored representations.",
+        help="Makes the pair tables once, from the stored representations.",
     ):
         st.rerun()

@@ -22,7 +22,7 @@ from pages.parts import (
     stored,
     uncertainty,
 )
-from pages.parts.view import View
+from pages.parts.view import View, lacks
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -192,17 +192,8 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     models = sorted({model for model, _ in sides})
     asked = view.analysis, stored.store(), sides, view.selection.features, term
     # They have been looked up before, or came with the example.
-    if kept_at(*asked, most=most) is None and not _there(view, models):
-        st.caption(
-            "The pairs are looked up in the representations of "
-            f"{plain(' and '.join(map(naming.now().model, models)))}, which are not on this "
-            "machine yet."
-        )
-        background.offer(
-            view.work("representations", {"models": models}),
-            "Get the representations",
-            "Runs the models on the stimuli, in the background; some seconds for a small model.",
-        )
+    looked_up = "The pairs are looked up in the representations of "
+    if kept_at(*asked, most=most) is None and lacks(view, models, looked_up):
         return
     with st.spinner("Looking for the pairs of stimuli behind it …"):
         pairs = view.once(
@@ -252,16 +243,3 @@ def _show_pairs(pairs: pd.DataFrame, a: str, b: str, *, words: bool) -> None:
             ),
         },
     )
-
-
-def _there(view: View, models: list[str]) -> bool:
-    """Whether the representations of these models are on this machine."""
-    from mlem_core.analysis.maps import representations_of
-    from mlem_core.base.errors import InputError
-
-    try:
-        for model in models:
-            representations_of(view.analysis, model, stored.store())
-    except InputError:
-        return False
-    return True

@@ -45,7 +45,7 @@ def chosen(figure: str, options: Mapping[str, str]) -> Chosen | None:
 def analysis_id() -> str:
     """The analysis to whose report figures are added: the one that is chosen on all pages."""
     view: View | None = st.session_state.get("view")
-    return choices.get_one("analysis") or (view.job_id if view is not None else stored.EXAMPLE)
+    return choices.get_one("analysis") or (view.analysis_id if view else stored.EXAMPLE)
 
 
 def change(how: Callable[[list[Chosen]], Sequence[Chosen]]) -> None:

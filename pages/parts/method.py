@@ -1,23 +1,24 @@
 """Parameters of an analysis as they are chosen on a screen, in a form and beside a view.
 
-Beside a view some need other pair tables than the analysis has, which are made once, in the
-background.
+Beside a view some need other pair tables than the analysis has, which are made once, while one
+waits.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
-from pages.parts import background, choices, naming, stored
-from pages.parts.wording import plain
+from pages.parts import choices, naming, stored
+from pages.parts.view import View, lacks
+from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
-    from mlem_core.analysis.selection import Selection
+    from mlem_core.base.typing import Progress
 
 VALUES = (
     "Whether two values of a feature only differ or not, as in the papers, or every two have a "
@@ -28,8 +29,8 @@ NO_VALUES = (
     "enough pairs of stimuli for each two."
 )
 HOW = (
-    "Another answer needs other pair tables, which are made once, in the background, from the "
-    "representations in the store."
+    "Another answer needs other pair tables, which are made once from the representations in the "
+    "store; that takes some seconds."
 )
 
 
@@ -72,12 +73,9 @@ def missing(help: str, name: str = "", **more: Any) -> str:
 @stored.kept(64, copied=True)
 def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
     """The features whose values an analysis tells apart, or else had better; none may be."""
-    from mlem_core.analysis.values import recommended_values
+    from mlem_core.analysis.values import values_to_resolve
 
-    analysis = stored.open_analysis(job_id)
-    # With which estimator it is fitted is chosen beside it.
-    spec = replace(analysis.spec, estimator="ridge", interactions=False)
-    return analysis.tables.resolved or recommended_values(analysis.stimuli, spec)
+    return values_to_resolve(stored.open_analysis(job_id))
 
 
 def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
@@ -111,68 +109,54 @@ def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
     return names if apart == "yes" else ()
 
 
-def other_tables(job_id: str, changes: dict[str, Any], selection: Selection) -> str | None:
-    """The same analysis with other tables; None while there is none, and what is done about it.
+def other_tables(view: View, changes: dict[str, Any]) -> str | None:
+    """The id of the same analysis with other tables, which are made here where there are none yet.
+
+    None where that takes representations that are not on this machine, which is then said.
 
     Parameters
     ----------
     changes : entries of its `AnalysisSpec`, see `choose_tables`
-    selection : what is kept of it
     """
-    from mlem_core.analysis.manifest import same_content
-    from mlem_core.estimators.registry import can_resolve
     from mlem_core.tasks import analyses
 
-    spec = replace(stored.find_job(job_id).spec, **changes)
-    if spec.values and not can_resolve(spec.estimator, spec.interactions):
-        # The tables are the same for every estimator; the run would refuse its own.
-        spec = replace(spec, estimator=selection.estimator, interactions=selection.interactions)
-    other = analyses.find(analyses.job_id(spec), stored.store())
-    if other is not None and other.status().state == "done":
-        own, new = (stored.open_analysis(one).manifest["models"] for one in (job_id, other.id))
-        if all(same_content(own[name], new[name]) for name in own if name in new):
-            return other.id
-        st.error(
-            "A model has changed since this analysis, so that other tables are of another model: "
-            "duplicate the analysis and run it again.",
-            icon=":material/error:",
+    spec, tables = view.analysis.spec, view.analysis.tables
+    by_value = bool(changes.get("values", tables.resolved))
+    other = analyses.coded_id(view.job_id, changes.get("missing", spec.missing), by_value)
+    if other in _made():
+        return other
+    if by_value or "missing" in changes:
+        what_for = (
+            f"The {_named(changes)} needs pair tables of its own. Until they are made the figures "
+            "below are those of the analysis as it was run. They are made from the representations "
+            "of "
         )
+        models = [name for name in spec.models if name in view.analysis.manifest["models"]]
+        if lacks(view, models, what_for):
+            return None
+    bar = st.progress(0.0, text=f"Making the {_named(changes)} …")
+
+    def report(progress: Progress) -> None:
+        share = min(1.0, progress.done / max(progress.total, 1))
+        bar.progress(share, progress_text(progress, None))
+
+    try:
+        stored.find_job(other).analysis(report)
+    except InputError as error:
+        st.error(plain(error), icon=":material/error:")
         return None
-    if other is None:
-        other = analyses.start(spec, stored.store())
-    _until_made(other.id, _named(changes))
-    return None
+    finally:
+        bar.empty()
+    _made().add(other)
+    return other
+
+
+@stored.kept(1)
+def _made() -> set[str]:
+    """The analyses with other tables whose tables are in the store."""
+    return set()
 
 
 def _named(changes: dict[str, Any]) -> str:
     parts = ["other treatment of missing values"] if "missing" in changes else []
     return listed([*parts, *(["other coding of values"] if "values" in changes else [])])
-
-
-@st.fragment(run_every=0.5)
-def _until_made(job_id: str, what: str) -> None:
-    from mlem_core.tasks import analyses
-
-    job = stored.find_job(job_id)
-    status = job.status()
-    if status.state == "done":
-        st.rerun()
-    with st.container(border=True):
-        if status.state in ("queued", "running"):
-            st.markdown(
-                f"The {what} needs pair tables of its own, which are made once. Until then the "
-                "figures below are those of the analysis as it was run."
-            )
-            background.show_progress(status, "Starting …")
-            background.offer_cancel(job, "Stops this work; the analysis stays as it is.")
-            return
-        if status.state == "failed":
-            st.error(plain(status.message), icon=":material/error:")
-        if st.button(
-            "Make these tables",
-            icon=":material/play_arrow:",
-            key=f"start {job_id}",
-            help="Makes the pair tables for this choice, in the background.",
-        ):
-            analyses.start(job.spec, stored.store())
-            st.rerun()

@@ -99,7 +99,7 @@ def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
 
 def look_at(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
-    choices.open_job(view.job_id)  # it may be shown without having been chosen
+    choices.open_job(view.analysis_id)  # it may be shown without having been chosen
     choices.choose_all_now({"a": [a], "b": [b]})
 
 

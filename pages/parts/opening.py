@@ -62,13 +62,12 @@ def open_view(url_path: str, lead: str) -> View | None:
     except InputError as error:
         st.error(f"The choices under How it is computed: {plain(error)}", icon=":material/error:")
         return None
-    if changes:
-        other = method.other_tables(job_id, changes, selection)
-        if other is not None:
-            job_id, analysis = other, stored.open_analysis(other)
-            there = tuple(layer for layer in selection.layers if layer in analysis.layers)
-            selection = replace(selection, layers=there)
     view = View(job_id, analysis, selection)
+    other = method.other_tables(view, changes) if changes else None
+    if other is not None:
+        analysis = stored.open_analysis(other)
+        there = tuple(layer for layer in selection.layers if layer in analysis.layers)
+        view = View(other, analysis, replace(selection, layers=there))
     adding.remember(view)
     with head:
         capsules.offer(view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +11,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
 from pages.parts import background, choices, naming, prefetch, stored
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -63,7 +64,7 @@ class View:
 
     Attributes
     ----------
-    job_id : of the analysis
+    job_id : of the analysis, see `mlem_core.tasks.analyses.find`
     analysis : as loaded
     selection : what the user keeps of it
     """
@@ -73,6 +74,11 @@ class View:
     selection: Selection
 
     @property
+    def analysis_id(self) -> str:
+        """Of the analysis as it was run, whose pairs may be coded otherwise here."""
+        return self.job_id.partition("-")[0]
+
+    @property
     def features(self) -> list[str]:
         """Kept by the user, in the order of the analysis."""
         return list(self.selection.features)
@@ -80,12 +86,7 @@ class View:
     @property
     def coding(self) -> str:
         """How they are coded, see `mlem_core.pairs.columns.coding`."""
-        from mlem_core.pairs.columns import coding
-
-        tables = self.analysis.tables
-        kinds = dict(zip(tables.features, tables.kinds, strict=True))
-        resolved = [name for name in tables.resolved if name in self.features]
-        return coding([kinds[name] for name in self.features], resolved, naming.now())
+        return self.analysis.tables.coding_of(self.features, naming.now())
 
     @property
     def layers(self) -> list[Layer]:
@@ -206,6 +207,27 @@ class View:
         a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
         there = self.layer_names
         return a if a in there else defaults[0], b if b in there else defaults[1]
+
+
+def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
+    """Whether representations of some models of a view are not here; if so, it offers to make them.
+
+    Parameters
+    ----------
+    what_for : begins the sentence that then names the models
+    """
+    from mlem_core.analysis.maps import without_representations
+
+    lacking = without_representations(view.analysis, models, stored.store())
+    if lacking:
+        named = plain(" and ".join(map(naming.now().model, lacking)))
+        st.caption(f"{what_for}{named}, which are not on this machine yet.")
+        background.offer(
+            view.work("representations", {"models": lacking}),
+            "Get the representations",
+            "Runs the models on the stimuli, in the background; some seconds for a small model.",
+        )
+    return bool(lacking)
 
 
 def has_pairs(view: View) -> bool:

@@ -228,7 +228,6 @@ WRONG_PARAMETERS: dict[str, tuple[MetricModel, tuple[Any, ...]]] = {
     "interactions": (MODELS[3], (None, 1, "no")),
     "distance": (MODELS[3], (None, 1, "euclid", ["euclidean"], "precomputed", "crossnobis")),
     "missing": (MODELS[5], (None, 1, "levels", ["level"])),
-    "objective": (MODELS[3], (None, 1, "tau", ["rho"])),
     "constraint": (MODELS[5], (None, 1, "free", ["none"])),
     "strength": (MODELS[5], (0, -1.0, np.nan, np.inf, "a", True)),
     "batch_size": (MODELS[5], (0, 1, 2.5, np.nan, "a", True, 10**9)),

@@ -18,7 +18,6 @@ from mlem_core.estimators.soft_rank import (
     Cells,
     SoftRankMLEM,
     _soft_spearman,
-    pair_cells,
     spacing,
     stable_batch_size,
 )
@@ -27,6 +26,7 @@ from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.terms import Columns
+from validation.simulations import pair_cells
 
 
 def soft_rank(values, strength):

@@ -23,7 +23,8 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge import ALPHAS, BETAS, RidgeMLEM
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import fitted, permutation_importance
-from mlem_core.pairs.columns import MISSING_NAME, chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import MISSING, MISSING_NAME, chosen_to_resolve, feature_columns
+from mlem_core.pairs.tables import BY_LAYER
 
 N, N_NEW = 75, 120
 RESOLVED = ("kind", "gender")
@@ -39,6 +40,20 @@ def case():
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
     folds = explicit.random_folds(N)
     return features, layers, folds, resolved_tables(features, layers, folds)
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_same_or_different_is_the_sum_over_the_pairs_of_values(case, missing):
+    features, layers, folds, _ = case
+    by_value = tables_of(
+        features, layers, folds, ("kind", "length"), train_ranks=True, missing=missing
+    )
+    found = by_value.same_or_different()
+    expected = tables_of(features, layers, folds, train_ranks=True, missing=missing)
+    assert by_value.resolved and not found.resolved and found.features == expected.features
+    for name in ("cell_block", "cell_pattern", "counts", "patterns", *BY_LAYER, "training_ranks"):
+        rtol = 1e-12 * (name == "target_sums")
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=rtol)
 
 
 def explicit_design(features):

@@ -33,8 +33,7 @@ def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch)
     rng = np.random.default_rng(0)
     layers = [rng.standard_normal((50, 9)), rng.integers(0, 2, (50, 4)).astype(float)]
     layers.append(layers[0] + rng.standard_normal((50, 9)))
-    with ranks_of(layers) as ranks:
-        rsa = ranks.rsa()
+    rsa = ranks_of(layers).rsa()
     # Squares of whole numbers are exact, so that ties are ties on both sides.
     expected = spearmanr(np.transpose([pdist(layer, "sqeuclidean") for layer in layers]))
     np.testing.assert_allclose(rsa, expected.statistic, atol=1e-9)

@@ -14,7 +14,6 @@ from mlem_core.pairs.distances import (
     Distance,
     condensed_from_matrix,
     metrics,
-    squared_along,
     squared_distances,
 )
 
@@ -55,7 +54,7 @@ def test_distances_along_a_design_are_those_of_scipy(design, metric, dtype):
     i, j = design.ends(np.arange(design.n_pairs))
     expected = cdist(exact, exact, SCIPY.get(metric, metric))[i, j] ** 2
     for threads in (1, 3):
-        found = squared_along(rows, metric, design, threads=threads)
+        found = squared_distances(rows, metric, design=design, threads=threads)
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
     same, other = (np.isin(end, [1, 4, 8, 90]) for end in (i, j))
     assert not found[same & other].any()
@@ -69,7 +68,7 @@ def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monke
     whole = Distance("own", condensed=lambda rows: np.zeros(0))
     monkeypatch.setitem(DISTANCES, "own", whole)
     with refused("own", "all pairs", "euclidean"):
-        squared_along(rows_of(np.float32), "own", design)
+        squared_distances(rows_of(np.float32), "own", design=design)
     whole = Distance("own", condensed=lambda rows: pdist(rows, "chebyshev"))
     monkeypatch.setitem(DISTANCES, "own", whole)
     equal = rows_of(np.float64)[[*range(N), N - 1, N - 1]]
@@ -81,7 +80,7 @@ def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monke
     monkeypatch.setattr("mlem_core.pairs.distances.PAIR_ELEMENTS", 1_000)
     rows = rows_of(np.float64)
     i, j = design.ends(np.arange(design.n_pairs))
-    found = squared_along(rows, "own", design, threads=2)
+    found = squared_distances(rows, "own", design=design, threads=2)
     np.testing.assert_allclose(found, cdist(rows, rows, "chebyshev")[i, j] ** 2)
 
 
@@ -153,10 +152,12 @@ def test_a_matrix_of_distances_is_taken_as_it_is(design):
     np.testing.assert_array_equal(squared_distances(square, "precomputed"), expected)
     matrix = cdist(rows_of(np.float64), rows_of(np.float64))
     i, j = design.ends(np.arange(design.n_pairs))
-    np.testing.assert_array_equal(squared_along(matrix, "precomputed", design), matrix[i, j] ** 2)
+    np.testing.assert_array_equal(
+        squared_distances(matrix, "precomputed", design=design), matrix[i, j] ** 2
+    )
     matrix[3, 5] += 1
     with refused("not symmetric"):
-        squared_along(matrix, "precomputed", design)
+        squared_distances(matrix, "precomputed", design=design)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_an_offset_of_all_rows_makes_no_rows_equal(kind, offset):
         np.testing.assert_allclose(squared_distances(given), expected, rtol=1e-6)
         assert squared_distances(given)[places_of(np.array([3]), np.array([7]), 30)] == 0
         i, j = design.ends(np.arange(design.n_pairs))
-        along = squared_along(given, "euclidean", design)
+        along = squared_distances(given, "euclidean", design=design)
         np.testing.assert_allclose(along, ((rows[i] - rows[j]) ** 2).sum(axis=1), rtol=1e-6)
 
 
@@ -201,5 +202,5 @@ def test_numbers_of_any_size_have_the_same_distances_up_to_a_factor(metric, fact
     found = squared_distances(rows * factor, metric)
     assert len(np.unique(found)) == len(found) and np.isfinite(found).all()
     np.testing.assert_allclose(found / found.max(), usual / usual.max(), rtol=1e-9)
-    some, along = (squared_along(one, metric, design) for one in (rows, rows * factor))
+    some, along = (squared_distances(one, metric, design=design) for one in (rows, rows * factor))
     np.testing.assert_allclose(along / along.max(), some / some.max(), rtol=1e-9)

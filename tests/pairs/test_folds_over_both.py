@@ -70,12 +70,12 @@ def test_sums_and_objectives_are_those_of_the_explicit_pairs(case):
     for layer, rows in enumerate(layers):
         target = explicit.squared(rows)
         explicit.hold_sums(tables, layer, target, index.cell, apart)
-        objective = training_objective(tables, layer, "rho")
+        objective = training_objective(tables, layer)
         weights = np.abs(np.random.default_rng(0).standard_normal((K, 4)))
         found = objective.exact(weights[:, None])[:, 0]
         for fold in range(K):
             use = explicit.training(apart, fold)
-            expected = explicit.rho(x[use] ** 2 @ weights[fold], target[use])
+            expected = explicit.rho_a(x[use] ** 2 @ weights[fold], target[use])
             assert found[fold] == pytest.approx(expected, abs=1e-9)
 
 

@@ -8,13 +8,15 @@ import pytest
 from inputs import refused
 
 from mlem_core.analysis.maps import stimulus_map
-from mlem_core.analysis.run import run
+from mlem_core.analysis.run import coded_otherwise, run
+from mlem_core.analysis.values import values_to_resolve
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 from mlem_core.inference.tables import terms_and_whole
 from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.pairs.tables import BY_LAYER
 from mlem_core.robustness import audit, multiverse
 from mlem_core.robustness.variants import SAYS
 from mlem_core.storage.store import Store
@@ -98,3 +100,19 @@ def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
     points, there = (stimulus_map(one, *LAYER, store) for one in (again, example))
     np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
     np.testing.assert_allclose(points, there, atol=1e-2 * points["x"].abs().max())
+
+
+@pytest.mark.slow
+def test_values_told_apart_later_are_those_asked_for_from_the_start(example, tmp_path):
+    values, place = values_to_resolve(example), [example.layers.index(LAYER)]
+    alone = replace(
+        example, spec=ALONE, layers=[LAYER], tables=example.tables.of_layers(place), rsa=np.eye(1)
+    )
+    later = coded_otherwise(alone, Store(tmp_path / "later"), values=values)
+    first = run(replace(ALONE, values=values), Store(tmp_path / "first"))
+    assert later.tables.resolved == values == first.tables.resolved != ()
+    for name in (*BY_LAYER, "codes", "counts", "cell_block", "cell_pattern", "training_ranks"):
+        np.testing.assert_array_equal(getattr(later.tables, name), getattr(first.tables, name))
+    again = coded_otherwise(later, Store(tmp_path / "later"), values=())
+    for name in ("codes", "counts", "cell_block", "cell_pattern"):
+        np.testing.assert_array_equal(getattr(again.tables, name), getattr(alone.tables, name))
