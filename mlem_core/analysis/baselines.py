@@ -7,10 +7,8 @@ fold leaves out, and give tidy tables.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +60,9 @@ class Baseline:
 
     table: pd.DataFrame
     notices: tuple[str, ...]
+
+
+STAGE = Stage("baseline", 2, Baseline)
 
 
 def _checked(layer_rows: LayerRows, folds: IntArray) -> Iterator[tuple[Layer, FloatArray]]:
@@ -366,8 +367,7 @@ def of_analysis(
         def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
             return _of_layer(analysis, name, {layer: np.asarray(source[layer[1]])})
 
-        parts.append(STAGE.get(store, _depends_on(analysis, name, source, number), make))
-        _insert(parts[-1].table, (model, number))
+        parts.append(STAGE.get(store, analysis.key([(model, number)], name=name), make))
         if progress is not None:
             progress(done, len(wanted))
     notices = dict.fromkeys(notice for part in parts for notice in part.notices)
@@ -379,15 +379,11 @@ def find(
 ) -> pd.DataFrame | None:
     """The table of a baseline if every one of these layers is in the store; computes nothing."""
     tables = []
-    for model, number in layers:
-        try:
-            source = representations_of(analysis, model, store)
-        except InputError:
-            return None
-        kept = STAGE.find(store, _depends_on(analysis, name, source, number))
+    for layer in layers:
+        kept = analysis.kept(STAGE, store, [layer], name=name)
         if kept is None:
             return None
-        tables.append(_insert(kept.table, (model, number)))
+        tables.append(kept.table)
     return pd.concat(tables, ignore_index=True)
 
 
@@ -405,26 +401,6 @@ def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str
     return {name: table for name, table in found.items() if table is not None}
 
 
-def _depends_on(
-    analysis: Analysis, name: str, source: Representations, number: int
-) -> dict[str, Any]:
-    """What the key of a baseline of one layer is made of."""
-    return {
-        "name": name,
-        "stimuli": analysis.stimuli.digest,
-        "layer": [source.identity, number],
-        "missing": analysis.spec.missing if name == "univariate" else None,
-        **analysis.spec.pair_choices,
-    }
-
-
-def _insert(table: pd.DataFrame, layer: Layer) -> pd.DataFrame:
-    """The table with its layer, which is not in the file."""
-    table.insert(0, "model", layer[0])
-    table.insert(1, "layer", layer[1])
-    return table
-
-
 def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
     stimuli, folds = analysis.stimuli, analysis.folds
     if name == "decoding":
@@ -433,18 +409,3 @@ def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
         return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
     missing, values = analysis.spec.missing, analysis.tables.resolved
     return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
-
-
-def _save(found: Baseline, folder: Path) -> None:
-    found.table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
-    (folder / "notices.json").write_text(json.dumps(found.notices), encoding="utf-8")
-
-
-def _load(folder: Path) -> Baseline:
-    """Without the columns model and layer, which the key has."""
-    notices = json.loads((folder / "notices.json").read_text(encoding="utf-8"))
-    table = pd.read_csv(folder / "table.csv", keep_default_na=False)
-    return Baseline(table, tuple(notices))
-
-
-STAGE = Stage("baseline", 1, _save, _load)

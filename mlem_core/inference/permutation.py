@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Progress, Report
@@ -31,7 +30,7 @@ from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import LazyArray, PairTables
-from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # Permuted tables at once hold at most this many sums.
@@ -40,7 +39,7 @@ CHUNK = 2**24
 TERM_PERMUTATIONS = 99
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
-_CHANCE = Stage("score-chance", 1, save_tables, load_tables)
+_CHANCE = Stage("score-chance", 2, pd.DataFrame)
 
 
 def permuted_tables(
@@ -138,8 +137,7 @@ def find_chance(
     n_permutations: int = SCORE_PERMUTATIONS,
 ) -> pd.DataFrame | None:
     """What `kept_chance` has made; None where there is nothing."""
-    tables = _CHANCE.find(store, _chance_key(analysis, selection, n_permutations))
-    return None if tables is None else tables["chance"]
+    return analysis.kept(_CHANCE, store, selection, permutations=n_permutations)
 
 
 def kept_chance(
@@ -174,14 +172,11 @@ def kept_chance(
                 n_permutations=n_permutations,
             )
 
-    def make() -> Tables:
-        return {"chance": pd.concat(of_layers(), ignore_index=True)}
-
-    return _CHANCE.get(store, _chance_key(analysis, selection, n_permutations), make)["chance"]
-
-
-def _chance_key(analysis: Analysis, selection: Selection, n_permutations: int) -> dict[str, Any]:
-    return key_of(analysis, selection) | {"permutations": n_permutations}
+    return _CHANCE.get(
+        store,
+        analysis.key(selection, permutations=n_permutations),
+        lambda: pd.concat(of_layers(), ignore_index=True),
+    )
 
 
 def permuted_terms(
