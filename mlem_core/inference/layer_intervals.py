@@ -317,8 +317,3 @@ def stimuli_left(
     chosen = analysis.select() if selection is None else selection
     key = analysis.key(chosen)
     return LEFT.get(store, key, lambda: Left(*_terms_without(analysis, store, chosen, report)))
-
-
-def find_left(analysis: Analysis, store: Store, selection: Selection) -> Left | None:
-    """The same if it is in the store; computes nothing."""
-    return analysis.kept(LEFT, store, selection)

@@ -39,7 +39,8 @@ CHUNK = 2**24
 TERM_PERMUTATIONS = 99
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
-_CHANCE = Stage("score-chance", 2, pd.DataFrame)
+# Of `score_above_chance`, by how many permutations.
+CHANCE = Stage("score-chance", 2, pd.DataFrame)
 
 
 def permuted_tables(
@@ -130,16 +131,6 @@ def score_above_chance(
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
 
 
-def find_chance(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    n_permutations: int = SCORE_PERMUTATIONS,
-) -> pd.DataFrame | None:
-    """What `kept_chance` has made; None where there is nothing."""
-    return analysis.kept(_CHANCE, store, selection, permutations=n_permutations)
-
-
 def kept_chance(
     analysis: Analysis,
     store: Store,
@@ -172,7 +163,7 @@ def kept_chance(
                 n_permutations=n_permutations,
             )
 
-    return _CHANCE.get(
+    return CHANCE.get(
         store,
         analysis.key(selection, permutations=n_permutations),
         lambda: pd.concat(of_layers(), ignore_index=True),

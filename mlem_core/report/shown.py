@@ -245,10 +245,7 @@ class FigureContext(Selected):
     @cached_property
     def audit(self) -> Audit | None:
         """The audit of the analysis, where it has been made."""
-        store = self.drawing.store
-        if store is None:
-            return None
-        return self.once("audit", lambda: auditing.find_audit(self.analysis, store))
+        return self.once("audit", lambda: self.analysis.kept(auditing.STAGE, self.drawing.store))
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:

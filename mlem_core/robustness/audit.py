@@ -48,11 +48,6 @@ PAIRS = (
 )
 
 
-def find_audit(analysis: Analysis, store: Store) -> Audit | None:
-    """The audit of an analysis if it is in the store or came with it; computes nothing."""
-    return analysis.kept(STAGE, store)
-
-
 def audit(analysis: Analysis, store: Store, progress: Report | None = None) -> Audit:
     """Audit every layer of an analysis; kept in the store, as are all its variants.
 
