@@ -18,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.scaling import moderate
+from mlem_core.base.numbers import moderate
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.alignments import COMPONENTS, every_two

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import unknown
-from mlem_core.base.nnls import nonnegative_quadratic
+from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
 
 OBJECTIVES = ("rho_a", "rho")

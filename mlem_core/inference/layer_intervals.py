@@ -18,7 +18,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.student import CONFIDENCE
+from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.intervals import LayerIntervals, Left

@@ -17,7 +17,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import Compared
 from mlem_core.base.labels import Names
-from mlem_core.base.registry import Registry
+from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import layer_intervals, tables
