@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.pair_errors import DesignScores
-from mlem_core.base import student
+from mlem_core.base.numbers import student_quantile
 from mlem_core.data.folds import group_folds
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.build import PassOptions, pair_tables
@@ -98,7 +98,7 @@ def tasks(quick: bool = False) -> list[Task]:
 
 def of_budget(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Bias, spread, stated error and coverage by quantity."""
-    reach = student.quantile(DESIGNS - 1) * rows["error"]
+    reach = student_quantile(DESIGNS - 1) * rows["error"]
     rows = rows.assign(
         off=rows["value"] - rows["truth"],
         held=((rows["value"] - rows["truth"]).abs() <= reach),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,20 +16,25 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.labels import Names
-from mlem_core.base.later import Later
 from mlem_core.base.parameters import names_in
-from mlem_core.base.repr_html import Lines, as_html, as_text
+from mlem_core.base.repr_html import Later, Lines, as_html, as_text
 from mlem_core.base.text import listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.stage import Stage
+from mlem_core.storage.store import Store
+
+T = TypeVar("T")
+# Of what a kept result is: of the whole analysis, of what is selected, or of layers alone.
+Of = Selection | Sequence[Layer] | None
 
 
 @dataclass(frozen=True)
-class Analysis:
-    """A finished run.
+class FinishedRun:
+    """What a run has made, and by what its results are found in a store.
 
     Attributes
     ----------
@@ -61,14 +66,6 @@ class Analysis:
     maps: Mapping[Layer, FloatArray] = field(default_factory=dict)
     map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
-
-    plot = Later("report.figures", "AnalysisPlots")
-
-    def __repr__(self) -> str:
-        return as_text(*_lines(self))
-
-    def _repr_html_(self) -> str:
-        return as_html(*_lines(self))
 
     @cached_property
     def design(self) -> PairDesign:
@@ -123,6 +120,43 @@ class Analysis:
             interactions=self.spec.interactions if interactions is None else interactions,
         )
         return selection.checked(self.tables.features, self.layers)
+
+    def key(self, of: Of = None, **more: Any) -> dict[str, Any]:
+        """What a kept result depends on, see `mlem_core.storage.stage.Stage`.
+
+        Parameters
+        ----------
+        of : None is the whole analysis; layers alone, where neither the choice of features nor the
+            estimator matters
+        more : what else it depends on
+        """
+        selection = self.select() if of is None else of
+        if not isinstance(selection, Selection):
+            selection = Selection((), tuple(selection), "", False)
+        models = self.manifest["models"]
+        layers = [[models[model]["identity"], model, layer] for model, layer in selection.layers]
+        chosen = {**selection.to_dict(), "layers": layers}
+        return {"stimuli": self.stimuli.digest, **chosen, **self.spec.pair_choices, **more}
+
+    def kept(self, stage: Stage[T], store: Store | None, of: Of = None, **more: Any) -> T | None:
+        """A result that is in the store, if there is one; the other parameters are those of `key`.
+
+        Nothing is computed: None where it is not there.
+        """
+        return None if store is None else stage.find(store, self.key(of, **more))
+
+
+@dataclass(frozen=True)
+class Analysis(FinishedRun):
+    """A finished run, whose results are computed for whatever is selected of it."""
+
+    plot = Later("report.figures", "AnalysisPlots")
+
+    def __repr__(self) -> str:
+        return as_text(*_lines(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(*_lines(self))
 
     def subset(self, selection: Selection) -> tuple[PairTables, FloatArray]:
         """The pair tables of a selection, and the RSA (n_layers, n_layers) of its layers."""
@@ -189,18 +223,3 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     if analysis.notices:
         lines.append(("notices", f"{len(analysis.notices)}, see .notices"))
     return title, lines
-
-
-def key_of(analysis: Analysis, selection: Selection) -> dict[str, Any]:
-    """What is chosen of an analysis and how its pairs were made: what kept results depend on."""
-    spec, models = analysis.spec, analysis.manifest["models"]
-    layers = [[models[model]["identity"], model, number] for model, number in selection.layers]
-    return {
-        "stimuli": analysis.stimuli.digest,
-        **selection.to_dict(),
-        "layers": layers,
-        "missing": spec.missing,
-        "distance": spec.distance,
-        "units": spec.units,
-        **spec.pair_choices,
-    }

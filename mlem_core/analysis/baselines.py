@@ -7,10 +7,8 @@ fold leaves out, and give tidy tables.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +32,7 @@ from mlem_core.storage.store import Store
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
+    from mlem_core.models.representations import Representations
 
 # (model, layer) -> (n_stimuli, n_units); read one at a time, so memory-mapped arrays stay on disk.
 LayerRows = Mapping[Layer, NDArray[np.floating]]
@@ -59,6 +58,9 @@ class Baseline:
 
     table: pd.DataFrame
     notices: tuple[str, ...]
+
+
+STAGE = Stage("baseline", 2, Baseline)
 
 
 def _checked(layer_rows: LayerRows, folds: IntArray) -> Iterator[tuple[Layer, FloatArray]]:
@@ -343,8 +345,13 @@ def of_analysis(
             "distances only."
         )
     parts = []
-    for done, layer in enumerate(wanted, 1):
-        parts.append(_with_layer(STAGE.get(store, *_recipe(analysis, name, store, layer)), layer))
+    for done, (model, number) in enumerate(wanted, 1):
+        source = representations_of(analysis, model, store)
+
+        def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
+            return _of_layer(analysis, name, {layer: np.asarray(source[layer[1]])})
+
+        parts.append(STAGE.get(store, analysis.key([(model, number)], name=name), make))
         if progress is not None:
             progress(done, len(wanted))
     notices = dict.fromkeys(notice for part in parts for notice in part.notices)
@@ -357,14 +364,10 @@ def find(
     """The table of a baseline if every one of these layers is in the store; computes nothing."""
     tables = []
     for layer in layers:
-        try:
-            depends_on, _ = _recipe(analysis, name, store, layer)
-        except InputError:
-            return None
-        kept = STAGE.find(store, depends_on)
+        kept = analysis.kept(STAGE, store, [layer], name=name)
         if kept is None:
             return None
-        tables.append(_with_layer(kept, layer).table)
+        tables.append(kept.table)
     return pd.concat(tables, ignore_index=True)
 
 
@@ -380,50 +383,11 @@ def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str
     return {name: table for name, table in tables.items() if table is not None}
 
 
-def _with_layer(baseline: Baseline, layer: Layer) -> Baseline:
-    """The baseline of a layer with the columns model and layer, which its key has."""
-    baseline.table.insert(0, "model", layer[0])
-    baseline.table.insert(1, "layer", layer[1])
-    return baseline
-
-
-def _recipe(
-    analysis: Analysis, name: str, store: Store, layer: Layer
-) -> tuple[dict[str, Any], Callable[[], Baseline]]:
-    """What the key of a baseline of one layer is made of, and what computes it."""
-    model, number = layer
-    source = representations_of(analysis, model, store)
-    stimuli, folds, missing = analysis.stimuli, analysis.folds, analysis.spec.missing
-
-    def make() -> Baseline:
-        rows = {layer: np.asarray(source[number])}
-        if name == "decoding":
-            return decoding(stimuli, rows, folds)
-        if name == "random-forest":
-            return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
-        values = analysis.tables.resolved
-        return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
-
-    depends_on = {
-        "name": name,
-        "stimuli": stimuli.digest,
-        "layer": [source.identity, number],
-        "missing": missing if name == "univariate" else None,
-        **analysis.spec.pair_choices,
-    }
-    return depends_on, make
-
-
-def _save(baseline: Baseline, folder: Path) -> None:
-    baseline.table.drop(columns=["model", "layer"]).to_csv(folder / "table.csv", index=False)
-    (folder / "notices.json").write_text(json.dumps(baseline.notices), encoding="utf-8")
-
-
-def _load(folder: Path) -> Baseline:
-    """Without the columns model and layer, which the key has."""
-    notices = json.loads((folder / "notices.json").read_text(encoding="utf-8"))
-    table = pd.read_csv(folder / "table.csv", keep_default_na=False)
-    return Baseline(table, tuple(notices))
-
-
-STAGE = Stage("baseline", 1, _save, _load)
+def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
+    stimuli, folds = analysis.stimuli, analysis.folds
+    if name == "decoding":
+        return decoding(stimuli, rows, folds)
+    if name == "random-forest":
+        return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
+    missing, values = analysis.spec.missing, analysis.tables.resolved
+    return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())

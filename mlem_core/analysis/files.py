@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
@@ -21,6 +22,7 @@ from mlem_core.pairs import tables_io
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
+PAIR_ERRORS = "pair_errors.csv"
 
 
 def save(analysis: Analysis, folder: Path | str) -> None:
@@ -32,7 +34,8 @@ def save(analysis: Analysis, folder: Path | str) -> None:
     tables_io.save(analysis.tables, target / "tables.npz", compress=True)
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
-    pair_errors.save(analysis.pair_errors, target)
+    if not analysis.pair_errors.empty:
+        analysis.pair_errors.to_csv(target / PAIR_ERRORS, index=False)
     if analysis.maps:
         kept = [layer for layer in analysis.layers if layer in analysis.maps]
         points = np.stack([analysis.maps[layer] for layer in kept]).astype(np.float32)
@@ -105,7 +108,10 @@ def load(folder: Path | str) -> Analysis:
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
     whole = read_kept(source / "stimuli.csv", kinds, about.stimuli, source / RDMS)
     whole = whole.select(list(kinds))
-    maps, stress = {}, {}
+    maps, stress, errors = {}, {}, pair_errors.none()
+    if (source / PAIR_ERRORS).exists():
+        columns: Any = pair_errors.COLUMNS
+        errors = pd.read_csv(source / PAIR_ERRORS, dtype=columns, keep_default_na=False)
     if (source / "maps.npz").exists():
         with np.load(source / "maps.npz", allow_pickle=False) as kept:
             points = kept["points"].astype(np.float64)
@@ -124,5 +130,5 @@ def load(folder: Path | str) -> Analysis:
         whole=whole,
         maps=maps,
         map_stress=stress,
-        pair_errors=pair_errors.load(source),
+        pair_errors=errors,
     )

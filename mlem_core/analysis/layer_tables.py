@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,7 +27,7 @@ from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import executor
 from mlem_core.storage.room import check_disk, check_memory
-from mlem_core.storage.stage import Stage
+from mlem_core.storage.stage import InFile, Stage
 from mlem_core.storage.store import Store
 
 # Twice the rank of a pair is kept in 32 bits.
@@ -45,33 +43,14 @@ class LayerTables(NamedTuple):
     errors : how much the choice of the pairs matters, see `mlem_core.analysis.pair_errors`
     """
 
-    tables: PairTables
+    tables: Annotated[PairTables, InFile(tables_io.save, tables_io.load)]
     rsa: FloatArray
     notes: list[str]
     kept: list[int]
     errors: pd.DataFrame
 
 
-def _save(found: LayerTables, folder: Path) -> None:
-    tables_io.save(found.tables, folder / "tables.npz")
-    np.save(folder / "rsa.npy", found.rsa)
-    about = {"notes": found.notes, "layers": found.kept}
-    (folder / "notes.json").write_text(json.dumps(about), encoding="utf-8")
-    pair_errors.save(found.errors, folder)
-
-
-def _load(folder: Path) -> LayerTables:
-    about = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
-    return LayerTables(
-        tables_io.load(folder / "tables.npz"),
-        np.load(folder / "rsa.npy", allow_pickle=False),
-        list(about["notes"]),
-        list(about["layers"]),
-        pair_errors.load(folder),
-    )
-
-
-TABLES = Stage("pair-tables", 3, _save, _load)
+TABLES = Stage("pair-tables", 4, LayerTables)
 
 
 def layer_tables(
@@ -109,8 +88,6 @@ def layer_tables(
     depends_on = {
         "stimuli": stimuli.digest,
         "layers": [[source.identity, n] for (_, n), source in sources.items()],
-        "missing": spec.missing,
-        "distance": spec.distance,
         **spec.pair_choices,
         **some,
     }

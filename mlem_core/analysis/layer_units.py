@@ -36,7 +36,6 @@ from mlem_core.storage.store import Store
 
 # A folder of the store: the ranks of all pairs, which are too many to be summed up in an entry.
 _RANKS = "layer-ranks"
-_SUMS, _DESIGNS = "sums.npz", "designs.npz"
 
 
 @dataclass(frozen=True)
@@ -50,29 +49,8 @@ class LayerParts:
     doubled: NDArray[np.uint32] | None = None
     designs: OfDesigns | None = None
 
-    def save(self, folder: Path) -> None:
-        """Write it into an existing folder, but for the ranks."""
-        np.savez(folder / _SUMS, **{k: v for k, v in vars(self.sums).items() if v is not None})
-        if self.designs is not None:
-            np.savez(folder / _DESIGNS, **self.designs._asdict())
 
-    @classmethod
-    def load(cls, folder: Path) -> LayerParts:
-        """Read what `save` wrote."""
-        designs = folder / _DESIGNS
-        return cls(
-            LayerSums(**_numbers(folder / _SUMS)),
-            designs=OfDesigns(**_numbers(designs)) if designs.exists() else None,
-        )
-
-
-def _numbers(path: Path) -> dict[str, Any]:
-    """The arrays of a file; those of one number as that number."""
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] if file[name].ndim else file[name].item() for name in file.files}
-
-
-STAGE = Stage("layer-pairs", 1, LayerParts.save, LayerParts.load)
+STAGE = Stage("layer-pairs", 2, LayerParts)
 
 
 class LayerItem(NamedTuple):
@@ -112,7 +90,7 @@ def pass_over(
 
 def _kept(store: Store, key: dict[str, Any], make: Callable[[], LayerParts]) -> LayerParts:
     """What is found of a layer, now in the store; there its ranks are from now on."""
-    return STAGE.kept(store, key, lambda: _without_ranks(store, key, make()))
+    return STAGE.get(store, key, lambda: _without_ranks(store, key, make()))
 
 
 def _without_ranks(store: Store, key: dict[str, Any], parts: LayerParts) -> LayerParts:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,16 +37,7 @@ class _Map(NamedTuple):
     stress: float
 
 
-def _save(found: _Map, folder: Path) -> None:
-    np.savez(folder / "map.npz", points=found.points, stress=found.stress)
-
-
-def _load(folder: Path) -> _Map:
-    with np.load(folder / "map.npz", allow_pickle=False) as kept:
-        return _Map(kept["points"], float(kept["stress"]))
-
-
-MAPS = Stage("stimulus-map", 2, _save, _load)
+MAPS = Stage("stimulus-map", 3, _Map)
 
 
 def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd.DataFrame:
@@ -95,18 +85,7 @@ def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
 
     if at in analysis.maps:
         return _Map(analysis.maps[at], analysis.map_stress[at])
-    return MAPS.get(store, _depends_on(analysis, at), make)
-
-
-def _depends_on(analysis: Analysis, at: Layer) -> dict[str, Any]:
-    model, layer = at
-    return {
-        "representations": analysis.manifest["models"][model]["identity"],
-        "layer": layer,
-        "distance": analysis.spec.distance_of(model),
-        "seed": analysis.spec.seed,
-        "n_stimuli": len(analysis.stimuli),
-    }
+    return MAPS.get(store, analysis.key([at]), make)
 
 
 def some_layers(layers: Sequence[Layer], most: int) -> list[Layer]:

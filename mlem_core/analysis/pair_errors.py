@@ -13,7 +13,6 @@ and 1 / (n - 1) of it for each of n designs, which comes nearer for ceilings (`m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +26,14 @@ from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.pair_sampling_error import half_samples, together
 from mlem_core.pairs.tables import PairTables
 
-COLUMNS = ("measure", "model", "layer", "feature", "model_b", "layer_b", "value", "error", "bias")
+# The columns of the table, and of what type they are.
+COLUMNS = {
+    **{"measure": "str", "model": "str", "layer": "int64", "feature": "str"},
+    **{"model_b": "str", "layer_b": "int64"},
+    **dict.fromkeys(("value", "error", "bias"), "float64"),
+}
 # A ceiling that is too low by less is not spoken of.
 LOW = 5e-4
-_FILE = "pair_errors.csv"
 
 
 class OfDesigns(NamedTuple):
@@ -120,22 +123,7 @@ def _of_designs(value: float, parts: FloatArray) -> tuple[float, float]:
 
 def none() -> pd.DataFrame:
     """The table of an analysis of all pairs."""
-    return pd.DataFrame({name: [] for name in COLUMNS})
-
-
-def save(errors: pd.DataFrame, folder: Path) -> None:
-    """Write the table into an existing folder; of all pairs there is none."""
-    if not errors.empty:
-        errors.to_csv(folder / _FILE, index=False)
-
-
-def load(folder: Path) -> pd.DataFrame:
-    """What `save` wrote."""
-    if not (folder / _FILE).exists():
-        return none()
-    found = pd.read_csv(folder / _FILE, keep_default_na=False)
-    names = dict.fromkeys(("measure", "model", "feature", "model_b"), str)
-    return found.astype(names)
+    return pd.DataFrame({name: pd.Series([], dtype=kind) for name, kind in COLUMNS.items()})
 
 
 def sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: int) -> str:

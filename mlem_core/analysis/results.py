@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.pair_errors import none
-from mlem_core.base.later import Later
-from mlem_core.base.repr_html import Lines, as_html, as_text
+from mlem_core.base.repr_html import Later, Lines, as_html, as_text
 from mlem_core.base.text import listed, many, number, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimulus_csv import write_table

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.scaling import moderate
+from mlem_core.base.numbers import moderate
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.alignments import COMPONENTS, every_two
@@ -95,35 +94,12 @@ class Compared:
         return Compared(self.similarity, tuple(selection.layers), tables, values)
 
 
-def _save(found: SimilaritySums, folder: Path) -> None:
-    np.savez_compressed(folder / "sums.npz", **found._asdict())
+STAGE = Stage("similarity", 2, SimilaritySums, compressed=True)
 
 
-def _load(folder: Path) -> SimilaritySums:
-    with np.load(folder / "sums.npz", allow_pickle=False) as arrays:
-        return SimilaritySums(**{name: arrays[name] for name in SimilaritySums._fields})
-
-
-STAGE = Stage("similarity", 1, _save, _load)
-
-
-def depends_on(analysis: Analysis, name: str) -> dict[str, Any]:
-    """What the key of a similarity of all layers of an analysis is made of."""
-    spec, models = analysis.spec, analysis.manifest["models"]
-    similarity = similarity_named(name)
-    return {
-        "name": name,
-        "stimuli": analysis.stimuli.digest,
-        "layers": [
-            [models[model]["identity"], number, distance_of(analysis, similarity, model)]
-            for model, number in analysis.layers
-        ],
-        "units": spec.units,
-        "missing": spec.missing,
-        "neighbours": NEIGHBOURS,
-        **({} if similarity.divides else {"components": COMPONENTS}),
-        **spec.pair_choices,
-    }
+def _key(analysis: Analysis, name: str) -> dict[str, Any]:
+    sizes = {"neighbours": NEIGHBOURS, "components": COMPONENTS}
+    return analysis.key(analysis.layers, name=name, **sizes)
 
 
 def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:
@@ -136,7 +112,7 @@ def find(analysis: Analysis, name: str, store: Store) -> Compared | None:
     """A similarity of all layers if it is in the store, or is RSA; computes nothing."""
     if name == RSA:
         return _compared(analysis, name, None)
-    found = STAGE.find(store, depends_on(analysis, name))
+    found = STAGE.find(store, _key(analysis, name))
     return None if found is None else _compared(analysis, name, found)
 
 
@@ -171,7 +147,7 @@ def compared(
             similarity, layers, index.cell, index.n_cells, folder=store.root, progress=progress
         )
 
-    return _compared(analysis, name, STAGE.get(store, depends_on(analysis, name), make))
+    return _compared(analysis, name, STAGE.get(store, _key(analysis, name), make))
 
 
 def _compared(analysis: Analysis, name: str, found: SimilaritySums | None) -> Compared:

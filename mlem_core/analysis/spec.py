@@ -14,10 +14,10 @@ from mlem_core.analysis.grouped import (
     of_these,
     trajectories_of,
 )
-from mlem_core.analysis.source import READING, StimulusSource
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.transforms import POSITIONS, UNITS
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.parameters import SEEDS, Parameter, asked, frozen, parse_names
+from mlem_core.base.parameters import SEEDS, Parameter, asked, parse_names
 from mlem_core.base.schema import checked
 from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
@@ -245,18 +245,21 @@ class AnalysisSpec(_OfModels):
 
     @property
     def pair_choices(self) -> dict[str, Any]:
-        """What decides the folds and the codes of pairs, for the keys of what is kept."""
-        names = ("folds", "seed", "folds_over", "values", "pairs")
-        asked = {name: getattr(self, name) for name in names}
-        return _without_defaults(asked)
+        """What decides distances, folds and codes of the pairs, for the keys of what is kept."""
+        names = ("distance", "missing", "folds", "seed", "folds_over", "values", "pairs")
+        return {name: getattr(self, name) for name in names}
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
-        return _distance_of(self, model)
+        # Distances over repetitions are computed once, from all stimuli. A model gives the same at
+        # each repetition, so that its distance over them is the Euclidean one.
+        if model in self.precomputed or over_repetitions(self, model):
+            return PRECOMPUTED
+        return "euclidean" if distance_named(self.distance).repeated else self.distance
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return _without_defaults(cast("dict[str, Any]", json.loads(json.dumps(asdict(self)))))
+        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
@@ -275,14 +278,6 @@ class AnalysisSpec(_OfModels):
         check_values(self.estimator, self.values, self.interactions)
         check_numbers(self)
         _check_models(self)
-
-
-def _distance_of(spec: AnalysisSpec, model: str) -> str:
-    # Distances over repetitions are computed once, from all stimuli. A model gives the same at each
-    # repetition, so that its distance over them is the Euclidean one.
-    if model in spec.precomputed or over_repetitions(spec, model):
-        return PRECOMPUTED
-    return "euclidean" if distance_named(spec.distance).repeated else spec.distance
 
 
 def over_repetitions(spec: AnalysisSpec, model: str) -> bool:
@@ -335,17 +330,6 @@ def parameters() -> dict[str, Parameter]:
 OF_MODELS = ("groups", "labels", "trajectories")
 # What representations files hold.
 OF_FILES = ("precomputed", "first_column")
-# Left out of keys where they are the default: so the keys of the shipped example have them.
-_LATER = ("pairs", "folds_over", "values", *OF_FILES, *OF_MODELS, *READING)
-
-
-def _without_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    default = {each.name: each.default for each in fields(AnalysisSpec) if each.name in _LATER}
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in default or frozen(value) != default[name]
-    }
 
 
 def check_numbers(spec: AnalysisSpec) -> None:

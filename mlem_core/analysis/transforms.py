@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.registry import Registry
-from mlem_core.base.scaling import moderate
+from mlem_core.base.numbers import moderate
+from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.distances import squared_distances

@@ -1,12 +1,12 @@
-"""How a parameter of an analysis is described, once, for the command line and the form."""
+"""How a parameter is described, once, for command line and form, and what its choices are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import short
 
 # The least and the most that a seed may be.
@@ -160,3 +160,42 @@ def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
 def parse_names(text: str) -> tuple[str, ...]:
     """("a", "b") of "a, b"."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+class Entry(Protocol):
+    """What can be registered."""
+
+    @property
+    def name(self) -> str:
+        """What a user calls it."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Registry(dict[str, E]):
+    """The entries of one kind, by their names and in the order of their registration.
+
+    Parameters
+    ----------
+    kind : what error messages call an entry, such as "distance"
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def register(self, entry: E) -> None:
+        """Make an entry known by its name to everything that asks for one.
+
+        Raises ValueError: another one has this name, by which what is kept in the store is found.
+        """
+        if entry.name in self:
+            raise ValueError(f"there is a registered {self.kind} {entry.name!r} already.")
+        self[entry.name] = entry
+
+    def named(self, name: str) -> E:
+        """The entry of this name; raises InputError, with the choices, where there is none."""
+        check_choice(self.kind, name, self)
+        return self[name]

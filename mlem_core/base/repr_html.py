@@ -1,8 +1,9 @@
-"""How an object shows itself: a few lines of text, or a small table in a notebook."""
+"""How an object shows itself: lines of text, a small table in a notebook, figures of its own."""
 
 from __future__ import annotations
 
 import html
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,3 +33,20 @@ def as_html(title: str, lines: Lines, table: Any = None) -> str:
     if table is not None:
         parts.append(table.to_html(index=False, border=0, float_format=lambda v: number(v, 3)))
     return f"<div>{''.join(parts)}</div>"
+
+
+class Later:
+    """An attribute that is made of its owner by a class of another package, when it is asked for.
+
+    `plot = Later("report.figures", "ResultsPlots")` gives `results.plot.profiles()` without the
+    package of `results` knowing of figures: the name is resolved at run time, as the names of
+    `mlem_core` are.
+    """
+
+    def __init__(self, home: str, name: str) -> None:
+        self._home = home
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        made = getattr(importlib.import_module(f"mlem_core.{self._home}"), self._name)
+        return made if owner is None else made(owner)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import check_choice
-from mlem_core.base.nnls import nonnegative_quadratic
+from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.terms import Columns
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.nnls import nonnegative_quadratic
+from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.columns import ends

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.registry import Registry
+from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 
 if TYPE_CHECKING:

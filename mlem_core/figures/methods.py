@@ -272,7 +272,7 @@ def published_values(table: pd.DataFrame) -> go.Figure:
     Parameters
     ----------
     table : quantity, layer_a, layer_b, published, here, see
-        `mlem_core.analysis.published.beside_published`; a number that is missing is not drawn
+        `mlem_core.analysis.methods.beside_published`; a number that is missing is not drawn
     """
     labels = [_label(*row) for row in table[["layer_a", "layer_b"]].itertuples(index=False)]
     figure = go.Figure()

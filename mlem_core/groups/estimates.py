@@ -17,8 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlem_core.base import student
-from mlem_core.base.student import CONFIDENCE
+from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import Estimate, fewest, shaped, standard_error
@@ -129,7 +128,7 @@ def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDE
     shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
     varies = shares > 0
     degrees = np.divide(whole**2, shares, out=np.ones_like(whole), where=varies)
-    reach: FloatArray = np.sqrt(whole) * student.quantile(degrees, confidence)
+    reach: FloatArray = np.sqrt(whole) * student_quantile(degrees, confidence)
     return reach
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.base import student
+from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.groups.estimates import mean_estimate
 from mlem_core.groups.members import NO_STEP, Members
@@ -125,7 +125,7 @@ def _interval(
         # Symmetric about the mean as a number of the table, to the last digit.
         reach = (found.upper - found.lower) / 2
     elif stimuli is None and n > 1:
-        reach = student.quantile(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
+        reach = student_quantile(n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n)
     else:
         return found.lower, found.upper
     return found.value - reach, found.value + reach

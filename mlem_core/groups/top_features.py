@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlem_core.base.labels import Names
-from mlem_core.base.student import CONFIDENCE
+from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.groups.estimates import mean_estimate

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import Compared, rows_of
 from mlem_core.base.errors import InputError
@@ -30,12 +30,12 @@ from mlem_core.pairs.alignments import components
 from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
+from mlem_core.storage.stage import Stage, Tables
 from mlem_core.storage.store import Store
 
 # Bootstrap replicates of two layers, where nothing else is asked.
 REPLICATES = 1_000
-_STAGE = Stage("pair-intervals", 1, save_tables, load_tables)
+_STAGE = Stage[Tables]("pair-intervals", 2, dict)
 
 # Two layers by a similarity with terms by feature, or without.
 Pair = TypeVar("Pair", Explanation, Alignment)
@@ -256,12 +256,11 @@ def best_known(
 
 def _key(why: Explanation | Alignment, analysis: Analysis, n_replicates: int) -> dict[str, Any]:
     """What the intervals depend on; those of an alignment on no feature, and no metric model."""
-    chosen = Selection((), why.layers, "", False)
+    chosen: Selection | Sequence[Layer] = why.layers
     if isinstance(why, Explanation):
         features = tuple(why.features["term"])
         chosen = Selection(features, why.layers, why.estimator, why.interactions)
-    more = {"similarity": why.similarity.name, "replicates": n_replicates}
-    return key_of(analysis, chosen) | more
+    return analysis.key(chosen, similarity=why.similarity.name, replicates=n_replicates)
 
 
 def _with_tables(why: Pair, analysis: Analysis, n_replicates: int, tables: Tables) -> Pair:

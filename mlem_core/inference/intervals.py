@@ -1,21 +1,26 @@
-"""Confidence intervals of what is known of all layers: the data and its files.
+"""Confidence intervals of what is known of all layers.
 
 `mlem_core.inference.layer_intervals` computes them, `mlem_core.inference.tables` shows them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.storage.stage import Packed
+
+# What is left without each block is many numbers, and only their spread is used.
+Without = Annotated[FloatArray, Packed(np.float32)]
+SimilaritiesWithout = Annotated[FloatArray, Packed(np.float32, diagonal=1.0)]
+Similarities = Annotated[FloatArray, Packed(diagonal=1.0)]
+Terms = Annotated[FloatArray, Packed(diagonal=0.0)]
 
 
 class Left(NamedTuple):
@@ -25,7 +30,7 @@ class Left(NamedTuple):
     sizes : how many of the blocks are of each kind of unit
     """
 
-    without: FloatArray
+    without: Without
     sizes: tuple[int, ...]
 
 
@@ -59,17 +64,17 @@ class LayerIntervals:
     scores: FloatArray
     scores_lower: FloatArray
     scores_upper: FloatArray
-    scores_without: FloatArray
-    tau: FloatArray
-    tau_lower: FloatArray
-    tau_upper: FloatArray
-    rsa: FloatArray
-    rsa_without: FloatArray
-    terms: FloatArray
-    terms_error: FloatArray
+    scores_without: Without
+    tau: Similarities
+    tau_lower: Similarities
+    tau_upper: Similarities
+    rsa: Similarities
+    rsa_without: SimilaritiesWithout
+    terms: Terms
+    terms_error: Terms
     ceilings: FloatArray
     ceilings_error: FloatArray
-    partial_error: FloatArray
+    partial_error: Terms
     units: Units
     sizes: tuple[int, ...]
 
@@ -80,61 +85,3 @@ class LayerIntervals:
         check_layers(layers, self.layers)
         place = {layer: at for at, layer in enumerate(self.layers)}
         return [place[layer] for layer in layers]
-
-
-_ARRAYS, _ABOUT = "error_bars.npz", "about.json"
-_OF_LAYERS = (
-    *("scores", "scores_lower", "scores_upper", "scores_without"),
-    *("ceilings", "ceilings_error"),
-)
-# Symmetric, with what stands on their diagonals.
-_OF_PAIRS = {
-    **dict.fromkeys(("tau", "tau_lower", "tau_upper", "rsa", "rsa_without"), 1.0),
-    **dict.fromkeys(("terms", "terms_error", "partial_error"), 0.0),
-}
-
-
-def save(intervals: LayerIntervals, folder: Path | str) -> None:
-    """Write intervals into an existing folder: one .npz and one JSON."""
-    names = ("layers", "features", "columns", "estimator", "sizes")
-    about = {name: getattr(intervals, name) for name in names} | {"units": asdict(intervals.units)}
-    (Path(folder) / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    upper = np.triu_indices(len(intervals.layers), 1)
-    arrays = {name: getattr(intervals, name) for name in _OF_LAYERS}
-    arrays |= {name: getattr(intervals, name)[..., upper[0], upper[1]] for name in _OF_PAIRS}
-    np.savez_compressed(
-        Path(folder) / _ARRAYS,
-        # What is left without each block is many numbers, and only their spread is used.
-        **{
-            name: array.astype(np.float32 if name.endswith("without") else np.float64)
-            for name, array in arrays.items()
-        },
-    )
-
-
-def load(folder: Path | str) -> LayerIntervals:
-    """Read what `save` wrote."""
-    about = json.loads((Path(folder) / _ABOUT).read_text(encoding="utf-8"))
-    layers = tuple((str(model), int(number)) for model, number in about["layers"])
-    with np.load(Path(folder) / _ARRAYS, allow_pickle=False) as stored:
-        arrays = {name: stored[name].astype(np.float64) for name in _OF_LAYERS}
-        n = len(layers)
-        for name, diagonal in _OF_PAIRS.items():
-            arrays[name] = _square(stored[name].astype(np.float64), n, diagonal)
-    return LayerIntervals(
-        layers=layers,
-        features=tuple(about["features"]),
-        columns=tuple(about["columns"]),
-        estimator=str(about["estimator"]),
-        units=Units(**about["units"]),
-        sizes=tuple(int(size) for size in about["sizes"]),
-        **arrays,
-    )
-
-
-def _square(triangle: FloatArray, n: int, diagonal: float) -> FloatArray:
-    """(..., n_pairs) upper triangles as symmetric squares (..., n, n)."""
-    upper = np.triu_indices(n, 1)
-    square = np.full((*triangle.shape[:-1], n, n), diagonal)
-    square[..., upper[0], upper[1]] = square[..., upper[1], upper[0]] = triangle
-    return square

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlem_core.base import student
-from mlem_core.base.student import CONFIDENCE
+from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.typing import FloatArray
 
 # Blocks of each kind of unit that are left out in turn (single units if there are fewer).
@@ -88,7 +87,7 @@ def fewest(left_out: FloatArray, sizes: Sequence[int] | None = None) -> int:
 
 def t_quantile(n_blocks: int) -> float:
     """How many standard errors a confidence interval reaches to either side."""
-    return student.quantile(max(1, n_blocks - 1))
+    return student_quantile(max(1, n_blocks - 1))
 
 
 def shaped(

@@ -11,18 +11,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.student import CONFIDENCE
+from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
-from mlem_core.inference.intervals import LayerIntervals, Left, load, save
+from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores
@@ -40,7 +39,7 @@ from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-STAGE = Stage("error-bars", 2, save, load)
+STAGE = Stage("error-bars", 3, LayerIntervals, compressed=True)
 _SEED = 0
 # Layers whose pairs are in memory together, by what their ranks and distances may take.
 CHUNK_BYTES = 2**30
@@ -107,7 +106,7 @@ def _asked(
     analysis: Analysis, selection: Selection, n_replicates: int, blocks: Blocks | None
 ) -> dict[str, Any]:
     """The key of intervals: it names replicates and blocks that are not the usual ones."""
-    asked = key_of(analysis, selection)
+    asked = analysis.key(selection)
     if n_replicates != REPLICATES:
         asked["draws"] = n_replicates
     if blocks is not None:
@@ -302,16 +301,7 @@ def _terms_without(
     return np.concatenate((terms, rsa[:, None]), axis=1)[1:], blocks.sizes
 
 
-def _save_left(left: Left, folder: Path) -> None:
-    np.savez(folder / "left.npz", without=left.without.astype(np.float32), sizes=left.sizes)
-
-
-def _load_left(folder: Path) -> Left:
-    with np.load(folder / "left.npz", allow_pickle=False) as stored:
-        return Left(stored["without"].astype(np.float64), tuple(stored["sizes"].tolist()))
-
-
-LEFT = Stage("terms-without", 2, _save_left, _load_left)
+LEFT = Stage("terms-without", 3, Left)
 
 
 def stimuli_left(
@@ -325,10 +315,5 @@ def stimuli_left(
         As `layer_intervals`.
     """
     chosen = analysis.select() if selection is None else selection
-    asked = key_of(analysis, chosen)
-    return LEFT.get(store, asked, lambda: Left(*_terms_without(analysis, store, chosen, report)))
-
-
-def find_left(analysis: Analysis, store: Store, selection: Selection) -> Left | None:
-    """The same if it is in the store; computes nothing."""
-    return LEFT.find(store, key_of(analysis, selection))
+    key = analysis.key(chosen)
+    return LEFT.get(store, key, lambda: Left(*_terms_without(analysis, store, chosen, report)))

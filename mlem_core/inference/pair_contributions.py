@@ -17,7 +17,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
 from mlem_core.measures.shapley import FeatureSet, shapley
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # Of so many of the pairs that contribute most, examples are picked.
@@ -130,7 +130,7 @@ _NUMBERS: dict[str, Any] = {
     "distance_a": np.float64,
     "distance_b": np.float64,
 }
-_STAGE = Stage("pairs-behind", 1, save_tables, load_tables)
+_STAGE = Stage("pairs-behind", 2, pd.DataFrame)
 
 
 def pair_contributions(
@@ -150,13 +150,12 @@ def pair_contributions(
         As `LayerPairs.of`, where it is not kept yet; an unknown term.
     """
 
-    def make() -> Tables:
+    def make() -> pd.DataFrame:
         pairs = LayerPairs.of(analysis, layers, store, features)
-        found = contributing_pairs(pairs, analysis.stimuli, term, KEPT, most)
-        return {"pairs": found[list(_NUMBERS)]}
+        return contributing_pairs(pairs, analysis.stimuli, term, KEPT, most)[list(_NUMBERS)]
 
-    kept = _STAGE.get(store, _key(analysis, layers, features, term, most), make)["pairs"]
-    return _with_texts(kept.astype(_NUMBERS), analysis.stimuli)
+    kept = _STAGE.get(store, _key(analysis, layers, features, term, most), make)
+    return _with_texts(kept, analysis.stimuli)
 
 
 def kept_at(
@@ -175,17 +174,7 @@ def kept_at(
 def _key(
     analysis: Analysis, layers: Sequence[Layer], features: Sequence[str], term: str, most: bool
 ) -> dict[str, Any]:
-    spec, models = analysis.spec, analysis.manifest["models"]
-    return {
-        "stimuli": analysis.stimuli.digest,
-        "layers": [[models[model]["identity"], model, number] for model, number in layers],
-        "features": list(features),
-        "missing": spec.missing,
-        "distance": spec.distance,
-        "term": term,
-        "most": most,
-        **spec.pair_choices,
-    }
+    return analysis.key(layers, features=list(features), term=term, most=most)
 
 
 def _with_texts(table: pd.DataFrame, stimuli: StimulusSet) -> pd.DataFrame:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Progress, Report
@@ -31,7 +30,7 @@ from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.stage import Stage, Tables, load_tables, save_tables
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # Permuted tables at once hold at most this many sums.
@@ -40,7 +39,8 @@ CHUNK = 2**24
 TERM_PERMUTATIONS = 99
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
-_CHANCE = Stage("score-chance", 1, save_tables, load_tables)
+# Of `score_above_chance`, by how many permutations.
+CHANCE = Stage("score-chance", 2, pd.DataFrame)
 
 
 def permuted_tables(
@@ -131,17 +131,6 @@ def score_above_chance(
     return pd.DataFrame(rows, columns=["model", "layer", "rho", "chance", "p"])
 
 
-def find_chance(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    n_permutations: int = SCORE_PERMUTATIONS,
-) -> pd.DataFrame | None:
-    """What `kept_chance` has made; None where there is nothing."""
-    tables = _CHANCE.find(store, _chance_key(analysis, selection, n_permutations))
-    return None if tables is None else tables["chance"]
-
-
 def kept_chance(
     analysis: Analysis,
     store: Store,
@@ -174,14 +163,11 @@ def kept_chance(
                 n_permutations=n_permutations,
             )
 
-    def make() -> Tables:
-        return {"chance": pd.concat(of_layers(), ignore_index=True)}
-
-    return _CHANCE.get(store, _chance_key(analysis, selection, n_permutations), make)["chance"]
-
-
-def _chance_key(analysis: Analysis, selection: Selection, n_permutations: int) -> dict[str, Any]:
-    return key_of(analysis, selection) | {"permutations": n_permutations}
+    return CHANCE.get(
+        store,
+        analysis.key(selection, permutations=n_permutations),
+        lambda: pd.concat(of_layers(), ignore_index=True),
+    )
 
 
 def permuted_terms(

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base import student
+from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.estimators.solver import held_out_scores
 from mlem_core.measures.similarity import pairs_of_layers
@@ -78,7 +78,7 @@ def above_zero(by_fold: FloatArray) -> NDArray[np.bool_]:
     if n < 2:
         return np.zeros(by_fold.shape[:-1], dtype=bool)
     error = by_fold.std(axis=-1, ddof=1) / np.sqrt(n)
-    clear: NDArray[np.bool_] = by_fold.mean(axis=-1) - student.quantile(n - 1) * error > 1e-9
+    clear: NDArray[np.bool_] = by_fold.mean(axis=-1) - student_quantile(n - 1) * error > 1e-9
     return clear
 
 

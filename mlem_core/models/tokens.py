@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.registry import Registry
+from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.forward import LoadedModel, quiet

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.numbers import moderate
 from mlem_core.base.parallel import each
-from mlem_core.base.registry import Registry
-from mlem_core.base.scaling import moderate
+from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
@@ -141,7 +141,7 @@ def squared_distances(
     Equal rows (up to the precision of their type) are at distance 0 and at exactly the same
     distance from any third row; the others hold to a relative 1e-6 however much norms differ.
     Of numbers so small or large that squares of their squares cannot be computed, they are the
-    distances divided by a power of 2 (`mlem_core.base.scaling.moderate`).
+    distances divided by a power of 2 (`mlem_core.base.numbers.moderate`).
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.numbers import moderate
 from mlem_core.base.parallel import each
-from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import bands
 
@@ -82,7 +82,7 @@ def _far_centre(rows: NDArray[np.floating]) -> FloatArray | None:
 
 
 def checked_rows(representations: NDArray[np.floating], layer: str) -> NDArray[np.floating]:
-    """Representations (n_stimuli, n_units) as floats, see `mlem_core.base.scaling.moderate`.
+    """Representations (n_stimuli, n_units) as floats, see `mlem_core.base.numbers.moderate`.
 
     Raises InputError: a value that is not finite.
     """

@@ -9,7 +9,7 @@ import pandas as pd
 from mlem_core import figures
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS, computed_on
-from mlem_core.analysis.published import beside_published
+from mlem_core.analysis.methods import beside_published
 from mlem_core.base.typing import layer_name
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.robustness import noise

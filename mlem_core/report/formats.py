@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mlem_core import figures
-from mlem_core.base.registry import Registry
+from mlem_core.base.parameters import Registry
 from mlem_core.report import latex
 from mlem_core.report.shown import RenderedFigure
 from mlem_core.report.tables import csv_bytes

@@ -34,7 +34,7 @@ def of_training(shown: FigureContext) -> GroupSummary | None:
 def _summary(shown: FigureContext) -> GroupSummary:
     analysis, chosen, store = shown.analysis, shown.selection, shown.drawing.store
     bounds = shown.intervals
-    left = None if store is None else layer_intervals.find_left(analysis, store, chosen)
+    left = analysis.kept(layer_intervals.LEFT, store, chosen)
     return shown.once(
         ("groups", bounds is None, left is None),
         lambda: GroupSummary(analysis, shown.results, chosen, bounds, left),

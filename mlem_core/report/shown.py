@@ -17,7 +17,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import Compared
 from mlem_core.base.labels import Names
-from mlem_core.base.registry import Registry
+from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import layer_intervals, tables
@@ -245,10 +245,7 @@ class FigureContext(Selected):
     @cached_property
     def audit(self) -> Audit | None:
         """The audit of the analysis, where it has been made."""
-        store = self.drawing.store
-        if store is None:
-            return None
-        return self.once("audit", lambda: auditing.find_audit(self.analysis, store))
+        return self.once("audit", lambda: self.analysis.kept(auditing.STAGE, self.drawing.store))
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlem_core.analysis.similarities import RSA, find
 from mlem_core.inference.explanation import best_known, explain, explanation_of
-from mlem_core.inference.permutation import find_chance
+from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.inference.tables import importance_differences, term_tests
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -47,8 +47,8 @@ def _two(shown: FigureContext) -> Tables:
 
 def _chance(shown: FigureContext) -> Tables:
     """What the scores are by chance."""
-    store = shown.drawing.store
-    found = None if store is None else find_chance(shown.analysis, store, shown.selection)
+    of = shown.selection
+    found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
     return {} if found is None else {"chance.csv": found}
 
 

@@ -36,7 +36,7 @@ from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-STAGE = Stage("audit", 2, Audit.save, Audit.load)
+STAGE = Stage("audit", 3, Audit)
 _NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}
 CHANGES = (
     *("model", "layer", "variant", "tau", "top", "top_before", "less", "more", "lead"),
@@ -46,11 +46,6 @@ PAIRS = (
     *("model_a", "layer_a", "model_b", "layer_b", "variant"),
     *("rsa", "rsa_before", "tau", "tau_before"),
 )
-
-
-def find_audit(analysis: Analysis, store: Store) -> Audit | None:
-    """The audit of an analysis if it is in the store or came with it; computes nothing."""
-    return STAGE.find(store, depends_on(analysis))
 
 
 def audit(analysis: Analysis, store: Store, progress: Report | None = None) -> Audit:
@@ -68,23 +63,9 @@ def audit(analysis: Analysis, store: Store, progress: Report | None = None) -> A
     """
     return STAGE.get(
         store,
-        depends_on(analysis),
+        analysis.key(),
         lambda: _audit(analysis, store, progress or (lambda _: None)),
     )
-
-
-def depends_on(analysis: Analysis) -> dict[str, Any]:
-    """What the key of the audit of an analysis is made of."""
-    spec, models = analysis.spec, analysis.manifest["models"]
-    return {
-        "stimuli": analysis.stimuli.digest,
-        "layers": [[models[model]["identity"], model, layer] for model, layer in analysis.layers],
-        "missing": spec.missing,
-        "distance": spec.distance,
-        "estimator": spec.estimator,
-        "interactions": spec.interactions,
-        **spec.pair_choices,
-    }
 
 
 def _audit(analysis: Analysis, store: Store, report: Report) -> Audit:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from mlem_core.measures.similarity import weighted_tau
 from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
-from mlem_core.robustness.variants import TablesAndNotices, every_two
+from mlem_core.robustness.variants import every_two
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -43,11 +43,8 @@ def dimensions() -> dict[str, tuple[str, ...]]:
     return {"distance": metrics(), **{name: tuple(described[name].labels) for name in varied}}
 
 
-_TEXTS = (*dimensions(), "model", "model_a", "model_b", "feature")
-
-
 @dataclass(frozen=True)
-class Multiverse(TablesAndNotices):
+class Multiverse:
     """What some layers are in every universe.
 
     Attributes
@@ -61,8 +58,6 @@ class Multiverse(TablesAndNotices):
     notices : sentences about universes that there are not
     """
 
-    TEXTS: ClassVar[Sequence[str]] = _TEXTS
-
     universes: pd.DataFrame
     layers: pd.DataFrame
     importance: pd.DataFrame
@@ -75,7 +70,7 @@ class Multiverse(TablesAndNotices):
         return [name for name in self.universes.columns if name in dimensions()]
 
 
-STAGE = Stage("multiverse", 1, Multiverse.save, Multiverse.load)
+STAGE = Stage("multiverse", 2, Multiverse)
 
 
 def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
@@ -113,7 +108,7 @@ def find_multiverse(
     analysis: Analysis, layers: Sequence[Layer], store: Store, choices: Choices | None = None
 ) -> Multiverse | None:
     """The multiverse of some layers if it is in the store or came with it; computes nothing."""
-    return STAGE.find(store, depends_on(analysis, layers, choices))
+    return STAGE.find(store, key_of(analysis, layers, choices))
 
 
 def multiverse(
@@ -140,7 +135,7 @@ def multiverse(
     varied = _checked(analysis, layers, choices)
     return STAGE.get(
         store,
-        depends_on(analysis, layers, choices),
+        key_of(analysis, layers, choices),
         lambda: _multiverse(analysis, layers, varied, store, progress or (lambda _: None)),
     )
 
@@ -170,21 +165,13 @@ def _checked(
     return varied
 
 
-def depends_on(
+def key_of(
     analysis: Analysis, layers: Sequence[Layer], choices: Choices | None = None
 ) -> dict[str, Any]:
-    """What the key of the multiverse of some layers is made of; raises as `multiverse`."""
+    """What the multiverse of some layers depends on; raises as `multiverse`."""
     varied = _checked(analysis, layers, choices)
-    spec, models = analysis.spec, analysis.manifest["models"]
-    return {
-        "stimuli": analysis.whole.digest,
-        "layers": [[models[model]["identity"], model, layer] for model, layer in layers],
-        "varied": {name: list(values) for name, values in varied.items()},
-        "interactions": spec.interactions,
-        **spec.pair_choices,
-        "dtype": spec.dtype,
-        **{name: getattr(spec, name) for name in dimensions()},
-    }
+    own = replace(analysis.select(), layers=tuple(layers))
+    return analysis.key(own, whole=analysis.whole.digest, varied=varied)
 
 
 def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:

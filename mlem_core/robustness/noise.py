@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis import cached_fits, methods
+from mlem_core.analysis import methods
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.results import results_from_tables
@@ -27,16 +26,7 @@ from mlem_core.storage.store import Store
 LEVELS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 
 
-def _save(table: pd.DataFrame, folder: Path) -> None:
-    np.savez(folder / "noise.npz", **{str(name): table[name].to_numpy() for name in table})
-
-
-def _load(folder: Path) -> pd.DataFrame:
-    with np.load(folder / "noise.npz", allow_pickle=False) as kept:
-        return pd.DataFrame({name: kept[name] for name in kept.files})
-
-
-STAGE = Stage("noise-agreement", 1, _save, _load)
+STAGE = Stage("noise-agreement", 2, pd.DataFrame)
 
 
 def can_be_made(analysis: Analysis, selection: Selection, layer: Layer) -> bool:
@@ -49,7 +39,7 @@ def find_noise(
     analysis: Analysis, store: Store, selection: Selection, layer: Layer
 ) -> pd.DataFrame | None:
     """What `make_noise` has kept for a layer; None where there is nothing."""
-    return STAGE.find(store, _depends_on(analysis, selection, layer))
+    return STAGE.find(store, _key(analysis, selection, layer))
 
 
 def make_noise(
@@ -84,8 +74,8 @@ def make_noise(
             "by value."
         )
     said = report or (lambda _: None)
-    depends_on = _depends_on(analysis, selection, layer)
-    return STAGE.get(store, depends_on, lambda: _made(analysis, store, selection, layer, said))
+    key = _key(analysis, selection, layer)
+    return STAGE.get(store, key, lambda: _made(analysis, store, selection, layer, said))
 
 
 def _made(
@@ -117,6 +107,5 @@ def _made(
     ]
 
 
-def _depends_on(analysis: Analysis, selection: Selection, layer: Layer) -> dict[str, Any]:
-    own = replace(selection, layers=(layer,), estimator=methods.COMPARED[0])
-    return {**cached_fits.depends_on(analysis, layer, own), "levels": list(LEVELS)}
+def _key(analysis: Analysis, selection: Selection, layer: Layer) -> dict[str, Any]:
+    return analysis.key(replace(selection, layers=(layer,), estimator=""), levels=LEVELS)

@@ -18,8 +18,8 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.manifest import source_identity
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import in_text
-from mlem_core.base.student import CONFIDENCE
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
 from mlem_core.inference import layer_intervals

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,6 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.storage.stage import save_tables
 
 
 @dataclass(frozen=True)
@@ -64,43 +61,7 @@ SAYS = {variant.name: variant.says for variant in VARIANTS}
 
 
 @dataclass(frozen=True)
-class TablesAndNotices:
-    """Tidy tables of what was found, and sentences about what could not be looked at.
-
-    A subclass has a field for each table, and says which columns are texts (`TEXTS`), and which
-    numbers may be not defined (`UNDEFINED`): an empty cell elsewhere is an empty text.
-    """
-
-    TEXTS: ClassVar[Sequence[str]]
-    UNDEFINED: ClassVar[Sequence[str]] = ()
-
-    def save(self, folder: Path | str) -> None:
-        """Write the tables as CSV, and the notices, into an existing folder."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        notices, target = found.pop("notices"), Path(folder)
-        save_tables(found, target)
-        (target / "notices.json").write_text(json.dumps(notices), encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Self:
-        """Read what `save` wrote."""
-        source = Path(folder)
-        found: dict[str, Any] = {
-            field.name: pd.read_csv(
-                source / f"{field.name}.csv",
-                dtype=dict.fromkeys(cls.TEXTS, str),
-                keep_default_na=False,
-                na_values={name: [""] for name in cls.UNDEFINED} or None,
-            )
-            for field in fields(cls)
-            if field.name != "notices"
-        }
-        found["notices"] = tuple(json.loads((source / "notices.json").read_text("utf-8")))
-        return cls(**found)
-
-
-@dataclass(frozen=True)
-class Audit(TablesAndNotices):
+class Audit:
     """What is to be known of each layer before its results are believed.
 
     Attributes
@@ -116,14 +77,6 @@ class Audit(TablesAndNotices):
     pairs : model_a, layer_a, model_b, layer_b, variant, rsa, rsa_before, tau, tau_before
     notices : sentences about what could not be looked at
     """
-
-    TEXTS: ClassVar[Sequence[str]] = (
-        *("model", "model_a", "model_b", "variant", "outliers", "top", "top_before"),
-        *("less", "more", "rsa_with", "note"),
-    )
-    UNDEFINED: ClassVar[Sequence[str]] = (
-        *("position0", "position0_ranks", "mean_cosine", "tau", "rho", "same", "rsa_change"),
-    )
 
     layers: pd.DataFrame
     changes: pd.DataFrame

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.analysis import files
-from mlem_core.analysis.analysis import Analysis, key_of
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -118,9 +118,9 @@ def make(store: Store, progress: Report) -> None:
     multiverse.multiverse(analysis, pair, store, progress=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     entries = (
-        layer_intervals.STAGE.where(store, key_of(analysis, analysis.select())),
-        audit.STAGE.where(store, audit.depends_on(analysis)),
-        multiverse.STAGE.where(store, multiverse.depends_on(analysis, pair)),
+        layer_intervals.STAGE.where(store, analysis.key()),
+        audit.STAGE.where(store, analysis.key()),
+        multiverse.STAGE.where(store, multiverse.key_of(analysis, pair)),
         *behind_it,
     )
     for name in ("result", "store"):

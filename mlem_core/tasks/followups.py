@@ -25,7 +25,7 @@ from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import similarity_named
 from mlem_core.storage.digests import canonical
-from mlem_core.storage.stage import Tables, load_tables, save_tables
+from mlem_core.storage.stage import Tables, load, save
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
@@ -33,7 +33,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 # Tables by name, and other files by their file names.
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
-VERSION = 4
+VERSION = 5
 CAPSULE = "capsule.zip"
 
 
@@ -288,7 +288,7 @@ class Followup(Task):
         InputError
             It is not done, or its result can no longer be read.
         """
-        return self.read(load_tables, "the work", "start it again")
+        return self.read(lambda folder: load(dict, folder), "the work", "start it again")
 
     def file(self, name: str) -> Path:
         """A file that it has made; raises as `tables`."""
@@ -341,7 +341,7 @@ def make(request: Request, folder: Path, report: Report) -> None:
         raise InputError("the analysis is no longer in the store; run it again.")
     results = work(request["kind"], job.analysis(), request["options"], store, report)
     tables = {name: one for name, one in results.items() if isinstance(one, pd.DataFrame)}
-    save_tables(tables, folder)
+    save(tables, folder)
     for name, content in results.items():
         if isinstance(content, bytes):
             (folder / name).write_bytes(content)

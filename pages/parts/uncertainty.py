@@ -115,7 +115,7 @@ def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.corrections import family_of_tests
-    from mlem_core.inference.permutation import SCORE_PERMUTATIONS, find_chance
+    from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
     from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:
@@ -123,7 +123,9 @@ def _chance(view: View) -> None:
         return
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
     sample = permuted_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
-    found = find_chance(view.analysis, stored.store(), view.selection)
+    found = view.analysis.kept(
+        CHANCE, stored.store(), view.selection, permutations=SCORE_PERMUTATIONS
+    )
     if found is None:
         st.markdown(
             f"{permuted[0].upper() + permuted[1:]} change their labels, and every model is fitted "
@@ -197,9 +199,9 @@ def intervals_of_pair(
 
 def audit_of(view: View) -> Audit | None:
     """The audit of the analysis; None where there is none yet."""
-    from mlem_core.robustness.audit import find_audit
+    from mlem_core.robustness.audit import STAGE
 
-    return view.once("audit", lambda: find_audit(view.analysis, stored.store()))
+    return view.once("audit", lambda: view.analysis.kept(STAGE, stored.store()))
 
 
 def flag_reasons(view: View) -> Reasons:

@@ -8,9 +8,8 @@ from scipy.optimize import nnls
 from scipy.stats import t
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mlem_core.base.nnls import nonnegative_quadratic
+from mlem_core.base.numbers import nonnegative_quadratic, student_quantile
 from mlem_core.base.parallel import each, in_order
-from mlem_core.base.student import quantile
 from mlem_core.estimators.registry import ESTIMATORS
 from mlem_core.pairs.distances import DISTANCES
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -40,8 +39,8 @@ def test_copies_and_empty_columns_reach_the_minimum():
 
 def test_the_quantile_is_that_of_the_distribution():
     degrees = np.array([1.0, 1.7, 2.0, 9.0, 49.0, 1e6])
-    np.testing.assert_allclose(quantile(degrees), t.ppf(0.975, degrees), rtol=1e-9)
-    assert isinstance(quantile(14), float)
+    np.testing.assert_allclose(student_quantile(degrees), t.ppf(0.975, degrees), rtol=1e-9)
+    assert isinstance(student_quantile(14), float)
 
 
 @pytest.mark.parametrize("registry", [ESTIMATORS, DISTANCES, SIMILARITIES])

@@ -8,6 +8,7 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.storage.digests import RESULT, seal
 from mlem_core.storage.files import write_json
+from mlem_core.storage.stage import save
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, followups, runner
 
@@ -88,7 +89,7 @@ def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
 
     def done():
         task.result.mkdir(parents=True)
-        table.to_csv(task.result / "table.csv", index=False)
+        save({"table": table}, task.result)
         (task.result / followups.CAPSULE).write_bytes(b"zip")
         seal(task.result, RESULT)
 

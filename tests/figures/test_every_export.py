@@ -17,7 +17,7 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import figures
-from mlem_core.analysis import methods, published
+from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
@@ -73,7 +73,7 @@ class Sources:
 
     @cached_property
     def values(self):
-        layers = dict.fromkeys(published.MODELS, self.layers(2))
+        layers = dict.fromkeys(methods.PUBLISHED_MODELS, self.layers(2))
         spec = in_files(self.folder, self.table, layers, values=("part_of_speech",), **CHOSEN)
         small = run(spec, self.store)
         for name in BASELINES:
@@ -121,7 +121,7 @@ class Sources:
 
     @cached_property
     def map_panels(self):
-        drawing = Drawing(store=self.store, options={"mapped": published.MODELS[0]})
+        drawing = Drawing(store=self.store, options={"mapped": methods.PUBLISHED_MODELS[0]})
         return replace(self.values, drawing=drawing)
 
 

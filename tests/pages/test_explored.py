@@ -7,7 +7,7 @@ import pytest
 from inputs import in_files, words
 from screens import Screen, jobs_in, ran
 
-from mlem_core.analysis.published import MODELS
+from mlem_core.analysis.methods import PUBLISHED_MODELS
 
 SCORES = {"prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"}
 FEATURES = {"noun", "position", "kind"}
@@ -202,11 +202,16 @@ def test_training_is_drawn_over_its_steps(store, tmp_path):
 
 
 def test_published_numbers_stand_beside_ours(store, tmp_path):
-    job = ran(systems(tmp_path, list(MODELS), (4, 8)), store)
+    models = list(PUBLISHED_MODELS)
+    job = ran(systems(tmp_path, models, (4, 8)), store)
     tau, ours = job.analysis().results().similarity_profiles, job.analysis().results().agreement
     screen = Screen("explore", analysis=job.id)
     drawn = screen.figures["published"]["data"]
     published, here = ([*one["x"]] for one in drawn if one.get("mode") == "markers")
     assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
-        [ours, tau.loc["gpt2:8", f"{MODELS[0]}:4"], tau.loc[f"{MODELS[2]}:8", f"{MODELS[0]}:4"]]
+        [
+            ours,
+            tau.loc["gpt2:8", f"{models[0]}:4"],
+            tau.loc[f"{models[2]}:8", f"{models[0]}:4"],
+        ]
     )

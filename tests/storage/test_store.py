@@ -8,17 +8,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
+import numpy as np
+import pandas as pd
 import pytest
 from inputs import in_files, noise, refused, words
 
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
+from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests, room
 from mlem_core.storage.digests import Digested, Watched
+from mlem_core.storage.stage import Packed, Stage
 from mlem_core.storage.store import Store
 
 
@@ -98,6 +104,29 @@ def test_the_key_depends_on_everything_named_and_on_no_order(tmp_path):
     assert len({key, *others}) == 6
     with pytest.raises(ValueError):
         store.key("stage", 1, a=float("nan"))
+
+
+class Part(NamedTuple):
+    square: Annotated[FloatArray, Packed(np.float32, diagonal=1.0)]
+    n: int
+
+
+@dataclass(frozen=True)
+class Result:
+    table: pd.DataFrame
+    layers: tuple[Layer, ...]
+    part: Part | None = None
+    gone: Part | None = None
+
+
+def test_a_result_is_kept_by_the_types_of_its_fields(tmp_path):
+    columns = {"text": ["NA", "", "1"], "x": [0.1, np.nan, 3], "n": [1, 2, 3], "own": [1 > 2] * 3}
+    part = Part(np.array([[1, 0.5], [0.5, 1]]), 3)
+    result = Result(pd.DataFrame(columns), (("a", 0),), part)
+    found = Stage("stage", 1, Result).get(Store(tmp_path), {"a": 1}, lambda: result)
+    pd.testing.assert_frame_equal(found.table, result.table)
+    np.testing.assert_array_equal(found.part.square, part.square)
+    assert (found.layers, found.part.n, found.gone) == (result.layers, 3, None)
 
 
 def test_an_older_version_is_not_used(tmp_path):

@@ -50,7 +50,7 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
     store = Store(tmp_path)
-    intervals, found = layer_intervals.find(example, store), audit.find_audit(example, store)
+    intervals, found = layer_intervals.find(example, store), example.kept(audit.STAGE, store)
     assert intervals.layers == tuple(example.layers) and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)

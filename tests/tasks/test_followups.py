@@ -16,7 +16,7 @@ from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation import find_chance, score_above_chance
+from mlem_core.inference.permutation import CHANCE, score_above_chance
 from mlem_core.report import capsule
 from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
@@ -109,7 +109,8 @@ def test_scores_are_tested_against_permuted_labels(job, store):
     analysis, layer = job.analysis(), ("brain", 0)
     options = {"layers": [list(layer)], "permutations": 39, **FITTED}
     followups.work("chance", analysis, options, store, lambda progress: None)
-    made = find_chance(analysis, store, analysis.select(layers=[layer], **FITTED), 39)
+    chosen = analysis.select(layers=[layer], **FITTED)
+    made = analysis.kept(CHANCE, store, chosen, permutations=39)
     pairs = LayerPairs.of(analysis, [layer], store, ["tense", "number"])
     expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
     pd.testing.assert_frame_equal(made, expected)

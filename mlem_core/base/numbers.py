@@ -1,0 +1,121 @@
+"""Bounded least squares of many problems at once, Student's t, and numbers of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlem_core.base.parallel import cores, side_by_side
+from mlem_core.base.typing import FloatArray, IntArray
+
+# Fewer multiplications than this are not worth threads.
+SMALL = 2**20
+CONFIDENCE = 0.95
+# A fourth power of what lies between these is neither 0 nor infinite, nor is a sum of many.
+SMALLEST, LARGEST = 2.0**-150, 2.0**150
+_STEP = 2**22
+
+
+def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
+    """Minimise w' G w / 2 - m' w over w >= 0, for many (G, m) at once.
+
+    Block principal pivoting (Kim and Park 2011); the few problems on which it cycles, or whose
+    matrix is singular, go to `scipy.optimize.nnls`.
+
+    Parameters
+    ----------
+    gram : (..., n, n) symmetric positive semi-definite; it is broadcast against the moments
+        without being copied
+    moment : (..., n)
+
+    Returns
+    -------
+    (..., n) weights of at least 0
+    """
+    from mlem_core.base.pivoting import pivot
+
+    leading = np.broadcast_shapes(gram.shape[:-2], moment.shape[:-1])
+    n = moment.shape[-1]
+    grams = np.ascontiguousarray(gram, dtype=np.float64).reshape(-1, n, n)
+    numbered = np.arange(len(grams)).reshape(gram.shape[:-2])
+    which = np.broadcast_to(numbered, leading).ravel()
+    m = np.broadcast_to(moment, (*leading, n)).reshape(-1, n)
+    # A common scale a problem, so that one tolerance serves all.
+    size = np.abs(m).max(axis=-1, initial=0.0)
+    m = m / np.where(size > 0, size, 1.0)[:, None]
+    diagonal = np.sqrt(np.maximum(np.einsum("ijj->ij", grams), 0.0))
+    unused = diagonal == 0
+    diagonal[unused] = 1.0
+    scaled = grams / (diagonal[:, :, None] * diagonal[:, None, :])
+    scale = diagonal[which]
+    m = m / scale
+    weights, done = np.zeros_like(m), np.zeros(len(m), dtype=np.bool_)
+
+    def solve(part: IntArray) -> None:
+        own, found = np.zeros((len(part), n)), np.zeros(len(part), dtype=np.bool_)
+        pivot(scaled, which[part], m[part], own, found)
+        weights[part], done[part] = own, found
+
+    shares = np.array_split(np.arange(len(m)), cores() if m.size * n * n > SMALL else 1)
+    side_by_side(solve, shares) if len(shares) > 1 else solve(shares[0])
+    for i in np.flatnonzero(~done):
+        weights[i] = _by_nnls(scaled[which[i]], m[i])
+    weights = np.maximum(weights, 0.0) / scale * size[:, None]
+    weights[unused[which]] = 0.0
+    return weights.reshape(*leading, n)
+
+
+def _by_nnls(gram: FloatArray, moment: FloatArray) -> FloatArray:
+    from scipy.optimize import nnls
+
+    values, vectors = np.linalg.eigh(gram)
+    keep = values > values.max() * 1e-13
+    root = np.sqrt(values[keep])
+    solved: FloatArray = nnls(
+        (vectors[:, keep] * root).T, (vectors[:, keep] / root).T @ moment, maxiter=100 * len(moment)
+    )[0]
+    return solved
+
+
+@overload
+def student_quantile(degrees: int, confidence: float = ...) -> float: ...
+@overload
+def student_quantile(degrees: FloatArray, confidence: float = ...) -> FloatArray: ...
+def student_quantile(
+    degrees: int | FloatArray, confidence: float = CONFIDENCE
+) -> float | FloatArray:
+    """How many standard errors an interval reaches to either side, from Student's t.
+
+    Parameters
+    ----------
+    degrees : of freedom, at least 1 and not necessarily whole; a number or an array (...)
+    confidence : how often such an interval is to hold the truth
+    """
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
+
+    found = stdtrit(degrees, 1 - (1 - confidence) / 2)
+    return float(found) if isinstance(degrees, int) else found
+
+
+def moderate(values: NDArray[np.floating]) -> NDArray[Any]:
+    """The same numbers, divided by a power of 2 only where the largest is far from 1.
+
+    No digit is lost, and ranks, angles and ratios stay; numbers of single precision never need it.
+    """
+    if values.dtype.itemsize <= 4 or not values.size:
+        return values
+    # A power where some number is not finite would be none.
+    largest = max(_largest(values))
+    if not 0 < largest < np.inf or SMALLEST < largest < LARGEST:
+        return values
+    return np.ldexp(values, -int(np.frexp(largest)[1]))
+
+
+def _largest(values: NDArray[np.floating]) -> Iterator[float]:
+    step = max(1, _STEP // max(1, values[0].size))
+    for start in range(0, len(values), step):
+        band = values[start : start + step]
+        yield float(max(band.max(), -band.min()))
