@@ -16,7 +16,6 @@ from pages.parts.view import _results
 
 
 def test_each_selection_has_results_of_its_own():
-    _results.clear()
     one = Selection(("a", "b"), (("m", 1), ("n", 2)), "ridge", False)
     others = [
         replace(one, features=("a",)),
