@@ -137,7 +137,7 @@ def _dismiss(job_id: str) -> None:
     def forget() -> None:
         _watched().pop(job_id, None)
         if choices.get_one("analysis") == job_id and _task(job_id).status().state != "done":
-            choices.choose_now("analysis", None)
+            choices.put("analysis", None)
 
     if st.button(
         "Dismiss",

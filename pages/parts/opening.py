@@ -130,16 +130,13 @@ def _chosen(done: dict[str, Job]) -> str | None:
 
 
 def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
-    key = choices.key_of("which analysis")
-    st.session_state[key] = job_id
     labels = stored.names()
     st.selectbox(
         "Analysis",
         list(done),
         format_func=lambda one: labels.get(one, one),
-        key=key,
-        on_change=lambda: choices.open_job(st.session_state[key]),
         help="Which of the finished analyses is shown. A new one begins on the page New analysis.",
+        **choices.bound("which analysis", job_id, choices.open_job),
     )
 
 
@@ -159,11 +156,11 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
     shown = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
-        estimator = method.estimator("fit", default=spec.estimator)
-        interactions = method.interactions("products", spec.interactions)
+        estimator = method.choose("estimator", "fit", default=spec.estimator)
+        products = method.choose("interactions", "products", default=spec.interactions)
         changes = method.choose_tables(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
-    return Selection(ordered, tuple(shown), estimator, interactions), changes
+    return Selection(ordered, tuple(shown), estimator, products == "yes"), changes
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:

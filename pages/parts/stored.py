@@ -166,6 +166,28 @@ def open_analysis(job_id: str) -> Analysis:
     return _open(job_id, find_job(job_id))
 
 
+def read(what: str, **request: Any) -> Any:
+    """As `mlem_core.tasks.reading.read`; what cannot be read is not tried again."""
+    # An upload is named by its content.
+    content = _read(what, request)
+    if isinstance(content, InputError):
+        raise InputError(str(content))
+    return content
+
+
+@kept(16, show_spinner="Reading the file …")
+def _read(what: str, request: dict[str, Any]) -> Any:
+    from mlem_core.tasks import reading
+
+    try:
+        with visitor.while_here():
+            return reading.read(what, request, store().root)
+    except reading.Broken:
+        raise
+    except InputError as error:
+        return error
+
+
 @kept(8, show_spinner="Opening the analysis …")
 def _open(job_id: str, _job: Job) -> Analysis:
     return _job.analysis()
