@@ -7,13 +7,13 @@ background.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.text import listed
 from pages.parts import background, choices, naming, stored
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -111,8 +111,9 @@ def other_tables(job_id: str, changes: dict[str, Any], selection: Selection) -> 
     if spec.values and not can_resolve(spec.estimator, spec.interactions):
         # The tables are the same for every estimator; the run would refuse its own.
         spec = replace(spec, estimator=selection.estimator, interactions=selection.interactions)
-    other = analyses.find(analyses.job_id(spec), stored.store())
-    if other is not None and other.status().state == "done":
+    start = partial(analyses.start, spec, stored.store())
+    other = analyses.find(analyses.job_id(spec), stored.store()) or start()
+    if other.status().state == "done":
         own, new = (stored.open_analysis(one).manifest["models"] for one in (job_id, other.id))
         if all(same_content(own[name], new[name]) for name in own if name in new):
             return other.id
@@ -122,41 +123,21 @@ def other_tables(job_id: str, changes: dict[str, Any], selection: Selection) -> 
             icon=":material/error:",
         )
         return None
-    if other is None:
-        other = analyses.start(spec, stored.store())
-    _until_made(other.id, _named(changes))
+    with st.container(border=True):
+        if other.status().state in background.UNDER_WAY:
+            st.markdown(
+                f"The {_named(changes)} needs pair tables of its own, which are made once. Until "
+                "then the figures below are those of the analysis as it was run."
+            )
+        background.show_work(
+            other,
+            "Make these tables",
+            "Makes the pair tables for this choice, in the background.",
+            start,
+        )
     return None
 
 
 def _named(changes: dict[str, Any]) -> str:
     parts = ["other treatment of missing values"] if "missing" in changes else []
     return listed([*parts, *(["other coding of values"] if "values" in changes else [])])
-
-
-@st.fragment(run_every=0.5)
-def _until_made(job_id: str, what: str) -> None:
-    from mlem_core.tasks import analyses
-
-    job = stored.find_job(job_id)
-    status = job.status()
-    if status.state == "done":
-        st.rerun()
-    with st.container(border=True):
-        if status.state in ("queued", "running"):
-            st.markdown(
-                f"The {what} needs pair tables of its own, which are made once. Until then the "
-                "figures below are those of the analysis as it was run."
-            )
-            background.show_progress(status, "Starting …")
-            background.offer_cancel(job, "Stops this work; the analysis stays as it is.")
-            return
-        if status.state == "failed":
-            st.error(plain(status.message), icon=":material/error:")
-        if st.button(
-            "Make these tables",
-            icon=":material/play_arrow:",
-            key=f"start {job_id}",
-            help="Makes the pair tables for this choice, in the background.",
-        ):
-            analyses.start(job.spec, stored.store())
-            st.rerun()
