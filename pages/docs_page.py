@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import frame, manual
+from pages.parts import choices, frame, manual
 from pages.parts.screens import SCREENS
 
 
 def body() -> None:
     st.title(SCREENS["docs"].title)
-    pages = manual.pages()
-    names = list(pages)
-    key, asked = "docs page", st.query_params.get("page", "")
-    if asked in pages:
-        st.session_state[key] = asked
+    pages, said = manual.pages(), st.query_params.get("page", "")
     chosen = st.selectbox(
         "Page",
-        names,
-        key=key,
-        format_func=lambda name: pages[name],
-        on_change=lambda: st.query_params.update(page=st.session_state[key]),
+        list(pages),
+        format_func=pages.__getitem__,
         help="What to read. `make docs` builds all of it as a site that can be searched.",
+        **choices.bound(
+            "docs page",
+            said if said in pages else next(iter(pages)),
+            lambda page: st.query_params.update(page=page),
+        ),
     )
     # Said each time: a link from one page of Docs to another leaves the browser's address as it is.
     st.query_params["page"] = chosen

@@ -18,7 +18,7 @@ from pages.parts.wording import duration, plain
 if TYPE_CHECKING:
     from mlem_core.analysis.cost import Cost
     from mlem_core.analysis.spec import AnalysisSpec
-    from pages.form.representations import Looked
+    from mlem_core.tasks.reading import FoundArrays
 
 TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}
 _HELP = {
@@ -63,10 +63,10 @@ def body() -> None:
     st.title(SCREENS["new"].title)
     now = draft()
     options = more_options.chosen(now.stimuli)
-    files = representations.looked(now, options["distance"])
+    files = representations.contents(now, options["distance"])
     lint, amiss = roles.looked_at(now, options)
     wrong = {
-        "read": st.session_state.get("refused stimuli") or (now.error if now.at == "read" else ""),
+        "read": state.refused("stimuli") or (now.error if now.at == "read" else ""),
         "roles": (now.error if now.at == "roles" else "") or amiss,
         "models": more_options.wrong(options) or models.wrong(files),
     }
@@ -128,16 +128,16 @@ def _summary(name: str, now: Draft) -> str:
 
 
 def _systems() -> list[str]:
-    return [*models.chosen(), *(name for name, _ in representations.chosen())]
+    return [*models.chosen(), *representations.chosen()]
 
 
-def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, Looked]) -> Cost:
+def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, FoundArrays]) -> Cost:
     from mlem_core.analysis.cost import cost_of
 
     assert now.stimuli is not None
     offers = [offer for offer in models.offers() if offer.where != "away"]
     shapes = {offer.name: offer.shape for offer in offers}
-    n_layers = [len(looked.layers) for looked in files.values()]
+    n_layers = [len(content.names) for content in files.values()]
     fetched = sum(offer.n_bytes or 0 for offer in offers)
     return cost_of(spec, now.stimuli, n_cells, shapes, n_layers, fetched)
 

@@ -47,23 +47,20 @@ def _choose(done: list[str]) -> tuple[str, str]:
     names = stored.names()
     asked = [one for one in choices.get("versus") or [] if one in done]
     chosen = [*asked, *(one for one in done if one not in asked)][:2]
+
+    def choose(place: int, job_id: str) -> None:
+        now = list(chosen)
+        now[place] = job_id
+        # Whoever chooses the other one changes their places.
+        choices.put("versus", now if now[0] != now[1] else chosen[::-1])
+
     for place, column in enumerate(st.columns(2)):
-        key = f"versus {place}"
-        st.session_state[key] = chosen[place]
-
-        def choose(place: int = place, key: str = key) -> None:
-            now = list(chosen)
-            now[place] = st.session_state[key]
-            # Whoever chooses the other one changes their places.
-            choices.put("versus", now if now[0] != now[1] else chosen[::-1])
-
         column.selectbox(
             ("First", "Second")[place],
             done,
-            key=key,
             format_func=lambda one: names.get(one, one),
-            on_change=choose,
             help="One of the two analyses; differences are the first less the second.",
+            **choices.bound(f"versus {place}", chosen[place], partial(choose, place)),
         )
     return chosen[0], chosen[1]
 

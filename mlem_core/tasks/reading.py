@@ -69,13 +69,14 @@ class FoundTable(NamedTuple):
 class FoundArrays(NamedTuple):
     """The names of a file's layers, what is to be known, and whether they seem to be distances.
 
-    `asks` is a sentence where it has to be said what a first column is; there are no layers then.
+    `problem` says why there are none; where it `asks`, it has to be said what a first column is.
     """
 
     names: dict[int, str]
     notes: tuple[str, ...]
     seem_distances: bool
-    asks: str = ""
+    problem: str = ""
+    asks: bool = False
 
 
 class _Reading(NamedTuple):
@@ -204,7 +205,7 @@ def arrays_of(
     try:
         arrays = open_arrays(file, n_stimuli, distances=of_distances, first_column=first_column)
     except CountsRows as error:
-        return FoundArrays({}, (), False, str(error))
+        return FoundArrays({}, (), False, str(error), asks=True)
     if repeated and not of_distances:
         check_repeated(file, arrays, n_stimuli)
     for layer, name in arrays.names.items():

@@ -93,7 +93,7 @@ def _offer(view: View) -> None:
     if st.button(
         f"Tell apart the values of {plain(named)}",
         icon=":material/call_split:",
-        on_click=lambda: choices.choose_now("apart", ["yes"]),
+        on_click=lambda: choices.put("apart", ["yes"]),
         help="Makes the pair tables once, from the stored representations.",
     ):
         st.rerun()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.errors import InputError
 from pages.form import state
-from pages.parts import choices, reading, stored
+from pages.parts import choices, stored
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mlem_core.analysis.source import StimulusSource
     from mlem_core.data.reading.table import Table
     from mlem_core.data.stimuli import StimulusSet
@@ -58,10 +60,15 @@ class Draft:
         return self.name.rpartition("/")[2]
 
     @property
+    def cells(self) -> pd.DataFrame | None:
+        """The table as the file has it, or of stimuli that are no table; None before it is read."""
+        if self.table is not None:
+            return self.table.frame
+        return None if self.base is None else self.base.table
+
+    @property
     def fields(self) -> dict[str, Any]:
         """The fields of `AnalysisSpec` that say of which stimuli it is, and of which features."""
-        from dataclasses import asdict
-
         assert self.source is not None
         add = (*self.source.add, *self.later)
         return {**asdict(self.source), "add": add, "features": self.features}
@@ -69,84 +76,85 @@ class Draft:
 
 def draft() -> Draft:
     """The stimuli that the state names."""
-    found = Draft(state.stimuli())
+    draft = Draft(state.stimuli())
     try:
-        found.at = "read"
-        found.kind = state.kind(found.name)
-        _read(found)
-        found.at = "roles"
-        _with_roles(found)
-        found.at = ""
+        draft.at = "read"
+        draft.kind = state.kind(draft.name)
+        _read(draft)
+        draft.at = "roles"
+        _with_roles(draft)
+        draft.at = ""
     except InputError as error:
-        found.error, found.stimuli = str(error), None
-    return found
+        draft.error, draft.stimuli = str(error), None
+    return draft
 
 
-def _read(found: Draft) -> None:
+def _read(draft: Draft) -> None:
     """Read the file; of a table the cells, of all else the stimuli."""
-    from dataclasses import asdict
-
     from mlem_core.analysis.source import StimulusSource
     from mlem_core.data.reading.content import ReadAs
 
     fields = state.read_as()
-    if found.kind == "table":
-        names = {"sep": "separator", "na": "missing"}
-        asked = {names.get(k, k): value for k, value in fields.items() if k != "stimuli"}
-        path = str(stored.upload_path(found.name))
-        read = reading.read("table", path=path, **asdict(ReadAs(**asked)))
-        found.table, found.guessed, found.marks = read
+    draft.source = StimulusSource(**fields)
+    if draft.kind == "table":
+        path = fields.pop("stimuli")
+        how = ReadAs(separator=fields.pop("sep"), missing=fields.pop("na"), **fields)
+        draft.table, draft.guessed, draft.marks = stored.read("table", path=path, **asdict(how))
     else:
-        found.base = state.load(StimulusSource(**fields))
-        found.guessed = {feature.name: feature.kind for feature in found.base.features}
-    changed = state.pairs("roles")
-    found.roles = {name: changed.get(name, role) for name, role in found.guessed.items()}
-    found.source = StimulusSource(**fields)
+        draft.base = state.load(draft.source)
+        draft.guessed = {feature.name: feature.kind for feature in draft.base.features}
+    draft.roles = draft.guessed | {
+        name: role for name, role in state.pairs("roles").items() if name in draft.guessed
+    }
 
 
-def _with_roles(found: Draft) -> None:
+def _with_roles(draft: Draft) -> None:
     """Give the columns their roles and add features."""
     from mlem_core.analysis.source import SURPRISAL, added_column
 
-    assert found.source is not None
-    bins = {name: int(number) for name, number in state.pairs("bins").items() if number.isdecimal()}
-    found.bins = {k: n for k, n in bins.items() if found.roles.get(k) == "ordered"}
-    changed = {name: role for name, role in found.roles.items() if role != found.guessed[name]}
+    assert draft.source is not None
+    roles, changed = draft.roles, _changed(draft)
+    draft.bins = {k: n for k, n in state.pairs("bins").items() if roles.get(k) == "ordered"}
     add = choices.get("add") or []
-    found.later = {one: added_column(one) for one in add if one.startswith(f"{SURPRISAL}:")}
-    source = found.source
-    if found.kind == "table":
+    draft.later = {one: added_column(one) for one in add if one.startswith(f"{SURPRISAL}:")}
+    source = draft.source
+    if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))
-        found.base = state.load(source)
-    source = replace(
+        draft.base = state.load(source)
+    else:
+        ordered, nominal = (tuple(k for k in changed if changed[k] == kind) for kind in FEATURES)
+        source = replace(source, ordered=ordered, nominal=nominal)
+    source = draft.source = replace(
         source,
-        add=tuple(one for one in add if one not in found.later),
-        language=choices.get_one("language", source.language),
-        bins=tuple(found.bins.items()),
+        add=tuple(one for one in add if one not in draft.later),
+        language=state.value_of("language"),
+        bins=tuple(draft.bins.items()),
+        vectors=tuple(state.pairs("vectors").items()),
     )
-    found.source = source
-    if found.kind != "table":
-        kinds = {k: role for k, role in changed.items() if role in FEATURES}
-        ordered, nominal = (tuple(k for k in kinds if kinds[k] == kind) for kind in FEATURES)
-        source = found.source = replace(source, ordered=ordered, nominal=nominal)
-    source = found.source = replace(source, vectors=state.vectors(), rdms=state.rdms())
+    rdms = state.pairs("rdms").items()
+    source = draft.source = replace(source, rdms=state.files(rdms))
     stimuli: StimulusSet = state.load(source)
-    ignored = {feature_name(found, k) for k, role in found.roles.items() if role == "ignore"}
-    names = [f.name for f in stimuli.features if found.kind == "table" or f.name not in ignored]
+    ignored = {feature_name(draft, k) for k, role in roles.items() if role == "ignore"}
+    names = [f.name for f in stimuli.features if draft.kind == "table" or f.name not in ignored]
     if len(names) < len(stimuli.features):
-        found.features = (*names, *found.later.values())
+        draft.features = (*names, *draft.later.values())
     if not names:
         raise InputError("no column is a feature; choose at least one.")
-    found.stimuli = state.load(source, tuple(names))
+    draft.stimuli = state.load(source, tuple(names))
 
 
-def feature_name(found: Draft, column: str) -> str:
+def feature_name(draft: Draft, column: str) -> str:
     """What the feature of a column is called: that of a binned one has another name."""
-    return f"{column}_bin" if column in found.bins else column
+    return f"{column}_bin" if column in draft.bins else column
 
 
-def change_role(found: Draft, column: str, role: str) -> None:
+def _changed(draft: Draft) -> dict[str, str]:
+    """The roles that are not those that were guessed."""
+    return {name: role for name, role in draft.roles.items() if role != draft.guessed[name]}
+
+
+def change_role(draft: Draft, column: str, role: str) -> None:
     """Give a column a role."""
-    roles = {**found.roles, column: role}
-    changed = {name: its for name, its in roles.items() if its != found.guessed[name]}
-    state.put_pairs("roles", changed)
+    choices.put(
+        "roles", state.texts_of(_changed(replace(draft, roles=draft.roles | {column: role})))
+    )

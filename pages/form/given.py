@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.errors import InputError
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
@@ -31,17 +31,17 @@ def of_column(draft: Draft, column: str) -> list[str]:
 
 def show(draft: Draft) -> None:
     """Draw what is added, each with its way out, and what adds more."""
-    there = [*dict(state.vectors()), *state.rdm_uploads()]
+    vectors, rdms = state.pairs("vectors"), state.pairs("rdms")
     title = "Features given by distances"
-    with st.expander(title, icon=":material/straighten:", expanded=bool(there)):
-        for name, columns in state.vectors():
+    with st.expander(title, icon=":material/straighten:", expanded=bool(vectors or rdms)):
+        for name, columns in vectors.items():
             _line("vectors", name, f"vector of {', '.join(columns)}")
-        for name, file in state.rdm_uploads().items():
+        for name, file in rdms.items():
             _line("rdms", name, f"RDM {file.rpartition('/')[2]}")
-        one, other = st.columns(2)
-        with one:
+        left, right = st.columns(2)
+        with left:
             _take_columns(draft)
-        with other:
+        with right:
             _take_file()
 
 
@@ -53,19 +53,25 @@ def _line(which: str, name: str, what: str) -> None:
             key=f"form {which} away {name}",
             icon=":material/close:",
             type="tertiary",
-            on_click=lambda: _put(which, name, None),
+            on_click=partial(_put, which, name),
             help="The analysis goes without this feature.",
         )
 
 
-def _put(which: str, name: str, value: str | None) -> None:
-    others = [one for one in choices.get(which) or [] if one.partition("=")[0] != name]
-    choices.put(which, [*others, f"{name}={value}"] if value is not None else others)
+def _put(which: str, name: str, value: object = None) -> None:
+    """Give a vector its columns, or an RDM its file; without any it goes."""
+    others = {other: its for other, its in state.pairs(which).items() if other != name}
+    choices.put(which, state.texts_of(others | ({name: value} if value else {})))
+
+
+def _new_name(typed: str) -> str:
+    taken = {*state.pairs("vectors"), *state.pairs("rdms")}
+    return state.own_name(typed.lstrip("_ "), taken, "feature")
 
 
 def _take_columns(draft: Draft) -> None:
     """Ordered columns and a name, made into one vector."""
-    parts = [one for _, columns in state.vectors() for one in columns]
+    parts = [one for columns in state.pairs("vectors").values() for one in columns]
     offered = [
         column
         for column, role in draft.roles.items()
@@ -81,53 +87,28 @@ def _take_columns(draft: Draft) -> None:
         )
         name = st.text_input("Name of the vector", placeholder="semantics")
         if st.form_submit_button("Make one feature", icon=":material/join_inner:"):
-            new = _name(name or "vector")
             if chosen:
-                _put("vectors", new, ",".join(chosen))
+                _put("vectors", _new_name(name or "vector"), tuple(chosen))
                 st.rerun()
 
 
 def _take_file() -> None:
-    times = st.session_state.setdefault("rdms taken", 0)
-    key = f"form rdm {times}"
-    st.file_uploader(
+    state.uploader(
         "An RDM from a file (.npy, .csv)",
+        "form rdm",
+        _take,
+        most_mb=MOST_MB,
         type=["npy", "csv", "tsv", "txt"],
-        key=key,
-        on_change=lambda: _take(key),
-        max_upload_size=stored.largest_upload(MOST_MB),
         help="Distances between the stimuli that are a feature of their own, such as ratings: a "
         "square matrix in the order of the stimuli, or with names (words, items) in its first row "
         "and column. They are scaled to [0, 1].",
     )
-    if st.session_state.get("refused rdm"):
-        st.error(plain(st.session_state["refused rdm"]), icon=":material/error:")
+    state.say_refused("form rdm")
 
 
-def _take(key: str) -> None:
+def _take(file: Any) -> None:
     """Add what was uploaded; what is wrong with it is said above the columns."""
     from mlem_core.tasks import analyses
 
-    st.session_state.pop("refused rdm", None)
-    one = st.session_state[key]
-    if one is None:
-        return
-    try:
-        path = analyses.keep_upload(one.getvalue(), one.name, stored.store())
-    except InputError as error:
-        st.session_state["refused rdm"] = str(error)
-        return
-    _put("rdms", _name(Path(one.name).stem), stored.upload_name(path))
-    # An empty uploader for the next one: what is added stands above it.
-    st.session_state["rdms taken"] += 1
-
-
-def _name(asked: str) -> str:
-    """A name that no feature that is added has."""
-    # An equals sign parts the name from the rest in the URL.
-    plainly = asked.replace("=", " ").strip().lstrip("_") or "feature"
-    taken, number, new = {*dict(state.vectors()), *state.rdm_uploads()}, 1, plainly
-    while new in taken:
-        number += 1
-        new = f"{plainly} {number}"
-    return new
+    path = analyses.keep_upload(file.getvalue(), file.name, stored.store())
+    _put("rdms", _new_name(Path(file.name).stem), stored.upload_name(path))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.parameters import parse_names
+from mlem_core.base.text import listed, many
 from pages.form import options as more_options
-from pages.form import representations
+from pages.form import representations, state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.models.availability import ModelAvailability
+    from mlem_core.tasks.reading import FoundArrays
     from pages.form.draft import Draft
-    from pages.form.representations import Looked
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
@@ -51,19 +54,19 @@ def offers() -> list[ModelAvailability]:
     return [_offer(name) for name in chosen()]
 
 
-def wrong(found: dict[str, Looked]) -> str:
+def wrong(contents: dict[str, FoundArrays]) -> str:
     """What stands in the way of a run; empty where nothing does.
 
     Parameters
     ----------
-    found : of each file
+    contents : of each file
     """
     for offer in offers():
         if offer.where == "nowhere":
             return offer.problem
-    for name, looked in found.items():
-        if looked.problem:
-            return f"{name}: {looked.problem}"
+    for name, content in contents.items():
+        if content.problem:
+            return f"{name}: {content.problem}"
     if not chosen() and not representations.chosen():
         return "no model is chosen; choose at least one, or add a file of representations."
     return ""
@@ -82,93 +85,75 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
         kept_stimuli(draft.stimuli, options["positions"])
         if chosen():
             pooled(draft.stimuli.level, options["pooling"])
-    files = ((name, str(stored.upload_path(file))) for name, file in representations.chosen())
     return AnalysisSpec(
         **draft.fields,
         models=tuple(chosen()),
-        representations=tuple(files),
+        representations=state.files(representations.chosen().items()),
         precomputed=tuple(representations.distances()),
         first_column=tuple(representations.first_columns().items()),
         **options,
     )
 
 
-def show(draft: Draft, options: dict[str, Any], found: dict[str, Looked], amiss: str) -> None:
+def show(
+    draft: Draft, options: dict[str, Any], contents: dict[str, FoundArrays], amiss: str
+) -> None:
     """Draw the step; `amiss` says what stands in the way of a run."""
     left, right = st.columns(2, gap="large")
     with left:
         _presets()
         _models()
     with right:
-        representations.show(draft, found)
+        representations.show(draft, contents)
     # What is wrong with a model or a file stands beside it already.
     beside = any(offer.where == "nowhere" for offer in offers())
-    if amiss and not beside and not any(looked.problem for looked in found.values()):
+    if amiss and not beside and not any(content.problem for content in contents.values()):
         st.error(plain(amiss), icon=":material/error:")
     more_options.show(draft.stimuli, options)
 
 
 def _presets() -> None:
-    from mlem_core.models.registry import MODELS, defaults, on_hub
+    from mlem_core.models.registry import MODELS, defaults, of_several_seeds, on_hub
 
     sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in on_hub())
-    presets = {
+    groups = of_several_seeds()
+    seeds = [name for members in groups.values() for name in members]
+    of_seeds = "; ".join(f"{group}={','.join(members)}" for group, members in groups.items())
+    presets: dict[str, tuple[Sequence[str], str]] = {
         "Small ones": (defaults(), "Five models that come with the program; no network is needed."),
         "Controlled trio": (TRIO, "A BERT, a GPT-2 and a Mamba trained here on one text."),
         "The paper's three": (
             on_hub(),
             f"Those of Salle et al. (2024), fetched from the Hugging Face hub: {sizes}.",
         ),
+        "Groups of seeds": (
+            seeds,
+            f"{len(seeds)} small models that come with the program, in {len(groups)} groups of "
+            "several seeds each: results for a group have an interval over its models.",
+        ),
     }
+
+    def choose_instead(names: Sequence[str]) -> None:
+        # The groups of seeds come and go with their models.
+        if names is seeds or choices.get_one("groups") == of_seeds:
+            choices.put("groups", [of_seeds] if names is seeds else None)
+        choose(list(names))
+
     with st.container(horizontal=True, gap="small"):
         for label, (names, help) in presets.items():
-            st.button(
-                label,
-                help=help,
-                on_click=partial(_choose_instead, list(names)),
-                type="primary" if set(chosen()) == set(names) else "secondary",
-            )
-        _of_seeds()
+            if names:
+                st.button(
+                    label,
+                    help=help,
+                    on_click=partial(choose_instead, names),
+                    type="primary" if set(chosen()) == set(names) else "secondary",
+                )
         with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
                         "model, each a model of the analysis."):  # fmt: skip
             _training_run()
 
 
-def _groups_of_seeds() -> str:
-    """The models with several seeds as groups, as one would write them."""
-    from mlem_core.models.registry import of_several_seeds
-
-    return "; ".join(f"{group}={','.join(own)}" for group, own in of_several_seeds().items())
-
-
-def _choose_instead(names: list[str]) -> None:
-    """Choose these models; groups that the button for seeds made go with its models."""
-    if choices.get_one("groups") == _groups_of_seeds():
-        choices.choose_now("groups", None)
-    choose(names)
-
-
-def _of_seeds() -> None:
-    """Choose all seeds of the small models, and make those of each model a group."""
-    from mlem_core.models.registry import of_several_seeds
-
-    groups = of_several_seeds()
-    models = [name for members in groups.values() for name in members]
-    if not models:
-        return
-    st.button(
-        "Groups of seeds",
-        help=f"{len(models)} small models that come with the program, in {len(groups)} groups of "
-        "several seeds each: results for a group have an interval over its models.",
-        on_click=partial(
-            choices.choose_all_now, {"models": models, "groups": [_groups_of_seeds()]}
-        ),
-        type="primary" if set(chosen()) == set(models) else "secondary",
-    )
-
-
 def _training_run() -> None:
-    from mlem_core.base.text import listed
     from mlem_core.models.registry import variants
 
     base = st.text_input(
@@ -185,16 +170,12 @@ def _training_run() -> None:
         help="Branches, tags or commits, with commas between them; each becomes a model of the "
         "name id@revision.",
     )
-    names = [f"{base.strip()}@{step.strip()}" for step in steps.split(",") if step.strip()]
-
-    def add() -> None:
-        choose(list(dict.fromkeys([*chosen(), *names])))
-
+    names = [f"{base.strip()}@{step}" for step in parse_names(steps)]
     st.button(
-        f"Add {len(names)} checkpoint{'' if len(names) == 1 else 's'}",
+        f"Add {many(len(names), 'checkpoint')}",
         key="training add",
         icon=":material/add:",
-        on_click=add,
+        on_click=lambda: choose(list(dict.fromkeys([*chosen(), *names]))),
         disabled=not (names and base.strip()),
         help="Adds them to the models.",
     )
@@ -206,18 +187,16 @@ def _models() -> None:
     from mlem_core.models.registry import MODELS
 
     names = chosen()
-    key, or_folder = "form models", " or a folder" if shared() is None else ""
-    st.session_state[key] = names
+    or_folder = " or a folder" if shared() is None else ""
     st.multiselect(
         "Models",
         list(dict.fromkeys([*MODELS, *offered(), *names])),
-        key=key,
-        on_change=lambda: choose(st.session_state[key]),
         accept_new_options=True,
         wrap=True,
         placeholder=f"Choose, or type a hub id{or_folder}",
         help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
         f"it is not the latest{or_folder and ', or a folder with a model (safetensors or GGUF)'}.",
+        **choices.bound("form models", names, choose),
     )
     with st.container(gap="xsmall"):
         for offer in offers():

@@ -9,12 +9,11 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.registry import check_values
-from pages.form import checks
-from pages.parts import choices, method
+from pages.form import state
+from pages.parts import choices, method, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.base.parameters import Parameter
     from mlem_core.data.stimuli import StimulusSet
 
 # Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
@@ -26,6 +25,8 @@ RIGHT = ("estimator", "interactions", "distance", "special_tokens", "dtype")
 ADVANCED = ("pooling", "positions", "units", "device")
 # Which values are told apart depends on the others, where it is not chosen.
 _READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
+# What decides which values had better be told apart.
+_CODED = ("missing", "interactions", "folds", "folds_over", "seed", "estimator")
 
 
 def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
@@ -35,59 +36,12 @@ def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name in _READ:
         try:
-            options[name] = _value_of(name)
+            options[name] = state.value_of(name)
         except InputError:
             options[name] = getattr(AnalysisSpec, name)
-    return options | {"values": _values(stimuli, options)}
-
-
-def _described(name: str) -> tuple[Parameter, Any]:
-    """How a field is chosen, and its default."""
-    from mlem_core.analysis.spec import AnalysisSpec, parameters
-
-    return parameters()[name], getattr(AnalysisSpec, name)
-
-
-def _value_of(name: str) -> Any:
-    """The value of a field as the state has it; its default where it has none.
-
-    A text that is none of the choices is the default too, and a number the nearest in its range.
-    Raises InputError for another text that cannot be read.
-    """
-    described, default = _described(name)
-    text = choices.get_one(name).strip()
-    if described.repeated:
-        return tuple(described.parse(one) for one in map(str.strip, text.split(";")) if one)
-    if isinstance(default, bool):
-        return text == "yes"
-    if described.choices is not None:
-        return text if text in described.choices() else default
-    if described.parse is int and described.range is not None:
-        return choices.whole(name, default, *described.range)
-    return described.parse(text) if text else default
-
-
-def _field(name: str) -> None:
-    """Draw the widget of a field."""
-    described, default = _described(name)
-    if isinstance(default, bool):
-        method.interactions(name)
-    elif described.choices is not None:
-        method.choose(name)
-    elif described.parse is int and described.range is not None:
-        choices.number(described.label, name, default, *described.range, help=described.text)
-    else:
-        help = described.text + " Several are parted by semicolons." * described.repeated
-        choices.write(described.label, name, placeholder=described.metavar, help=help)
-
-
-def _values(stimuli: StimulusSet | None, options: dict[str, Any]) -> tuple[str, ...]:
-    """The features whose values are told apart; what is recommended depends on the options."""
-    if stimuli is None:
-        return ()
-    names, recommended = checks.values_to_tell_apart(stimuli, options)
-    asked = choices.get("values")
-    return tuple(name for name in names if name in (recommended if asked is None else asked))
+    names, recommended = _values_to_tell_apart(stimuli, options)
+    apart = choices.get_many("values", names, recommended)
+    return options | {"values": tuple(name for name in names if name in apart)}
 
 
 def wrong(options: dict[str, Any]) -> str:
@@ -95,7 +49,7 @@ def wrong(options: dict[str, Any]) -> str:
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
         for name in _READ:
-            _value_of(name)
+            state.value_of(name)
     except InputError as error:
         return str(error)
     return ""
@@ -122,14 +76,50 @@ def _side_by_side(
         with place:
             for name in names:
                 if name != "values":
-                    _field(name)
+                    field(name)
                 elif stimuli is not None:
                     _show_values(stimuli, options)
 
 
+def field(name: str) -> None:
+    """Draw the widget of a field of `AnalysisSpec`."""
+    from mlem_core.analysis.spec import AnalysisSpec, parameters
+
+    described, default = parameters()[name], getattr(AnalysisSpec, name)
+    if isinstance(default, bool) or described.choices is not None:
+        method.choose(name)
+    elif described.parse is int and described.range is not None:
+        choices.number(described.label, name, default, *described.range, help=described.text)
+    else:
+        help = described.text + " Several are parted by semicolons." * described.repeated
+        choices.write(described.label, name, placeholder=described.metavar, help=help)
+
+
+def _values_to_tell_apart(
+    stimuli: StimulusSet | None, options: dict[str, Any]
+) -> tuple[list[str], tuple[str, ...]]:
+    """The features whose values can be told apart, and those whose values had better be."""
+    if stimuli is None:
+        return [], ()
+    try:
+        return _values(stimuli.digest, {name: options[name] for name in _CODED}, stimuli)
+    except InputError:
+        return [], ()  # what is wrong is said where the checks are
+
+
+@stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")
+def _values(
+    digest: str, options: dict[str, Any], _stimuli: StimulusSet
+) -> tuple[list[str], tuple[str, ...]]:
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.analysis.values import recommended_values, resolvable
+
+    return resolvable(_stimuli), recommended_values(_stimuli, AnalysisSpec(**options))
+
+
 def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
-    names, recommended = checks.values_to_tell_apart(stimuli, options)
-    now = choices.choose_any(
+    names, recommended = _values_to_tell_apart(stimuli, options)
+    now = choices.choose_many(
         "Values told apart",
         names,
         "values",

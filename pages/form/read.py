@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
-from pages.form import state
+from pages.form import options, state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
@@ -50,13 +51,12 @@ def show(draft: Draft) -> None:
 
 def uploader() -> None:
     """Draw what takes files; it stays in all steps, as a file on its way to it is lost with it."""
-    times = st.session_state.setdefault("uploads taken", 0)
-    st.file_uploader(
+    state.uploader(
         "Upload a table (.csv, .tsv, .txt, .xlsx) or a treebank (.conllu)",
+        "stimuli",
+        _take,
+        most_mb=MOST_MB,
         accept_multiple_files=True,
-        key=f"stimuli {times}",
-        on_change=partial(_take, f"stimuli {times}"),
-        max_upload_size=stored.largest_upload(MOST_MB),
         help="A table: one row a stimulus, with a header; one column holds the sentences, and how "
         "it is written is detected. Several .conllu files at once are one treebank.",
     )
@@ -66,30 +66,27 @@ def _choose(draft: Draft) -> None:
     from mlem_core.data import datasets
 
     st.subheader("Your stimuli")
-    if st.session_state.get("refused stimuli"):
-        st.error(plain(st.session_state["refused stimuli"]), icon=":material/error:")
+    state.say_refused("stimuli")
+    if state.refused("stimuli"):
         st.button(
             f"Go on with {plain(draft.label)}",
             icon=":material/undo:",
-            on_click=partial(st.session_state.pop, "refused stimuli", None),
+            on_click=partial(state.forget_refused, "stimuli"),
             help="Forgets the files that cannot be used.",
         )
     sets = list(datasets.SETS)
-    options = list(dict.fromkeys([*sets, *_uploaded(), draft.name]))
-    key = "form stimuli"
-    st.session_state[key] = draft.name
+    there = list(dict.fromkeys([*sets, *_uploaded(), draft.name]))
     st.selectbox(
         "Stimulus set",
-        options,
+        there,
         format_func=lambda name: name.rpartition("/")[2] + (" (built in)" * (name in sets)),
-        key=key,
-        on_change=lambda: state.choose_stimuli(st.session_state[key]),
+        **choices.bound("form stimuli", draft.name, state.choose_stimuli),
         help="A built-in set, or what you have uploaded. How each is read is kept.",
     )
     if draft.base is not None:
         st.caption(plain(described(draft.base)))
     before = st.session_state.get("stimuli before")
-    if draft.error and before in options and before != draft.name:
+    if draft.error and before in there and before != draft.name:
         st.button(
             f"Back to {plain(str(before).rpartition('/')[2])}",
             icon=":material/undo:",
@@ -111,27 +108,8 @@ def _uploaded() -> list[str]:
     return uploaded
 
 
-def _take(key: str) -> None:
+def _take(files: list[Any]) -> None:
     """Keep what was uploaded and choose it, whatever it holds: what is wrong is said of it."""
-    files = st.session_state[key]
-    if not files:
-        return
-    try:
-        name = _kept(files)
-    except InputError as error:
-        st.session_state["refused stimuli"] = str(error)
-    else:
-        st.session_state.pop("refused stimuli", None)
-        before = state.stimuli()
-        st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), before, name]))
-        if name != before:
-            st.session_state["stimuli before"] = before
-        state.choose_stimuli(name)
-    # An empty uploader for the next one: what is chosen stands below it.
-    st.session_state["uploads taken"] += 1
-
-
-def _kept(files: list[Any]) -> str:
     from mlem_core.data.treebank import SUFFIX
     from mlem_core.tasks import analyses
 
@@ -141,7 +119,39 @@ def _kept(files: list[Any]) -> str:
             "files, which are one treebank."
         )
     contents = [(one.name, one.getvalue()) for one in files]
-    return stored.upload_name(analyses.keep_uploads(contents, stored.store()))
+    name = stored.upload_name(analyses.keep_uploads(contents, stored.store()))
+    before = state.stimuli()
+    st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), before, name]))
+    if name != before:
+        st.session_state["stimuli before"] = before
+    state.choose_stimuli(name)
+
+
+def _detected(
+    name: str,
+    known: Sequence[str],
+    detected: str,
+    label_of: Callable[[str], str] = str,
+    **more: Any,
+) -> None:
+    """A selectbox of a choice that is detected where it is not made; `detected` says as what."""
+    from mlem_core.analysis.spec import parameters
+
+    described, now = parameters()[name], choices.get_one(name)
+    at_first = f"detected: {detected}" if detected else "detected"
+
+    def choose(text: str | None) -> None:
+        chosen = (text or "").strip()
+        choices.put(name, [chosen] if chosen else None)
+
+    st.selectbox(
+        described.label,
+        ["", *known, *([now] if now and now not in known else [])],
+        format_func=lambda one: label_of(one) if one else at_first,
+        help=described.text,
+        **choices.bound(f"form {name} {state.stimuli()}", now, choose),
+        **more,
+    )
 
 
 def _table_choices(draft: Draft) -> None:
@@ -158,20 +168,20 @@ def _table_choices(draft: Draft) -> None:
     first, second = st.columns(2)
     with first:
         if workbook:
-            state.pick("sheet", found.sheets, str(found.sheet))
+            _detected("sheet", found.sheets, str(found.sheet))
         else:
             names = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
-            state.pick("sep", list(names), SEPARATORS.get(str(found.separator), ""))
-        state.pick("decimal", [*DECIMALS.values()], DECIMALS.get(str(found.decimal), ""))
+            _detected("sep", list(names), SEPARATORS.get(str(found.separator), ""))
+        _detected("decimal", [*DECIMALS.values()], DECIMALS.get(str(found.decimal), ""))
     with second:
         if not workbook:
-            state.pick("encoding", ENCODINGS, found.encoding_name, accept_new_options=True)
+            _detected("encoding", ENCODINGS, found.encoding_name, accept_new_options=True)
         marks = ", ".join(found.found or _found_marks(draft)) or "none"
-        state.pick(
+        _detected(
             "na",
-            [state.NONE],
+            [choices.NOTHING],
             marks,
-            lambda one: "only empty cells" if one == state.NONE else one,
+            lambda one: "only empty cells" if one == choices.NOTHING else one,
             accept_new_options=True,
         )
 
@@ -184,90 +194,69 @@ def _found_marks(draft: Draft) -> list[str]:
 
 def _treebank_choices(draft: Draft) -> None:
     from mlem_core.analysis.spec import parameters
-    from mlem_core.base.parameters import SEEDS
     from mlem_core.data.treebank import SAMPLE
 
-    def remember(name: str, key: str, default: object) -> None:
-        now = st.session_state[key]
-        texts = list(now) if isinstance(now, list) else [str(now)]
-        choices.put(name, None if now == default else texts)
-
-    def bound(name: str, default: Any, parse: Any) -> dict[str, Any]:
-        key, described = f"form {name} {draft.name}", parameters()[name]
-        texts = choices.get(name)
-        st.session_state[key] = default if not texts else parse(texts)
-        about = {"label": described.label, "help": described.text}
-        return {**about, "key": key, "on_change": partial(remember, name, key, default)}
-
-    def whole(name: str, default: int, low: int, high: int, step: int = 1) -> None:
-        def parse(texts: list[str]) -> int:
-            return min(max(int(texts[0]), low), high) if texts[0].isdecimal() else low
-
-        st.number_input(min_value=low, max_value=high, step=step, **bound(name, default, parse))
-
+    about = parameters()
+    level, sample, balance = about["level"], about["sample"], about["balance"]
     names = [] if draft.base is None else [feature.name for feature in draft.base.features]
     first, second = st.columns(2)
     with first:
-        st.selectbox(
-            options=list(LEVELS),
-            format_func=lambda one: LEVELS[one],
-            **bound("level", "word", lambda t: t[0] if t[0] in LEVELS else "word"),
-        )
-        whole("sample", SAMPLE, 2, _SAMPLE_MOST, step=100)
+        choices.choose_one(level.label, LEVELS, "level", "word", help=level.text)
+        most = _SAMPLE_MOST
+        choices.number(sample.label, "sample", SAMPLE, 2, most, step=100, help=sample.text)
     with second:
-        st.multiselect(
-            options=list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
+        choices.choose_many(
+            balance.label,
+            list(dict.fromkeys([*names, *(choices.get("balance") or [])])),
+            "balance",
+            [],
             placeholder="as they come",
-            **bound("balance", [], list),
+            help=balance.text,
         )
-        whole("sample_seed", 0, *SEEDS)
+        options.field("sample_seed")
 
 
 def _preview(draft: Draft) -> None:
-    frame = None
-    if draft.table is not None:
-        frame = draft.table.frame
-    elif draft.base is not None:
-        frame = draft.base.table
-    if frame is None:
+    if (cells := draft.cells) is None:
         return
-    shown = frame.head(PREVIEW)
+    first = cells.head(PREVIEW)
     st.dataframe(
-        shown.rename(index=lambda row: row + 1),
+        first.rename(index=lambda row: row + 1),
         height="content",
-        alt=f"The first {len(shown)} rows of {draft.label}",
+        alt=f"The first {len(first)} rows of {draft.label}",
     )
-    part = f"The first {len(shown)} of " if len(shown) < len(frame) else ""
-    st.caption(f"{part}{many(len(frame), 'row')}.")
+    part = f"The first {len(first)} of " if len(first) < len(cells) else ""
+    st.caption(f"{part}{many(len(cells), 'row')}.")
 
 
 def _examples() -> None:
     from mlem_core.data import datasets, roles
 
+    files: dict[str, tuple[str, bytes | Callable[[], bytes], str]] = {
+        "Template": (
+            "template.csv",
+            roles.TEMPLATE,
+            "Nine words of four sentences, to be replaced by yours.",
+        )
+    }
+    for name in datasets.SETS:
+        help = f"The built-in set {name}, as the program uses it."
+        files[name] = f"{name}.csv", partial(_as_csv, name), help
     with st.popover(
         "Examples to start from",
         icon=":material/description:",
         help="A template of nine rows, and the built-in sets, as CSV.",
     ):
-        st.download_button(
-            "Template",
-            data=roles.TEMPLATE,
-            file_name="template.csv",
-            mime="text/csv",
-            icon=":material/download:",
-            on_click="ignore",
-            help="Nine words of four sentences, to be replaced by yours.",
-        )
-        for name in datasets.SETS:
+        for label, (file_name, data, help) in files.items():
             st.download_button(
-                name,
-                data=partial(_as_csv, name),
-                file_name=f"{name}.csv",
+                label,
+                data=data,
+                file_name=file_name,
                 mime="text/csv",
                 icon=":material/download:",
                 on_click="ignore",
-                key=f"example {name}",
-                help=f"The built-in set {name}, as the program uses it.",
+                key=f"example {label}",
+                help=help,
             )
 
 

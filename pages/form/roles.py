@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.form import checks, given, state
+from mlem_core.base.text import many
+from pages.form import given, state
 from pages.form.draft import FEATURES, change_role, feature_name
-from pages.parts import choices
+from pages.parts import choices, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.analysis.diagnostics import Finding, Lint
+    from mlem_core.data.stimuli import StimulusSet
     from pages.form.draft import Draft
 
 BINS = (3, 4, 5, 8, 10)
@@ -23,6 +26,11 @@ BINS = (3, 4, 5, 8, 10)
 MANY_VALUES = 10
 WIDTHS = (4, 3, 6)
 MOST_LINES = 60
+MOST_NAMED = 8  # rows of a finding
+# Color and icon of each severity.
+SIGNS = {"problem": ("red", "error"), "caution": ("orange", "warning"), "note": ("gray", "info")}
+# What the checks depend on.
+_CHECKED = ("missing", "interactions", "folds", "folds_over", "seed", "values")
 ROLE_NAMES = {
     "word_index": "which word",
     "ordered": "ordered feature",
@@ -54,22 +62,24 @@ def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
         st.error(plain(wrong), icon=":material/error:")
     _free(draft)
     given.show(draft)
-    found = list(lint.findings) if lint is not None else []
-    _lines(draft, found)
-    _below(found, lint)
+    _lines(draft, [] if lint is None else lint.findings)
+    if lint is not None:
+        _below(lint)
 
 
-def _lines(draft: Draft, found: list[Finding]) -> None:
-    beside = {name: [f for f in found if f.features == (name,)] for name in _names(draft)}
+def _lines(draft: Draft, findings: list[Finding]) -> None:
+    def beside(name: str) -> list[Finding]:
+        return [finding for finding in findings if finding.features == (name,)]
+
     with st.container(gap="xsmall"):
         with st.container(key="roles head"):
             heads = zip(st.columns(WIDTHS, wrap=False), ("Column", "Role", "Checks"), strict=True)
             for place, title in heads:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
-            _line(draft, column, beside.get(feature_name(draft, column), []))
+            _line(draft, column, beside(feature_name(draft, column)))
         for name in _extra(draft):
-            _added_line(draft, name, beside.get(name, []))
+            _added_line(draft, name, beside(name))
     if len(draft.roles) > MOST_LINES:
         st.caption(
             f"{len(draft.roles) - MOST_LINES} more columns keep the role that is guessed: "
@@ -77,39 +87,35 @@ def _lines(draft: Draft, found: list[Finding]) -> None:
         )
 
 
-def _names(draft: Draft) -> list[str]:
-    return [*(feature_name(draft, column) for column in draft.roles), *_extra(draft)]
-
-
 def _extra(draft: Draft) -> list[str]:
     """The columns of added features."""
-    if draft.source is None:
-        return list(draft.later.values())
-    given = [name for name, _ in (*draft.source.vectors, *draft.source.rdms)]
-    return [*draft.source.add, *given, *draft.later.values()]
+    source = draft.source
+    there = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
+    return [*there, *draft.later.values()]
 
 
 def _line(draft: Draft, column: str, found: list[Finding]) -> None:
     from mlem_core.data.roles import ROLES
 
-    cells = _cells(draft, column)
+    assert draft.cells is not None
+    cells = draft.cells[column]
     name, role, about = st.columns(WIDTHS, vertical_alignment="top")
     with name:
         st.markdown(f"**{plain(column)}**  \n:small[:gray[{plain(_some_values(cells))}]]")
     options = list(ROLES) if draft.kind == "table" else [*FEATURES, "ignore"]
-    key = f"form role {column} {draft.name}"
-    st.session_state[key] = draft.roles[column]
+    now = draft.roles[column]
     with role:
         st.selectbox(
             f"Role of {column}",
             options,
-            key=key,
-            on_change=lambda: change_role(draft, column, st.session_state[key]),
             format_func=lambda one: ROLE_NAMES.get(one, one),
             label_visibility="collapsed",
             help="  \n".join(f"**{ROLE_NAMES.get(one, one)}**: {ROLES[one]}" for one in options),
+            **choices.bound(
+                f"form role {column} {draft.name}", now, partial(change_role, draft, column)
+            ),
         )
-        if draft.roles[column] == "ordered" and (column in draft.bins or _many_values(cells)):
+        if now == "ordered" and (column in draft.bins or _many_values(cells)):
             _bins(draft, column)
     with about:
         for vector in given.of_column(draft, column):
@@ -118,23 +124,20 @@ def _line(draft: Draft, column: str, found: list[Finding]) -> None:
 
 
 def _bins(draft: Draft, column: str) -> None:
-    key = f"form bins {column} {draft.name}"
     now = draft.bins.get(column, 0)
-    st.session_state[key] = now
 
-    def remember() -> None:
-        bins = {**draft.bins, column: st.session_state[key]}
-        state.put_pairs("bins", {name: n for name, n in bins.items() if n})
+    def remember(number: int) -> None:
+        bins = {**draft.bins, column: number}
+        choices.put("bins", state.texts_of({name: n for name, n in bins.items() if n}))
 
     st.selectbox(
         f"Bins of {column}",
         sorted({0, *BINS, now}),
-        key=key,
-        on_change=remember,
         format_func=lambda n: f"{n} quantile bins" if n else "values as they are",
         label_visibility="collapsed",
         help="Continuous values tell nearly all pairs apart; in bins of about equally many stimuli "
         "they make fewer patterns.",
+        **choices.bound(f"form bins {column} {draft.name}", now, remember),
     )
 
 
@@ -152,16 +155,14 @@ def _added_line(draft: Draft, name: str, found: list[Finding]) -> None:
 
 
 def _say(found: list[Finding]) -> None:
+    """Findings as lines, with their rows where these are few or the first ones say enough."""
     for finding in found:
-        checks.say(finding)
-
-
-def _cells(draft: Draft, column: str) -> pd.Series[Any]:
-    frame = draft.table.frame if draft.table is not None else None
-    if frame is None:
-        assert draft.base is not None
-        frame = draft.base.table
-    return frame[column]
+        color, icon = SIGNS[finding.severity]
+        rows = ", ".join(f"{row:,}" for row in finding.rows[:MOST_NAMED])
+        more = " …" if len(finding.rows) > MOST_NAMED else ""
+        where = f" (row{'s' if len(finding.rows) > 1 else ''} {rows}{more})" if rows else ""
+        text = plain(finding.sentence.removesuffix(".") + where + ".")
+        st.markdown(f":{color}[:material/{icon}:] :small[{text}]")
 
 
 def _many_values(cells: pd.Series[Any]) -> bool:
@@ -198,8 +199,7 @@ def _free(draft: Draft) -> None:
     if words:
         offered += [f"{SURPRISAL}:{name}" for name in packaged() if MODELS[name].causal]
     options = list(dict.fromkeys([*offered, *chosen]))
-    key = f"form add {draft.name}"
-    st.session_state[key] = [name for name in options if name in chosen]
+    now = [name for name in options if name in chosen]
 
     def label(name: str) -> str:
         what, colon, model = name.partition(":")
@@ -211,11 +211,10 @@ def _free(draft: Draft) -> None:
             options,
             selection_mode="multi",
             wrap=True,
-            key=key,
             format_func=label,
-            on_change=lambda: choices.put("add", st.session_state[key]),
             help="They follow from the words themselves; surprisal is computed in a causal model "
             "when the analysis runs.",
+            **choices.bound(f"form add {draft.name}", now, partial(choices.put, "add")),
         )
         if "frequency" in chosen:
             _language()
@@ -234,21 +233,18 @@ def _language() -> None:
     )
 
 
-def _below(found: list[Finding], lint: Lint | None) -> None:
+def _below(lint: Lint) -> None:
     """What is about no single column."""
-    if lint is None:
-        return
-    rest = [finding for finding in found if len(finding.features) != 1]
-    if not found:
+    if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
+    rest = [finding for finding in lint.findings if len(finding.features) != 1]
     if not rest:
         return
-    n = len(rest)
     grave = any(finding.severity == "problem" for finding in rest)
-    title = f"{n} thing{'s' if n > 1 else ''} to know about the stimuli as a whole"
-    with st.expander(title, icon=f":material/{checks.ICONS[rest[0].severity]}:", expanded=grave):
-        for finding in rest:
-            checks.say(finding)
+    title = f"{many(len(rest), 'thing')} to know about the stimuli as a whole"
+    _, icon = SIGNS[rest[0].severity]
+    with st.expander(title, icon=f":material/{icon}:", expanded=grave):
+        _say(rest)
         if any(finding.kind == "correlated" for finding in rest):
             _correlations(lint)
 
@@ -271,9 +267,18 @@ def _correlations(lint: Lint) -> None:
 
 def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
     """What is to be known about the stimuli, and what is wrong with the options for it."""
-    if draft.stimuli is None:
+    stimuli = draft.stimuli
+    if stimuli is None:
         return None, ""
     try:
-        return checks.findings(draft.stimuli, options), ""
+        return _lint(stimuli.digest, {name: options[name] for name in _CHECKED}, stimuli), ""
     except InputError as error:
         return None, str(error)
+
+
+@stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")
+def _lint(digest: str, options: dict[str, Any], _stimuli: StimulusSet) -> Lint:
+    from mlem_core.analysis.diagnostics import lint
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    return lint(_stimuli, AnalysisSpec(**options))

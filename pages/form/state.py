@@ -1,4 +1,4 @@
-"""What the form knows of the stimuli: the choices in the URL as a `StimulusSource`, and back.
+"""The choices of the form in the URL as fields of an analysis, and back.
 
 The state of `pages.parts.choices` is the truth; widgets are drawn from it and write into it, so
 that a step which is not on the screen loses nothing.
@@ -6,25 +6,23 @@ that a step which is not on the screen loses nothing.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import choices, reading, stored
+from mlem_core.base.parameters import in_text, parse_names
+from pages.parts import choices, stored
+from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.source import StimulusSource
 
-NONE = choices.NOTHING
 STEPS = ("read", "roles", "models")
-# What is chosen for one stimulus set and means nothing in another.
-OF_STIMULI = (
-    "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample", "balance",
-    "sample_seed", "add", "language", "bins", "vectors", "rdms", "values",
-)  # fmt: skip
 _OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet")
 _OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")
 
@@ -49,13 +47,15 @@ def go_to(name: str) -> None:
 
 def choose_stimuli(name: str) -> None:
     """Choose other stimuli; how the former ones are read is kept for when they are chosen again."""
+    from mlem_core.analysis.source import READING
+
     remembered = st.session_state.setdefault("read as", {})
     if name == stimuli():
         return
-    remembered[stimuli()] = {one: choices.get(one) for one in OF_STIMULI}
-    choices.put("stimuli", [name])
-    for one in OF_STIMULI:
-        choices.choose_now(one, remembered.get(name, {}).get(one))
+    # What is chosen for one stimulus set and means nothing in another.
+    of_stimuli = (*READING, "values")
+    remembered[stimuli()] = {one: choices.get(one) for one in of_stimuli}
+    choices.put_all({"stimuli": [name], **dict.fromkeys(of_stimuli), **remembered.get(name, {})})
 
 
 def kind(name: str) -> str:
@@ -69,6 +69,37 @@ def kind(name: str) -> str:
     return "treebank" if path.is_dir() or path.suffix.lower() == SUFFIX else "table"
 
 
+def value_of(name: str) -> Any:
+    """The value of a field of `AnalysisSpec` as the state has it; its default where it has none.
+
+    A text that is none of the choices is the default too, and a number the nearest in its range.
+
+    Raises
+    ------
+    InputError
+        Another text that cannot be read.
+    """
+    from mlem_core.analysis.spec import OF_MODELS, AnalysisSpec, parameters
+
+    described, default = parameters()[name], getattr(AnalysisSpec, name)
+    text, texts = choices.get_one(name), choices.get(name) or []
+    if not text:
+        return default
+    if name in OF_MODELS:
+        return tuple(described.parse(one) for one in map(str.strip, text.split(";")) if one)
+    if described.parse is parse_names:
+        return tuple(texts)
+    if name == "na" and texts == [choices.NOTHING]:
+        return ()
+    if isinstance(default, bool):
+        return text == "yes"
+    if described.choices is not None:
+        return text if text in described.choices() else default
+    if described.parse is int and described.range is not None:
+        return choices.get_whole(name, default, *described.range)
+    return described.parse(",".join(texts))
+
+
 def read_as() -> dict[str, Any]:
     """The fields of `StimulusSource` that say which stimuli, and how their file is read.
 
@@ -77,99 +108,89 @@ def read_as() -> dict[str, Any]:
     InputError
         The upload is not on this machine; the URL holds what cannot be.
     """
-    from mlem_core.analysis.source import StimulusSource
-    from mlem_core.analysis.spec import parameters
-    from mlem_core.data.reading.content import parse_marks
-
     name = stimuli()
     its = kind(name)
-    fields: dict[str, Any] = {
-        "stimuli": name if its == "set" else str(stored.upload_path(name)),
-    }
-    for one in {"table": _OF_TABLES, "treebank": _OF_TREEBANKS}.get(its, ()):
-        texts = choices.get(one)
-        if not texts:
-            continue
-        if one == "balance":
-            fields[one] = tuple(texts)
-        elif texts == [NONE]:
-            fields[one] = ()
-        elif one == "na":
-            fields[one] = parse_marks(",".join(texts))
-        else:
-            try:
-                fields[one] = parameters()[one].parse(texts[0])
-            except ValueError as error:
-                raise InputError(f"found {one}={texts[0]!r} in the address.") from error
-    return {
-        key: value for key, value in fields.items() if value != getattr(StimulusSource, key, None)
-    }
+    names = {"table": _OF_TABLES, "treebank": _OF_TREEBANKS}.get(its, ())
+    path = name if its == "set" else str(stored.upload_path(name))
+    return {"stimuli": path, **{one: value_of(one) for one in names}}
 
 
-def pairs(name: str) -> dict[str, str]:
-    """A part of the state whose values are texts "column=value", by column."""
-    found = (one.rpartition("=") for one in choices.get(name) or [])
-    return {column: value for column, equals, value in found if equals and column}
-
-
-def put_pairs(name: str, values: Mapping[str, object]) -> None:
-    """Set such a part of the state."""
-    choices.put(name, [f"{column}={value}" for column, value in values.items()])
-
-
-def vectors() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Name and columns of each vector."""
-    found = (one.partition("=") for one in choices.get("vectors") or [])
-    return tuple(
-        (name, tuple(filter(None, columns.split(",")))) for name, equals, columns in found if equals
-    )
-
-
-def rdm_uploads() -> dict[str, str]:
-    """The upload of each feature that is given as an RDM, by its name."""
-    found = (one.partition("=") for one in choices.get("rdms") or [])
-    return {name: file for name, equals, file in found if equals and name}
-
-
-def rdms() -> tuple[tuple[str, str], ...]:
-    """Name and file of each RDM; InputError where a file is not on this machine."""
-    return tuple((name, str(stored.upload_path(file))) for name, file in rdm_uploads().items())
-
-
-def pick(
-    name: str,
-    options: Sequence[str],
-    detected: str,
-    label_of: Callable[[str], str] = str,
-    **more: Any,
-) -> None:
-    """A selectbox of a choice that is detected where it is not made; `detected` says as what."""
+def pairs(name: str) -> dict[str, Any]:
+    """What a part of the state whose texts are "name=value" says, without what cannot be read."""
     from mlem_core.analysis.spec import parameters
 
-    key = f"form {name} {stimuli()}"
-    now = choices.get_one(name)
-    st.session_state[key] = now
-    found = f"detected: {detected}" if detected else "detected"
+    parse = parameters()["representations" if name == "files" else name].parse
+    said: dict[str, Any] = {}
+    for text in choices.get(name) or []:
+        with contextlib.suppress(InputError):
+            said.update([parse(text)])
+    return said
 
-    def remember() -> None:
-        chosen = (st.session_state[key] or "").strip()
-        choices.put(name, [chosen] if chosen else None)
 
-    described = parameters()[name]
-    st.selectbox(
-        described.label,
-        ["", *options, *([now] if now and now not in options else [])],
-        format_func=lambda one: label_of(one) if one else found,
-        key=key,
-        on_change=remember,
-        help=described.text,
-        **more,
-    )
+def files(named: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Name and path of each upload; InputError where one is not on this machine."""
+    return tuple((name, str(stored.upload_path(upload))) for name, upload in named)
+
+
+def texts_of(values: Mapping[str, object]) -> list[str]:
+    """The texts of such a part of the state."""
+    return list(map(in_text, values.items()))
+
+
+def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
+    """The name that was typed, with a number where it is taken; `otherwise` where it is empty."""
+    # An equals sign parts a name from the rest in the URL.
+    name = asked.replace("=", " ").strip() or otherwise
+    numbered = (f"{name} {number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([name], numbered) if one not in taken)
+
+
+def uploader(
+    label: str, what: str, take: Callable[[Any], None], *, most_mb: int, **more: Any
+) -> None:
+    """Draw what takes files, which is empty again once they are taken: they stand beside it.
+
+    Parameters
+    ----------
+    what : in its key, and for `refused`
+    take : gets what was uploaded, and raises InputError for what cannot be kept
+    """
+    times = st.session_state.setdefault(f"{what} taken", 0)
+    key = f"{what} {times}"
+
+    def taken() -> None:
+        uploaded = st.session_state[key]
+        if uploaded:
+            forget_refused(what)
+            try:
+                take(uploaded)
+            except InputError as error:
+                st.session_state[f"refused {what}"] = str(error)
+            st.session_state[f"{what} taken"] += 1
+
+    limit = stored.largest_upload(most_mb)
+    st.file_uploader(label, key=key, on_change=taken, max_upload_size=limit, **more)
+
+
+def refused(what: str) -> str:
+    """Why what was uploaded last could not be kept; empty where it could."""
+    return str(st.session_state.get(f"refused {what}", ""))
+
+
+def forget_refused(what: str) -> None:
+    """Leave what could not be kept."""
+    st.session_state.pop(f"refused {what}", None)
+
+
+def say_refused(what: str) -> None:
+    """Say why what was uploaded last could not be kept."""
+    if refused(what):
+        st.error(plain(refused(what)), icon=":material/error:")
 
 
 # The same object as long as nothing changes, which remembers its digest.
 @stored.kept(8)
-def _selected(key: str, features: tuple[str, ...], _stimuli: Any) -> Any:
+def _selected(source: dict[str, Any], features: tuple[str, ...], _stimuli: Any) -> Any:
     return _stimuli.select(features)
 
 
@@ -181,10 +202,5 @@ def load(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any
     InputError
         As `mlem_core.tasks.reading.read`.
     """
-    from dataclasses import asdict
-
-    asked = asdict(source)
-    stimuli = reading.read("stimuli", **asked)
-    if features is None:
-        return stimuli
-    return _selected(json.dumps(asked, sort_keys=True), features, stimuli)
+    stimuli = stored.read("stimuli", **asdict(source))
+    return stimuli if features is None else _selected(asdict(source), features, stimuli)

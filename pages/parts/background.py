@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -18,6 +20,7 @@ from pages.parts.screens import SCREENS
 from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
+    from mlem_core.tasks.analyses import Job
     from mlem_core.tasks.followups import Followup
     from mlem_core.tasks.runner import State, Status, Task
 
@@ -41,19 +44,21 @@ def watch(job_id: str) -> None:
 
 def show_runs() -> None:
     """What runs and what has just ended; nothing where there is neither."""
-    from mlem_core.tasks import runner
+    from mlem_core.tasks import analyses, runner
 
-    watched, chosen = _watched(), choices.get_one("analysis")
-    for job_id in filter(_ANALYSIS.fullmatch, runner.under_way(stored.store().root / "jobs")):
-        watched[job_id] = None
-    if _ANALYSIS.fullmatch(chosen) and _task(chosen).folder.is_dir():
-        if _task(chosen).status().state != "done":
+    store, watched, chosen = stored.store(), _watched(), choices.get_one("analysis")
+    watched |= dict.fromkeys(filter(_ANALYSIS.fullmatch, runner.under_way(store.root / "jobs")))
+    if chosen not in watched and _ANALYSIS.fullmatch(chosen):
+        job = analyses.find(chosen, store)
+        if job is not None and job.status().state != "done":
             watched[chosen] = None
-    states = {job_id: _task(job_id).status().state for job_id in watched if _there(job_id)}
-    if any(state in UNDER_WAY for state in states.values()):
-        _moving(states)
-    elif states:
-        _resting(states)
+    # One of another version cannot be read, which the views say.
+    jobs = [job for job_id in watched if (job := analyses.find(job_id, store)) is not None]
+    states = [job.status().state for job in jobs]
+    moving = any(state in UNDER_WAY for state in states)
+    if jobs:
+        # A fragment runs again without the page around it.
+        st.fragment(_draw, run_every=0.5 if moving else None)(jobs, states)
 
 
 def _watched() -> dict[str, None]:
@@ -61,55 +66,44 @@ def _watched() -> dict[str, None]:
     return watched
 
 
-def _there(job_id: str) -> bool:
-    """Whether it can be read; one of another version cannot, which the views say."""
-    from mlem_core.tasks import analyses
-
-    return analyses.find(job_id, stored.store()) is not None
-
-
-def _task(job_id: str) -> Task:
-    from mlem_core.tasks.runner import Task
-
-    return Task(job_id, stored.store().root / "jobs" / job_id)
-
-
-# Fragments run again without the page around them.
-@st.fragment(run_every=0.5)
-def _moving(states: dict[str, State]) -> None:
-    now = {job_id: _task(job_id).status() for job_id in states}
-    if any(status.state != states[job_id] for job_id, status in now.items()):
+def _draw(jobs: list[Job], states: list[State]) -> None:
+    now = [job.status() for job in jobs]
+    if [status.state for status in now] != states:
         # What has ended concerns the page too, which may have waited for it.
         st.rerun()
-    _draw(now)
+    for job, status in zip(jobs, now, strict=True):
+        with st.container(border=True, key=f"bar {job.id}"):
+            _draw_one(job, status)
 
 
-@st.fragment
-def _resting(states: dict[str, State]) -> None:
-    _draw({job_id: _task(job_id).status() for job_id in states})
-
-
-def _draw(states: dict[str, Status]) -> None:
-    for job_id, status in states.items():
-        with st.container(border=True, key=f"bar {job_id}"):
-            _one(job_id, status)
-
-
-def _one(job_id: str, status: Status) -> None:
-    job = stored.find_job(job_id)
+def _draw_one(job: Job, status: Status) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap="xsmall"):
             st.markdown(f"**{TITLES[status.state]}** {plain(stored.name_of(job))}")
             if status.state in UNDER_WAY:
-                said = waiting(status).capitalize()
-                show_progress(status, f"{said} …")
+                show_progress(status, f"{waiting(status).capitalize()} …")
         if status.state in UNDER_WAY:
-            help = "Stops the run within two seconds; finished parts are kept."
-            offer_cancel(job, help)
+            offer_cancel(job, "Stops the run within two seconds; finished parts are kept.")
             return
-        if status.state == "done":
-            _look(job_id)
-        _dismiss(job_id)
+        if status.state == "done" and st.button(
+            "Look",
+            type="primary",
+            icon=":material/visibility:",
+            key=f"look {job.id}",
+            help="Opens Home with what was found.",
+        ):
+            choices.open_job(job.id)
+            _watched().pop(job.id, None)
+            st.switch_page(SCREENS["home"].file)
+        if st.button(
+            "Dismiss",
+            type="tertiary",
+            icon=":material/close:",
+            key=f"dismiss {job.id}",
+            on_click=partial(_dismiss, job),
+            help="Takes this line away; the analysis stays in the list on Home.",
+        ):
+            st.rerun()
     if status.state == "cancelled":
         st.caption("What it had finished is kept; the same run goes on from there.")
     elif status.state == "failed":
@@ -120,34 +114,10 @@ def _one(job_id: str, status: Status) -> None:
             st.warning(plain(notice), icon=":material/info:")
 
 
-def _look(job_id: str) -> None:
-    if st.button(
-        "Look",
-        type="primary",
-        icon=":material/visibility:",
-        key=f"look {job_id}",
-        help="Opens Home with what was found.",
-    ):
-        choices.open_job(job_id)
-        _watched().pop(job_id, None)
-        st.switch_page(SCREENS["home"].file)
-
-
-def _dismiss(job_id: str) -> None:
-    def forget() -> None:
-        _watched().pop(job_id, None)
-        if choices.get_one("analysis") == job_id and _task(job_id).status().state != "done":
-            choices.choose_now("analysis", None)
-
-    if st.button(
-        "Dismiss",
-        type="tertiary",
-        icon=":material/close:",
-        key=f"dismiss {job_id}",
-        on_click=forget,
-        help="Takes this line away; the analysis stays in the list on Home.",
-    ):
-        st.rerun()
+def _dismiss(job: Job) -> None:
+    _watched().pop(job.id, None)
+    if choices.get_one("analysis") == job.id and job.status().state != "done":
+        choices.put("analysis", None)
 
 
 def offer(task: Followup, label: str, help: str) -> None:
@@ -159,19 +129,26 @@ def offer(task: Followup, label: str, help: str) -> None:
             return
         # Whoever offers it has not found it: the store has been emptied since.
         task.damaged("What this work had made is no longer in the store; start it again.")
-        status = task.status()
+    show_work(task, label, help, task.begin)
+
+
+def show_work(task: Task, label: str, help: str, begin: Callable[[], object]) -> None:
+    """A button that starts some work, or its progress with a button that stops it."""
+    status = task.status()
+    if status.state == "done":
+        st.rerun()  # since a moment ago
     if status.state in UNDER_WAY:
         _progress(task, label)
         return
     if st.button(label, icon=":material/play_arrow:", key=f"start {task.id}", help=help):
-        task.begin()
+        begin()
         st.rerun()
     if status.state == "failed" and (task.folder / "spec.json").exists():
         st.error(plain(status.message), icon=":material/error:")
 
 
 @st.fragment(run_every=0.5)
-def _progress(task: Followup, label: str) -> None:
+def _progress(task: Task, label: str) -> None:
     status = task.status()
     if status.state not in UNDER_WAY:
         st.rerun()

@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.parts.history import History, Query, State
+from pages.parts.history import History, State
 from pages.parts.wording import plain
 
 # What the URL may hold; every one is a list of texts.
@@ -36,10 +36,9 @@ PLACE = ("tab", "look")
 # The two analyses that are compared.
 VERSUS = ("versus",)
 
-MOST_PILLS = 20
-
-
 NAMES = (*FORM, *VIEW, *PLACE, *VERSUS)
+MOST_PILLS = 20
+NOTHING = "none"  # stands in the URL for nothing chosen, where that is not the default
 
 
 def _history() -> History:
@@ -57,47 +56,30 @@ def sync(page: str, held: Sequence[str]) -> None:
     page : its url_path
     held : what its URL holds
     """
-    history = _history()
-    before, of = history.state, st.session_state.setdefault("held", {})
-    of["page"], of["names"] = page, tuple(held)
-    came_back = history.arrive(page, _query(), held, back=_went_back())
-    _forget_widgets(before, history.state)
-    if not came_back:
-        _write()
-    history.leave(page, _query())
-
-
-def _went_back() -> bool:
-    """Whether the page is run because the user went to an address by Back or Forward."""
     run = get_script_run_ctx()
-    return run is not None and run.is_history_navigation
+    back = run is not None and run.is_history_navigation
+    _history().arrive(page, _said(), held, back=back)
+    _write()
 
 
-def _query() -> Query:
+def _said() -> State:
     """What the URL says of the choices."""
-    there = sorted({*NAMES} & {*st.query_params})
-    said = ((name, tuple(st.query_params.get_all(name))) for name in there)
-    return tuple((name, values) for name, values in said if values)
+    values = {name: st.query_params.get_all(name) for name in {*NAMES} & {*st.query_params}}
+    return {name: said for name, said in values.items() if said}
 
 
 def _write() -> None:
     """Make the URL say what is chosen: in one step, which is one entry of the browser's history."""
-    state, held = _history().state, st.session_state.get("held", {}).get("names", NAMES)
-    here = {name: state[name] for name in held if name in state}
-    if {name: list(values) for name, values in _query() if name in held} != here:
+    history, said = _history(), _said()
+    here = {name: history.state[name] for name in history.held if name in history.state}
+    if {name: values for name, values in said.items() if name in history.held} != here:
         others = {
-            name: st.query_params.get_all(name) for name in st.query_params if name not in held
+            name: st.query_params.get_all(name)
+            for name in st.query_params
+            if name not in history.held
         }
         st.query_params.from_dict({**others, **here})
-
-
-def _forget_widgets(before: State, after: State) -> None:
-    """Widgets of what is other than it was show it."""
-    analyses = {one.get("analysis", [""])[0] for one in (before, after)}
-    for name in NAMES:
-        if before.get(name) != after.get(name):
-            for of in (*analyses, get_one("stimuli"), ""):
-                st.session_state.pop(f"choice {name} {of}", None)
+    history.said = _said()
 
 
 def get(name: str) -> list[str] | None:
@@ -110,16 +92,33 @@ def get_one(name: str, default: str = "") -> str:
     return (get(name) or [default])[0]
 
 
+def get_whole(name: str, default: int, low: int, high: int) -> int:
+    """The whole number of a part of the state, or the nearest; the default where it is none."""
+    text = get_one(name)
+    return min(max(int(text) if re.fullmatch(r"\d{1,10}", text) else default, low), high)
+
+
+def get_many(name: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
+    """Those of the options that are chosen; the default where none of them is named."""
+    said = get(name)
+    chosen = [one for one in said or default if one in options]
+    return chosen if chosen or said == [NOTHING] else [one for one in default if one in options]
+
+
 def put(name: str, values: Sequence[str] | None) -> None:
     """Set a part of the state, in the session and in the URL; None: back to the default."""
-    _put({name: values})
+    put_all({name: values})
 
 
-def _put(chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> None:
-    history = _history()
-    if history.choose(chosen, step=step):
+def put_all(chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> None:
+    """Set several parts, in one step of the browser's history.
+
+    Parameters
+    ----------
+    step : whether the user did it, and may undo it
+    """
+    if _history().choose(chosen, step=step):
         _write()
-        history.leave(st.session_state.get("held", {}).get("page", ""), _query())
 
 
 def key_of(name: str) -> str:
@@ -136,33 +135,51 @@ def key_of(name: str) -> str:
     return f"choice {name} {of}"
 
 
-NOTHING = "none"  # stands in the URL for nothing chosen, where that is not the default
+def bound(
+    key: str, value: Any, change: Callable[[Any], object], *, typed: bool = False
+) -> dict[str, Any]:
+    """Key and callback of a widget that shows a value which is kept elsewhere.
+
+    Parameters
+    ----------
+    value : what it shows; so nothing that changes it elsewhere has to tell the widget
+    change : gets what the user chose instead
+    typed : it is typed, on one page only: what is not finished yet stays as it is
+    """
+    # The widget of another page with the same key begins empty.
+    if not typed or st.session_state.get(key) != value:
+        st.session_state[key] = value
+    return {"key": key, "on_change": lambda: change(st.session_state[key])}
+
+
+def remembered(
+    name: str, value: object, default: object, text: Callable[[Any], str] = str, **more: bool
+) -> dict[str, Any]:
+    """Key and callback of a widget of one part of the state; its default is not in the URL.
+
+    Parameters
+    ----------
+    more : as of `bound`
+    """
+
+    def remember(now: object) -> None:
+        put(name, None if text(now) == str(default) else [text(now)])
+
+    return bound(key_of(name), value, remember, **more)
+
+
+def _remembered_many(name: str, options: Sequence[str], default: Sequence[str]) -> dict[str, Any]:
+    def remember(now: Sequence[str]) -> None:
+        put(name, None if set(now) == set(default) else now or [NOTHING])
+
+    return bound(key_of(name), get_many(name, options, default), remember)
 
 
 def choose_many(
     label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
 ) -> list[str]:
     """A multiselect that is part of the state; its default is not written into the URL."""
-    known = None if more.get("accept_new_options") else options
-    more |= _prepare_many(known, name, default)
-    return list(st.multiselect(label, options, **more))
-
-
-def choose_any(
-    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
-) -> list[str]:
-    """As `choose_many` where none is a choice too, and a default that changes is followed."""
-    key, chosen = key_of(name), get(name)
-    if chosen is None:
-        st.session_state[key] = [one for one in default if one in options]
-    elif key not in st.session_state:
-        st.session_state[key] = [one for one in chosen if one in options]
-
-    def remember() -> None:
-        now = st.session_state[key]
-        put(name, None if set(now) == set(default) else now or [NOTHING])
-
-    more |= {"key": key, "on_change": remember}
+    more |= _remembered_many(name, options, default)
     return list(st.multiselect(label, options, **more))
 
 
@@ -177,81 +194,33 @@ def toggle_many(
     """
     if len(options) > MOST_PILLS:
         return choose_many(label, options, name, options, format_func=called, help=help)
-    more = _prepare_many(options, name, options)
-    more |= {"format_func": lambda one: plain(called(one)), "help": help}
+    more: dict[str, Any] = {"format_func": lambda one: plain(called(one)), "help": help}
+    more |= _remembered_many(name, options, options)
     chosen = st.pills(label, options, selection_mode="multi", **more)
     return [option for option in options if option in chosen]
-
-
-def _prepare_many(
-    options: Sequence[str] | None, name: str, default: Sequence[str]
-) -> dict[str, Any]:
-    """Key and callback of a widget of many; without `options` any text may be chosen."""
-    key = key_of(name)
-    first = [one for one in get(name) or [] if options is None or one in options] or list(default)
-    chosen = st.session_state.get(key, first)
-    st.session_state[key] = [one for one in chosen if options is None or one in options]
-
-    def remember() -> None:
-        now = st.session_state[key]
-        put(name, None if set(now) == set(default) else now)
-
-    return {"key": key, "on_change": remember}
 
 
 def choose_one(
     label: str, options: Sequence[str] | Mapping[str, str], name: str, default: str, **more: Any
 ) -> str:
     """A selectbox that is part of the state; a mapping says what each option is called."""
-    key = key_of(name)
     if isinstance(options, Mapping):
         more["format_func"] = options.__getitem__
-    chosen = st.session_state.get(key, get_one(name, default))
-    st.session_state[key] = chosen if chosen in options else default
-    return str(st.selectbox(label, list(options), **_remembered(name, default), **more))
+    chosen = get_one(name, default)
+    more |= remembered(name, chosen if chosen in options else default, default)
+    return str(st.selectbox(label, list(options), **more))
 
 
 def write(label: str, name: str, default: str = "", **more: Any) -> str:
     """A text field that is part of the state."""
-    st.session_state.setdefault(key_of(name), get_one(name, default))
-    return str(st.text_input(label, **_remembered(name, default, str.strip), **more)).strip()
-
-
-def whole(name: str, default: int, low: int, high: int) -> int:
-    """The whole number of a part of the state, or the nearest; the default where it is none."""
-    text = get_one(name)
-    return min(max(int(text) if re.fullmatch(r"\d{1,10}", text) else default, low), high)
+    more |= remembered(name, get_one(name, default), default, str.strip, typed=True)
+    return str(st.text_input(label, **more)).strip()
 
 
 def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
     """A whole number that is part of the state."""
-    st.session_state.setdefault(key_of(name), whole(name, default, low, high))
-    return int(st.number_input(label, low, high, **_remembered(name, default), **more))
-
-
-def _remembered(name: str, default: object, text: Callable[[Any], str] = str) -> dict[str, Any]:
-    """Key and callback of a widget of one value; the default is not written into the URL."""
-    key = key_of(name)
-
-    def remember() -> None:
-        now = text(st.session_state[key])
-        put(name, None if now == str(default) else [now])
-
-    return {"key": key, "on_change": remember}
-
-
-def choose_now(name: str, values: Sequence[str] | None) -> None:
-    """Set a choice before its widget is drawn; None: back to the default."""
-    choose_all_now({name: values})
-
-
-def choose_all_now(chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> None:
-    """Set several choices before their widgets are drawn, in one step of the browser's history."""
-    before = _history().state
-    _put(chosen, step=step)
-    _forget_widgets(before, _history().state)
-    for name in chosen:
-        st.session_state.pop(key_of(name), None)
+    more |= remembered(name, get_whole(name, default, low, high), default, typed=True)
+    return int(st.number_input(label, low, high, **more))
 
 
 def open_job(job_id: str, *, step: bool = True) -> None:
@@ -259,22 +228,22 @@ def open_job(job_id: str, *, step: bool = True) -> None:
 
     Parameters
     ----------
-    step : whether the user did it, and may undo it
+    step : as in `put_all`
     """
     others = VIEW if job_id != get_one("analysis") else ()
-    choose_all_now({**dict.fromkeys(others), "analysis": [job_id]}, step=step)
+    put_all({**dict.fromkeys(others), "analysis": [job_id]}, step=step)
 
 
 def undo() -> None:
     """Take back the last choice among those of a view."""
     changed = _history().undo(VIEW)
     if changed is not None:
-        choose_all_now(changed, step=False)
+        put_all(changed, step=False)
 
 
 def reset() -> None:
     """Take back all choices of the shown analysis."""
-    choose_all_now(dict.fromkeys(name for name in VIEW if name != "analysis"))
+    put_all(dict.fromkeys(name for name in VIEW if name != "analysis"))
 
 
 def can_undo() -> bool:

@@ -10,7 +10,7 @@ from mlem_core.analysis.source import SURPRISAL, StimulusSource
 from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text
-from pages.parts import choices, reading, stored
+from pages.parts import choices, stored
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
@@ -22,7 +22,7 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
     for field in fields(spec):
         value = getattr(spec, field.name)
         if field.name in form and value != field.default:
-            form[field.name] = _texts(value)
+            form[field.name] = _texts(field.name, value)
     # What the form calls otherwise, or has in another form.
     return form | {
         "stimuli": [_stimuli(spec.stimuli)],
@@ -30,11 +30,21 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         "files": _uploads(spec.representations),
         "rdms": _uploads(spec.rdms),
         "roles": [f"{column}={role}" for column, role in _roles(spec).items()] or None,
-        "layers": None if spec.layers is None else [",".join(map(str, spec.layers))],
         "values": list(spec.values) or [choices.NOTHING],
-        **{name: _joined(getattr(spec, name)) for name in OF_MODELS},
-        "pairs": ["all"] if spec.pairs == 0 else form["pairs"],
     }
+
+
+def _texts(name: str, value: object) -> list[str]:
+    """A value of a field as the texts of a choice; see `pages.form.state.value_of`."""
+    if value is True:
+        return ["yes"]
+    if name == "pairs" and value == 0:
+        return ["all"]
+    if not isinstance(value, tuple):
+        return [str(value)]
+    texts = list(map(in_text, value)) or [choices.NOTHING]
+    joined = {**dict.fromkeys(OF_MODELS, "; "), "layers": ",", "na": ","}.get(name)
+    return texts if joined is None else [joined.join(texts)]
 
 
 def _stimuli(name: str) -> str:
@@ -59,23 +69,9 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     # The models that give surprisal are not run for it.
     source["add"] = [name for name in spec.add if not name.startswith(SURPRISAL)]
     try:
-        features = reading.read("stimuli", **source).features
+        features = stored.read("stimuli", **source).features
     except InputError:
         return roles  # the form says what is wrong with the stimuli
     column = {f"{name}_bin": name for name, _ in spec.bins}
     names = [feature.name for feature in features if feature.name not in spec.features]
     return roles | {column.get(name, name): "ignore" for name in names}
-
-
-def _joined(value: tuple[object, ...]) -> list[str] | None:
-    """Several values as one text with semicolons between them."""
-    return ["; ".join(map(in_text, value))] if value else None
-
-
-def _texts(value: object) -> list[str]:
-    """A value of a field as the texts of a choice."""
-    if value is True:
-        return ["yes"]
-    if isinstance(value, tuple):
-        return list(map(in_text, value)) or [choices.NOTHING]
-    return [str(value)]

@@ -1,4 +1,4 @@
-"""What was chosen at each address of a session, so that Back, Forward and Undo bring it back.
+"""What is chosen in a session, so that Back, Forward and Undo bring back what was chosen before.
 
 Streamlit runs a page again when the user goes back to an address of it, and says of a run whether
 that is why. Where another run finds in the address what the last one did not leave there, the
@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 State = dict[str, list[str]]
-Query = tuple[tuple[str, tuple[str, ...]], ...]
 
-MOST_KEPT = 200  # addresses, and steps that can be undone
+MOST_KEPT = 200  # steps that can be undone
 
 
 @dataclass
@@ -23,48 +22,33 @@ class History:
     Attributes
     ----------
     state : what is chosen now; what has no entry is at its default
-    at : page and query of the address as the last run left it
-    shown : what was chosen at each address
+    page : url_path of the page that is shown
+    held : names of the choices that an address of the page holds
+    said : what its address says, as the last run left it
     earlier : what was chosen before each choice, the latest last
     """
 
     state: State = field(default_factory=dict)
-    at: tuple[str, Query] | None = None
-    shown: dict[tuple[str, Query], State] = field(default_factory=dict)
+    page: str | None = None
+    held: Collection[str] = ()
+    said: State = field(default_factory=dict)
     earlier: list[State] = field(default_factory=list)
 
-    def arrive(self, page: str, query: Query, held: Collection[str], *, back: bool) -> bool:
+    def arrive(self, page: str, said: State, held: Collection[str], *, back: bool) -> None:
         """Take over what the address says at the beginning of a run.
 
         Parameters
         ----------
-        page : url_path of the page
-        query : what its address says
-        held : names of the choices that an address of the page holds
+        page, said, held : as the attributes
         back : whether the user went there by Back or Forward
-
-        Returns whether the user came back to an address of this page, which then stays as it is.
         """
-        before = None if self.at is None else self.at[0]
-        if (page, query) == self.at:
-            return False
-        said = {name: list(values) for name, values in query}
-        if page != before:
-            known = self.shown.get((page, query)) if back else None
-            self.state = dict(known) if known is not None else {**self.state, **said}
-            return False
-        if not back:
-            return False  # the browser did not know of the last choice yet
-        others = {name: values for name, values in self.state.items() if name not in held}
-        self.state = dict(self.shown.get((page, query), {**others, **said}))
-        return True
-
-    def leave(self, page: str, query: Query) -> None:
-        """The address now is this one."""
-        self.at = (page, query)
-        self.shown[self.at] = dict(self.state)
-        while len(self.shown) > MOST_KEPT:
-            self.shown.pop(next(iter(self.shown)))
+        same, as_left = page == self.page, said == self.said
+        self.page, self.held, self.said = page, held, said
+        if same and (as_left or not back):
+            return  # where it is other, the browser did not know of the last choice yet
+        # An address of before says all that its page holds; a link says what it changes.
+        kept = {name: values for name, values in self.state.items() if name not in held}
+        self.state = {**(kept if back else self.state), **said}
 
     def choose(self, chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> bool:
         """Set choices; None or nothing is the default. Whether that changes any.

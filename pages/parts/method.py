@@ -34,40 +34,23 @@ HOW = (
 )
 
 
-def choose(parameter: str, help: str = "", name: str = "", **more: Any) -> str:
-    """One of the values of a field of `AnalysisSpec`, with the label and the choices of it.
+def choose(parameter: str, name: str = "", **more: Any) -> str:
+    """One of the values of a field of `AnalysisSpec`, with its label; of one that is so or not,
+    "yes" or "no".
 
     Parameters
     ----------
-    help : where it is not the field's
     name : in the URL, where that is not the field's
-    more : `default`, where that is not the field's; the rest goes to the widget
+    more : `default` and `help`, where they are not the field's; the rest goes to the widget
     """
     from mlem_core.analysis.spec import AnalysisSpec, parameters
 
     described = parameters()[parameter]
     default, labels = more.pop("default", getattr(AnalysisSpec, parameter)), described.labels
-    more |= {"help": help or described.text}
+    if isinstance(default, bool):
+        default, labels = "yes" if default else "no", {"no": "no", "yes": "yes"}
+    more = {"help": described.text, **more}
     return choices.choose_one(described.label, labels, name or parameter, default, **more)
-
-
-def estimator(name: str = "", **more: Any) -> str:
-    """The estimator; `name` and `more` as in `choose`."""
-    return choose("estimator", "", name, **more)
-
-
-def interactions(name: str, default: bool = False) -> bool:
-    """Whether products of two features are weighed."""
-    from mlem_core.analysis.spec import parameters
-
-    described, now = parameters()["interactions"], "yes" if default else "no"
-    chosen = choices.choose_one(described.label, ["no", "yes"], name, now, help=described.text)
-    return chosen == "yes"
-
-
-def missing(help: str, name: str = "", **more: Any) -> str:
-    """The policy for missing values; `name` and `more` as in `choose`."""
-    return choose("missing", help, name, **more)
 
 
 @stored.kept(64, copied=True)
@@ -81,10 +64,11 @@ def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
 def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
     """What is chosen other than in the analysis: entries of its `AnalysisSpec`."""
     none = not analysis.stimuli.has_missing
-    cells = missing(
-        "No value is missing here." if none else f"What an empty cell means. {HOW}",
+    cells = choose(
+        "missing",
         "cells",
         default=analysis.spec.missing,
+        help="No value is missing here." if none else f"What an empty cell means. {HOW}",
         disabled=none,
     )
     chosen = {"missing": cells, "values": _choose_values(job_id, analysis)}

@@ -138,23 +138,32 @@ def _more(job: Job, names: dict[str, str]) -> None:
     from mlem_core.tasks import notes
 
     written = notes.read(job.id, stored.store())
-    name_key, note_key = f"name {job.id}", f"note {job.id}"
+
+    def write(change: Callable[[Notes], Notes]) -> None:
+        notes.change(job.id, stored.store(), change)
+
     st.text_input(
         "Name",
-        value=written.name,
         placeholder=names.get(job.id, ""),
         max_chars=notes.LONGEST_NAME,
-        key=name_key,
-        on_change=lambda: _write(job.id, lambda old: old.named(st.session_state[name_key])),
         help="What the analysis is called everywhere; empty for a name made of what was chosen.",
+        **choices.bound(
+            f"name {job.id}",
+            written.name,
+            lambda text: write(lambda old: old.named(text)),
+            typed=True,
+        ),
     )
     st.text_area(
         "Note",
-        value=written.note,
         max_chars=notes.LONGEST_NOTE,
-        key=note_key,
-        on_change=lambda: _write(job.id, lambda old: old.noted(st.session_state[note_key])),
         help="Anything that you want to remember of it; it stands in the list.",
+        **choices.bound(
+            f"note {job.id}",
+            written.note,
+            lambda text: write(lambda old: old.noted(text)),
+            typed=True,
+        ),
     )
     if job.status().state == "done":
         _offer_link(job.id)
@@ -166,7 +175,7 @@ def _more(job: Job, names: dict[str, str]) -> None:
             key=f"duplicate {job.id}",
             help="Opens New analysis with all choices of this one, to be changed.",
         ):
-            choices.choose_all_now(duplicate.form_of(job.spec))
+            choices.put_all(duplicate.form_of(job.spec))
             st.switch_page(SCREENS["new"].file)
         if job.id != stored.EXAMPLE and st.button(
             "Delete",
@@ -176,12 +185,6 @@ def _more(job: Job, names: dict[str, str]) -> None:
             "stopped. Undo brings it back.",
         ):
             _delete(job, names.get(job.id, job.id))
-
-
-def _write(job_id: str, how: Callable[[Notes], Notes]) -> None:
-    from mlem_core.tasks import notes
-
-    notes.change(job_id, stored.store(), how)
 
 
 def _compare(job: Job, names: dict[str, str]) -> None:
@@ -201,7 +204,7 @@ def _compare(job: Job, names: dict[str, str]) -> None:
         help="Shows both side by side: their profiles, and what differs, with intervals.",
     )
     if other is not None:
-        choices.choose_now("versus", [job.id, other])
+        choices.put("versus", [job.id, other])
         st.switch_page(SCREENS["versus"].file)
 
 

@@ -69,22 +69,14 @@ def choose_tab(name: str, help: str) -> str:
     """Let the user choose one of the tabs `TABS[name]`; its name."""
     tabs = TABS[name]
     labels = {tab.name: tab.label for tab in tabs}
-    key = choices.key_of(name)
-    st.session_state[key] = chosen_tab(name)
-
-    def remember() -> None:
-        now = st.session_state[key]
-        choices.put(name, None if now == tabs[0].name else [now])
-
     now = st.segmented_control(
         tabs[0].title,
         list(labels),
         format_func=lambda one: labels[one],
-        key=key,
         required=True,
-        on_change=remember,
         help=help,
         label_visibility="collapsed",
+        **choices.remembered(name, chosen_tab(name), tabs[0].name),
     )
     return str(now)
 
@@ -100,14 +92,14 @@ def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
 def look_at(view: View, a: str, b: str) -> None:
     """Make two layers "model:layer" the pair that all pages look at."""
     choices.open_job(view.analysis_id)  # it may be shown without having been chosen
-    choices.choose_all_now({"a": [a], "b": [b]})
+    choices.put_all({"a": [a], "b": [b]})
 
 
 def explore(view: View, a: str, b: str, **place: str) -> None:
     """Open Explore with two layers "model:layer", at a tab (`tab`, `look`)."""
     look_at(view, a, b)
     for name, chosen in place.items():
-        choices.choose_now(name, [chosen])
+        choices.put(name, [chosen])
     st.switch_page(SCREENS["explore"].file)
 
 
@@ -208,7 +200,7 @@ def _tour_button(label: str, symbol: str, to: int, *, main: bool = True) -> None
 def _go_to_step(to: int) -> None:
     st.session_state["tour"] = to
     for name, tab in STEPS[to].place.items():
-        choices.choose_now(name, [tab])
+        choices.put(name, [tab])
     st.switch_page(SCREENS[STEPS[to].url_path].file)
 
 

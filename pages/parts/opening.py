@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
+from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import check_values
-from pages.parts import adding, capsules, choices, method, naming, stored
+from pages.parts import adding, background, choices, frame, method, naming, stored
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -70,7 +72,7 @@ def open_view(url_path: str, lead: str) -> View | None:
         view = View(other, analysis, replace(selection, layers=there))
     adding.remember(view)
     with head:
-        capsules.offer(view)
+        _offer_capsule(view)
     return view
 
 
@@ -129,16 +131,13 @@ def _chosen(done: dict[str, Job]) -> str | None:
 
 
 def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
-    key = choices.key_of("which analysis")
-    st.session_state[key] = job_id
     labels = stored.names()
     st.selectbox(
         "Analysis",
         list(done),
         format_func=lambda one: labels.get(one, one),
-        key=key,
-        on_change=lambda: choices.open_job(st.session_state[key]),
         help="Which of the finished analyses is shown. A new one begins on the page New analysis.",
+        **choices.bound("which analysis", job_id, choices.open_job),
     )
 
 
@@ -158,11 +157,11 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
     shown = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
-        estimator = method.estimator("fit", default=spec.estimator)
-        interactions = method.interactions("products", spec.interactions)
+        estimator = method.choose("estimator", "fit", default=spec.estimator)
+        products = method.choose("interactions", "products", default=spec.interactions)
         changes = method.choose_tables(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
-    return Selection(ordered, tuple(shown), estimator, interactions), changes
+    return Selection(ordered, tuple(shown), estimator, products == "yes"), changes
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:
@@ -247,3 +246,55 @@ def _offer_undo() -> None:
             help="Takes back all choices: shows this analysis as it was run. Undo brings them "
             "back.",
         )
+
+
+@st.fragment
+def _offer_capsule(view: View) -> None:
+    """A button behind which the capsule is made, in the background, and downloaded."""
+    popover = st.container(horizontal=True, horizontal_alignment="right").popover(
+        "Download everything",
+        icon=":material/folder_zip:",
+        key="capsule",
+        on_change="rerun",
+        width="content",
+        help="All tables and all figures of what is shown, with what is needed to run it again.",
+    )
+    if popover.open:
+        with popover:
+            frame.attempt(lambda: _make_capsule(view))
+
+
+def _make_capsule(view: View) -> None:
+    from mlem_core.tasks import followups
+
+    selection, (a, b) = view.selection, view.pair
+    options = {
+        **selection.to_dict(),
+        "pair": [] if a == b else [list(parse_layer(layer)) for layer in (a, b)],
+    }
+    st.markdown(
+        f"One zip, a capsule, of what is shown: {many(len(selection.features), 'feature')} in "
+        f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
+        "a methods paragraph, the references and all versions."
+    )
+    task = view.work("capsule", options)
+    background.offer(
+        task, "Make the capsule", "Draws all figures in the background; about half a minute."
+    )
+    if task.status().state == "done":
+        path = task.file(followups.CAPSULE)
+        st.download_button(
+            f"Download the capsule ({path.stat().st_size / 1e6:.1f} MB)",
+            data=path.read_bytes,
+            file_name=f"{Path(view.analysis.stimuli.name).stem}-capsule.zip",
+            mime="application/zip",
+            key="download capsule",
+            type="primary",
+            icon=":material/download:",
+            on_click="ignore",
+            help="Keep it beside the paper.",
+        )
+    st.caption(
+        "`python -m mlem_core verify FILE.zip` runs it again, models included, and says which "
+        "numbers differ."
+    )

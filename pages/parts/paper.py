@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
+
+from pages.parts import choices
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
@@ -22,17 +25,20 @@ def pick(
     name : of the figure beside which the choice stands
     setting : what is chosen
     """
-    settings = st.session_state.setdefault("export", {})
-    key = f"export {setting} {name}"
-    chosen = settings.get(setting)
-    st.session_state[key] = chosen if chosen in options else options[first]
+    chosen = _settings().get(setting)
+    more |= _bound(setting, name, chosen if chosen in options else options[first])
+    return st.segmented_control(label, options, required=True, help=help, **more)
 
-    def remember() -> None:
-        settings[setting] = st.session_state[key]
 
-    return st.segmented_control(
-        label, options, key=key, required=True, on_change=remember, help=help, **more
-    )
+def _settings() -> dict[str, Any]:
+    settings: dict[str, Any] = st.session_state.setdefault("export", {})
+    return settings
+
+
+def _bound(setting: str, name: str, value: object) -> dict[str, Any]:
+    """Key and callback of a choice that stands beside each figure."""
+    change = partial(_settings().__setitem__, setting)
+    return choices.bound(f"export {setting} {name}", value, change)
 
 
 def paper(name: str, *, resolution: bool = False) -> Paper:
@@ -68,15 +74,6 @@ def paper(name: str, *, resolution: bool = False) -> Paper:
 
 
 def _millimetres(name: str) -> float:
-    settings, key = st.session_state.setdefault("export", {}), f"export mm {name}"
-    st.session_state[key] = settings.get("mm", 136)
-
-    def remember() -> None:
-        settings["mm"] = st.session_state[key]
-
-    return float(
-        st.number_input(
-            "Width in mm", 30, 500, key=key, on_change=remember,
-            help="As the journal asks for it, from 30 to 500.",
-        )
-    )  # fmt: skip
+    about = "As the journal asks for it, from 30 to 500."
+    chosen = _bound("mm", name, _settings().get("mm", 136))
+    return float(st.number_input("Width in mm", 30, 500, help=about, **chosen))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -30,50 +29,43 @@ EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 # How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
 _HASHED: Any = {"mlem_core.analysis.selection.Selection": repr}
 
-# Opened stores, and when: asked for a hundred times a page, and looked through now and then.
-_OFTEN = 3600.0  # seconds
-_stores: dict[str, tuple[float, Store]] = {}
-_swept: dict[Path, float] = {}
-_opening = threading.Lock()
-
+_OFTEN = 3600.0  # seconds: a server runs for months, and removes what nobody wants any more
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
 
 def store() -> Store:
     """The store of who is here: of this server, or the visitor's own where it is a shared one."""
-    token = visitor.now()
-    known = _stores.get(token)
-    if known is not None and time.monotonic() - known[0] < _OFTEN:
-        return known[1]
-    with _opening:
-        # Another window of theirs may have opened it meanwhile; to look at it twice does no harm.
-        found = _opened(token)
-        for other in [
-            one for one, (when, _) in _stores.items() if time.monotonic() - when > _OFTEN
-        ]:
-            _stores.pop(other, None)
-        _stores[token] = time.monotonic(), found
-    return found
+    return _opened(visitor.now(), time.monotonic() // _OFTEN)
 
 
-class Kept(Generic[P, T]):
-    """A function of which each store has values of its own: of `kept`."""
+# Asked for a hundred times a page. To open one twice at a time does no harm.
+@functools.lru_cache(maxsize=1024)
+def _opened(token: str, hour: float) -> Store:
+    """A store, with what nobody wants any more removed from it."""
+    from mlem_core.tasks import trash, visitors
 
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    server, settings = Store(), shared()
+    if settings is None:
+        trash.purge(server)
+        visitors.purge_uploads(server, days=trash.DAYS)
+        return server
+    _sweep(server, settings.keep_days, hour)
+    own = visitors.store_of(token, server.root, visitor.address())
+    trash.purge(own)
+    visitors.purge_uploads(own, days=1)
+    return own
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        value: T = self._found(str(store().root), *args, **kwargs)
-        return value
 
-    def clear(self, *args: Any) -> None:
-        """Forget the value of these arguments for who is here; without any, all that is kept."""
-        self._found.clear(*((str(store().root), *args) if args else ()))
+@functools.lru_cache(maxsize=1)
+def _sweep(server: Store, keep_days: float, hour: float) -> None:
+    from mlem_core.tasks import visitors
+
+    visitors.sweep(server.root, keep_days)
 
 
 def kept(
     max_entries: int, *, copied: bool = False, show_spinner: str | bool = False, **more: Any
-) -> Callable[[Callable[P, T]], Kept[P, T]]:
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """A decorator that keeps what a function returns, by its arguments and the visitor's store.
 
     Analyses and files of two visitors can have one id: what was made for one of them never answers
@@ -87,7 +79,7 @@ def kept(
     """
     cache: Any = st.cache_data if copied else st.cache_resource
 
-    def decorate(call: Callable[P, T]) -> Kept[P, T]:
+    def decorate(call: Callable[P, T]) -> Callable[P, T]:
         def of_store(root: str, *args: P.args, **kwargs: P.kwargs) -> T:
             return call(*args, **kwargs)
 
@@ -98,27 +90,16 @@ def kept(
         named: Any = of_store
         named.__signature__ = own.replace(parameters=[root, *own.parameters.values()])
         options = {"max_entries": max_entries, "show_spinner": show_spinner, **more}
-        return Kept(cache(**options, hash_funcs=_HASHED)(of_store))
+        cached = cache(**options, hash_funcs=_HASHED)(of_store)
+
+        @functools.wraps(call)
+        def of_visitor(*args: P.args, **kwargs: P.kwargs) -> T:
+            value: T = cached(str(store().root), *args, **kwargs)
+            return value
+
+        return of_visitor
 
     return decorate
-
-
-def _opened(token: str) -> Store:
-    """A store, with what nobody wants any more removed: a server runs for months."""
-    from mlem_core.tasks import trash, visitors
-
-    server, settings = Store(), shared()
-    if settings is None:
-        trash.purge(server)
-        visitors.purge_uploads(server, days=trash.DAYS)
-        return server
-    if time.monotonic() - _swept.get(server.root, -_OFTEN) >= _OFTEN:
-        _swept[server.root] = time.monotonic()
-        visitors.sweep(server.root, settings.keep_days)
-    found = visitors.store_of(token, server.root, visitor.address())
-    trash.purge(found)
-    visitors.purge_uploads(found, days=1)
-    return found
 
 
 def largest_upload(megabytes: int) -> int:
@@ -183,6 +164,28 @@ def name_of(job: Job) -> str:
 def open_analysis(job_id: str) -> Analysis:
     """A finished analysis, loaded once for all windows; InputError as `find_job`."""
     return _open(job_id, find_job(job_id))
+
+
+def read(what: str, **request: Any) -> Any:
+    """As `mlem_core.tasks.reading.read`; what cannot be read is not tried again."""
+    # An upload is named by its content.
+    content = _read(what, request)
+    if isinstance(content, InputError):
+        raise InputError(str(content))
+    return content
+
+
+@kept(16, show_spinner="Reading the file …")
+def _read(what: str, request: dict[str, Any]) -> Any:
+    from mlem_core.tasks import reading
+
+    try:
+        with visitor.while_here():
+            return reading.read(what, request, store().root)
+    except reading.Broken:
+        raise
+    except InputError as error:
+        return error
 
 
 @kept(8, show_spinner="Opening the analysis …")

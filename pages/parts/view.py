@@ -30,13 +30,7 @@ MOST_PREFETCHED = 12
 
 
 @stored.kept(256)
-def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results | None:
-    """The tables; None where they take long and are not kept yet."""
-    from mlem_core.analysis import cached_fits
-    from mlem_core.estimators.registry import estimator_named
-
-    if estimator_named(selection.estimator).slow:
-        return cached_fits.find(_analysis, stored.store(), selection)
+def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
     return _analysis.results_of(selection)
 
 
@@ -119,33 +113,37 @@ class View:
             memory[key] = found
         return found
 
+    @property
+    def _is_slow(self) -> bool:
+        """Whether its tables take long and are kept in the store."""
+        from mlem_core.estimators.registry import estimator_named
+
+        return estimator_named(self.selection.estimator).slow
+
+    def _tables(self) -> Results | None:
+        """The tables for what is kept; None where they take long and are not in the store yet."""
+        if not self._is_slow:
+            return _results(self.job_id, self.selection, self.analysis)
+        from mlem_core.analysis import cached_fits
+
+        of = self.analysis, stored.store(), self.selection
+        return self.once("fits", lambda: cached_fits.find(*of))
+
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
         prefetch.stop()
-        results = _results(self.job_id, self.selection, self.analysis)
+        results = self._tables()
         if results is None:
-            # Not kept in memory, so that the next look finds what was computed meanwhile.
-            _results.clear(self.job_id, self.selection, self.analysis)
             self._compute()
         else:
-            prefetch.prepare(
-                [
-                    partial(_results, self.job_id, one, self.analysis)
-                    for one in self._one_click_away()
-                ]
-            )
+            near = self._one_click_away()
+            prefetch.prepare([partial(_results, self.job_id, one, self.analysis) for one in near])
         return results
 
     def _one_click_away(self) -> list[Selection]:
         """What is selected after a feature is ticked on or off, where that is quick."""
-        from mlem_core.estimators.registry import estimator_named
-
         names = self.all_features
-        if (
-            estimator_named(self.selection.estimator).slow
-            or self.selection.interactions
-            or len(names) > MOST_PREFETCHED
-        ):
+        if self._is_slow or self.selection.interactions or len(names) > MOST_PREFETCHED:
             return []
         near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
         return [replace(self.selection, features=tuple(one)) for one in near if one]
@@ -160,8 +158,8 @@ class View:
         """
         from mlem_core.report.shown import Drawing, FigureContext
 
-        results = _results(self.job_id, self.selection, self.analysis)
-        if results is None and (results := self.results()) is None:
+        results = self._tables() or self.results()
+        if results is None:
             return None
         a, b = map(parse_layer, self.pair)
         drawing = Drawing(

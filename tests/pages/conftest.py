@@ -18,7 +18,7 @@ def window(monkeypatch):
     monkeypatch.setattr(runner, "start_process", in_this_process)
     monkeypatch.setattr(prefetch, "prepare", lambda calls: None)
     monkeypatch.delenv("MLEM_SHARED", raising=False)
-    stored._stores.clear()
+    stored._opened.cache_clear()
 
 
 @pytest.fixture
