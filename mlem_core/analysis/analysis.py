@@ -63,6 +63,7 @@ class Analysis:
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
 
     plot = Later("report.figures", "AnalysisPlots")
+    similarity = Later("analysis.similarities", "AnalysisSimilarities")
 
     def __repr__(self) -> str:
         return as_text(*_lines(self))

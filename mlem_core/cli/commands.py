@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
-    from mlem_core.analysis.similarities import Compared
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.intervals import LayerIntervals
-    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
@@ -63,7 +62,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
-    from mlem_core.pairs.similarities import similarity_named
+    from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
@@ -72,8 +71,7 @@ def _analyze(options: argparse.Namespace) -> None:
     for name in options.baselines:
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES)
-    for name in options.similarities:
-        similarity_named(name)
+    similarities = [SIMILARITIES.named(name) for name in options.similarities]
     store, notices = Store(), list[str]()
     extra: dict[str, pd.DataFrame] = {}
     with Bars() as bars:
@@ -84,7 +82,7 @@ def _analyze(options: argparse.Namespace) -> None:
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
         extra |= _similarities(analysis, options.similarities, store, bars)
-        notices += filter(None, (similarity_named(name).no_terms for name in options.similarities))
+        notices += filter(None, (similarity.no_terms for similarity in similarities))
         if options.bootstrap:
             bounds = layer_intervals(
                 analysis, store, n_replicates=options.bootstrap, report=bars.show
@@ -176,12 +174,11 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.similarities import compared
     from mlem_core.data.csvfile import write_table
     from mlem_core.inference.caveats import generalises
-    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.pairs.resampling_units import Units
-    from mlem_core.pairs.similarities import similarity_named
+    from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.storage.store import Store
 
-    similarity_named(options.similarity)
+    SIMILARITIES.named(options.similarity)
     both = options.first, options.second = _two_layers(options)
     files = {name for name, _ in options.representations}
     options.models += [
@@ -195,15 +192,16 @@ def _why(options: argparse.Namespace) -> None:
         analysis = run(_spec(options), store, bars.show)
         complain(*_notices(analysis))
         _check_there(both, analysis, store)
-        alike = compared(analysis, options.similarity, store, bars.counter("similarity", "layers"))
-        why = _explained(options, analysis, alike, store, bars)
+        count = bars.counter("similarity", "layers")
+        of_layers = compared(analysis, options.similarity, store, count)
+        why = _explained(options, analysis, of_layers, store, bars)
     if options.out is not None:
         beside = Path(options.out)
-        if isinstance(why, Alignment):
-            write_table(why.whole, beside)
-        else:
+        if why.similarity.divides:
             write_table(why.terms, beside)
             write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
+        else:
+            write_table(why.whole, beside)
     say(why.text)
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
@@ -247,25 +245,23 @@ def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> N
 
 
 def _explained(
-    options: argparse.Namespace, analysis: Analysis, alike: Compared, store: Store, bars: Bars
-) -> Explanation | Alignment:
+    options: argparse.Namespace,
+    analysis: Analysis,
+    of_layers: LayerSimilarity,
+    store: Store,
+    bars: Bars,
+) -> Explanation:
     """Why two layers are alike, by a similarity with terms or without."""
-    from mlem_core.inference import explanation, procrustes_cca
+    from mlem_core.inference import explanation
 
     both = (options.first, options.second)
-    if not alike.similarity.divides:
-        found = procrustes_cca.alignment(analysis, both, alike)
-        if options.bootstrap:
-            given = options.bootstrap, options.seed, bars.counter("intervals", "blocks")
-            found = explanation.with_intervals(found, analysis, store, *given)
-        return found
-    why = explanation.explain(analysis, *both, seed=options.seed, compared=alike)
-    if why.similarity.name == "rsa":
+    why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)
+    if why.similarity.of_ranks:
         why = explanation.with_transfer(why, analysis)
     if options.bootstrap:
-        count = bars.counter("intervals", "replicates")
-        given = options.bootstrap, options.seed, count
-        why = explanation.with_intervals(why, analysis, store, *given)
+        count = bars.counter("intervals", "replicates" if why.similarity.divides else "blocks")
+        asked = options.bootstrap, options.seed, count
+        why = explanation.with_intervals(why, analysis, store, *asked)
     return why
 
 

@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 from mlem_core import figures
 from mlem_core.analysis import maps
 from mlem_core.analysis.in_words import FOLDS, computed_on
-from mlem_core.analysis.similarities import RSA
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
 from mlem_core.measures import nested
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, joined, tau_by_chance
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure

@@ -9,22 +9,22 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.similarities import Compared
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.inference.explained import Explanation
     from mlem_core.robustness.flags import Finding
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
-RSA = "rsa"
 COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
 SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
 
 
-def choose_similarity(view: View) -> Compared | None:
+def choose_similarity(view: View) -> LayerSimilarity | None:
     """Let the user choose the similarity that is looked at beside τ; all layers by it.
 
     None where it is RSA, or not computed yet; then there is the button that computes it.
@@ -63,7 +63,7 @@ def chosen_similarity() -> str:
     return name if name in SIMILARITIES else RSA
 
 
-def compared_layers(view: View) -> Compared | None:
+def compared_layers(view: View) -> LayerSimilarity | None:
     """All layers by the similarity that is looked at; None where it is RSA, or not computed yet."""
     from mlem_core.analysis.similarities import find
 

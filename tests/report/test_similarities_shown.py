@@ -12,7 +12,6 @@ from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import best_known, kept_intervals
 from mlem_core.inference.partial import of_layers
-from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import partial_rsa
 from mlem_core.report.figures import Drawing, FigureContext, draw
@@ -79,8 +78,9 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name)
     matrices = draw("similarity", shown)
     assert name in matrices.data and found.similarity.no_terms in matrices.caption
     assert draw("why", shown) is None and draw("why_layers", shown) is None
-    with refused(name, "no terms"):
-        explain(analysis, "a:0", "a:1", compared=found)
+    two = explain(analysis, "a:0", "a:1", compared=found)
+    assert two.terms.empty and two.value == found.values[0, 1]
+    np.testing.assert_array_equal(analysis.similarity[name], found.square)
     tables = how_sure(replace(shown, drawing=Drawing(store=store)))
     assert f"similarity_{name}.csv" in tables and f"why_{name}.csv" not in tables
 
@@ -101,7 +101,8 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
 
 def test_the_interval_of_an_alignment_is_in_the_capsule(made):
     (analysis, store), shown = made, shown_with(made, "rsa")
-    found = alignment(analysis, shown.pair, similarities.compared(analysis, "cca", store))
+    cca = similarities.compared(analysis, "cca", store)
+    found = explain(analysis, *shown.pair, compared=cca)
     sure = kept_intervals(found, analysis, store)
     pd.testing.assert_frame_equal(how_sure(shown)["pair_cca.csv"], sure.whole)
     assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""
