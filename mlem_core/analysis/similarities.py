@@ -6,7 +6,7 @@ layer from the representations, and kept: sums by cell that take the place of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,12 @@ class LayerSimilarity:
         columns = pd.Index(names, name=self.similarity.name)
         return pd.DataFrame(self.values, index=names, columns=columns)
 
+    def values_of(self, layers: Sequence[Layer]) -> FloatArray:
+        """(n, n) the similarities of n of its layers."""
+        at = [self.layers.index(layer) for layer in layers]
+        values: FloatArray = self.values[np.ix_(at, at)]
+        return values
+
     def decomposed(self) -> Decomposition:
         """The similarity of every two layers as a sum over the features.
 
@@ -88,10 +94,8 @@ class LayerSimilarity:
 
     def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
         """What is chosen of the layers and features of their analysis."""
-        places = selection.places(analysis.layers)
-        tables = selection.of_tables(self.tables, analysis.layers)
-        values = self.values[np.ix_(places, places)]
-        return LayerSimilarity(self.similarity, tuple(selection.layers), tables, values)
+        layers, tables = selection.layers, selection.of_tables(self.tables, analysis.layers)
+        return LayerSimilarity(self.similarity, layers, tables, self.values_of(layers))
 
 
 class AnalysisSimilarities(Mapping[str, pd.DataFrame]):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlem_core.analysis.spec import check_numbers
 from mlem_core.base.bars import Bars
@@ -57,12 +57,13 @@ def _notices(analysis: Analysis) -> list[str]:
 def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
+    from mlem_core.analysis.similarities import compared
     from mlem_core.cli.found import found
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
-    from mlem_core.pairs.similarities import SIMILARITIES
+    from mlem_core.pairs.similarities import RSA, SIMILARITIES
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
@@ -71,7 +72,8 @@ def _analyze(options: argparse.Namespace) -> None:
     for name in options.baselines:
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES)
-    similarities = [SIMILARITIES.named(name) for name in options.similarities]
+    names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
+    similarities = [SIMILARITIES.named(name) for name in names]
     store, notices = Store(), list[str]()
     extra: dict[str, pd.DataFrame] = {}
     with Bars() as bars:
@@ -81,16 +83,22 @@ def _analyze(options: argparse.Namespace) -> None:
             baseline = of_analysis(analysis, name, store, progress=bars.counter(name, "layers"))
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
-        extra |= _similarities(analysis, options.similarities, store, bars)
+        for name in names:
+            count = bars.counter(name, "layers")
+            extra |= compared(analysis, name, store, count).written()
         notices += filter(None, (similarity.no_terms for similarity in similarities))
+        by = compared(analysis, options.similarity, store)
         if options.bootstrap:
-            bounds = layer_intervals(
-                analysis, store, n_replicates=options.bootstrap, report=bars.show
-            )
-            tests = {
-                "intervals.csv": score_table(bounds),
-                "similarity_intervals.csv": similarity_table(bounds),
+            more: dict[str, Any] = {"n_replicates": options.bootstrap, "report": bars.show}
+            every = {
+                name: layer_intervals(analysis, store, analysis.select(similarity=name), **more)
+                for name in (RSA, *names)
             }
+            bounds = every[options.similarity]
+            tests = {"intervals.csv": score_table(bounds)}
+            for name, of_layers in every.items():
+                end = "" if name == RSA else f"_{name}"
+                tests[f"similarity_intervals{end}.csv"] = similarity_table(of_layers)
             for name, (table, family) in tests.items():
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
@@ -99,7 +107,7 @@ def _analyze(options: argparse.Namespace) -> None:
                 notices.append(f"similarity_intervals.csv: {by_chance}")
     complain(*notices)
     results = analysis.results()
-    said = _groups(analysis, results, bounds, store, extra)
+    said = _groups(analysis, results, bounds, by, store, extra)
     complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
         from mlem_core.report import capsule
@@ -110,13 +118,14 @@ def _analyze(options: argparse.Namespace) -> None:
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
-    say(*found(analysis, results, bounds), *said)
+    say(*found(analysis, results, bounds, by), *said)
 
 
 def _groups(
     analysis: Analysis,
     results: Results,
     bounds: LayerIntervals | None,
+    by: LayerSimilarity,
     store: Store,
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
@@ -128,35 +137,26 @@ def _groups(
     left = None
     if bounds is not None and analysis.spec.has_groups:
         with Bars() as bars:
-            left = stimuli_left(analysis, store, report=bars.show)
-    summary = GroupSummary(analysis, results, bounds=bounds, left=left)
+            chosen = analysis.select(similarity=by.similarity.name)
+            left = stimuli_left(analysis, store, chosen, report=bars.show)
+    summary = GroupSummary(analysis, results, bounds=bounds, left=left, compared=by)
     extra |= summary.tables()
     return lines(summary)
-
-
-def _similarities(
-    analysis: Analysis, names: Iterable[str], store: Store, bars: Bars
-) -> dict[str, pd.DataFrame]:
-    """The tables of similarities other than RSA, by their file names."""
-    from mlem_core.analysis.similarities import compared
-
-    tables: dict[str, pd.DataFrame] = {}
-    for name in names:
-        tables |= compared(analysis, name, store, bars.counter(name, "layers")).written()
-    return tables
 
 
 def _audit(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
+    from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.robustness.audit import audit
     from mlem_core.robustness.flags import flags, summary
     from mlem_core.storage.store import Store
 
+    SIMILARITIES.named(options.similarity)
     store = Store()
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
-        result = audit(analysis, store, bars.show)
+        result = audit(analysis, store, bars.show, options.similarity)
     complain(*_notices(analysis), *result.notices)
     tables = {
         "audit.csv": result.layers,
@@ -268,6 +268,7 @@ def _explained(
 def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
+    from mlem_core.pairs.similarities import RSA
     from mlem_core.robustness.claims import Claim, check_features, orders, verdict
     from mlem_core.robustness.multiverse import multiverse, narrowed
     from mlem_core.storage.store import Store
@@ -282,7 +283,8 @@ def _multiverse(options: argparse.Namespace) -> None:
         asked = list(dict.fromkeys(layers))
         varied = dict(options.vary) or None
         analysis = run(narrowed(whole, asked) if asked else whole, store, bars.show)
-        result = multiverse(analysis, asked, store, varied, bars.show)
+        by = dict.fromkeys(name for claim in claims for name in claim.similarities) or [RSA]
+        result = multiverse(analysis, asked, store, varied, bars.show, [*by])
     complain(*_notices(analysis), *result.notices)
     universes = result.universes
     for number, claim in enumerate(claims, 1):

@@ -76,7 +76,7 @@ def explain(
     check_layers((first, second), analysis.layers)
     at = [analysis.layers.index(layer) for layer in (first, second)]
     of_layers = of_tables(analysis) if compared is None else compared
-    similarity, values = of_layers.similarity, of_layers.values[np.ix_(at, at)]
+    similarity, values = of_layers.similarity, of_layers.values_of((first, second))
     tables = of_layers.tables.of_layers(at)
     if features is not None:
         tables = tables.of_features(names_in(features))

@@ -16,6 +16,7 @@ import numpy as np
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA
 
 
 class Left(NamedTuple):
@@ -41,15 +42,17 @@ class LayerIntervals:
     scores, scores_lower, scores_upper : (n_layers, 2 + n_columns) ρ, ceiling and importances
     scores_without : (n_blocks, n_layers, 2 + n_columns) without each block of stimuli
     tau, tau_lower, tau_upper : (n_layers, n_layers)
-    rsa : (n_layers, n_layers); rsa_without : (n_blocks, n_layers, n_layers)
+    values : (n_layers, n_layers) of `similarity`; values_without : (n_blocks, n_layers, n_layers)
     terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
-        "unexplained", and their standard errors; none with more than 12 features
+        "unexplained", and their standard errors; none with more than 12 features, or where the
+        similarity has no terms
     ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
     partial_error : (2, n_layers, n_layers) standard errors of S_feat and S_rest, NaN where a block
         leaves none; (0, ...) where `terms` is
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.jackknife.standard_error`
+    similarity : its name, see `mlem_core.pairs.similarities`
     """
 
     layers: tuple[Layer, ...]
@@ -63,8 +66,8 @@ class LayerIntervals:
     tau: FloatArray
     tau_lower: FloatArray
     tau_upper: FloatArray
-    rsa: FloatArray
-    rsa_without: FloatArray
+    values: FloatArray
+    values_without: FloatArray
     terms: FloatArray
     terms_error: FloatArray
     ceilings: FloatArray
@@ -72,6 +75,7 @@ class LayerIntervals:
     partial_error: FloatArray
     units: Units
     sizes: tuple[int, ...]
+    similarity: str = RSA
 
     def places(self, layers: Sequence[Layer] | None = None) -> list[int]:
         """Where layers stand (None: all); InputError for one that is not there."""
@@ -89,14 +93,16 @@ _OF_LAYERS = (
 )
 # Symmetric, with what stands on their diagonals.
 _OF_PAIRS = {
-    **dict.fromkeys(("tau", "tau_lower", "tau_upper", "rsa", "rsa_without"), 1.0),
+    **dict.fromkeys(("tau", "tau_lower", "tau_upper", "values", "values_without"), 1.0),
     **dict.fromkeys(("terms", "terms_error", "partial_error"), 0.0),
 }
+# What they are called in the file, where that is otherwise.
+_IN_FILE = {"values": "rsa", "values_without": "rsa_without"}
 
 
 def save(intervals: LayerIntervals, folder: Path | str) -> None:
     """Write intervals into an existing folder: one .npz and one JSON."""
-    names = ("layers", "features", "columns", "estimator", "sizes")
+    names = ("layers", "features", "columns", "estimator", "sizes", "similarity")
     about = {name: getattr(intervals, name) for name in names} | {"units": asdict(intervals.units)}
     (Path(folder) / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
     upper = np.triu_indices(len(intervals.layers), 1)
@@ -106,7 +112,9 @@ def save(intervals: LayerIntervals, folder: Path | str) -> None:
         Path(folder) / _ARRAYS,
         # What is left without each block is many numbers, and only their spread is used.
         **{
-            name: array.astype(np.float32 if name.endswith("without") else np.float64)
+            _IN_FILE.get(name, name): array.astype(
+                np.float32 if name.endswith("without") else np.float64
+            )
             for name, array in arrays.items()
         },
     )
@@ -120,7 +128,8 @@ def load(folder: Path | str) -> LayerIntervals:
         arrays = {name: stored[name].astype(np.float64) for name in _OF_LAYERS}
         n = len(layers)
         for name, diagonal in _OF_PAIRS.items():
-            arrays[name] = _square(stored[name].astype(np.float64), n, diagonal)
+            triangle = stored[_IN_FILE.get(name, name)].astype(np.float64)
+            arrays[name] = _square(triangle, n, diagonal)
     return LayerIntervals(
         layers=layers,
         features=tuple(about["features"]),
@@ -128,6 +137,7 @@ def load(folder: Path | str) -> LayerIntervals:
         estimator=str(about["estimator"]),
         units=Units(**about["units"]),
         sizes=tuple(int(size) for size in about["sizes"]),
+        similarity=str(about.get("similarity", RSA)),
         **arrays,
     )
 

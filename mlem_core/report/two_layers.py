@@ -392,7 +392,8 @@ def claimed(shown: FigureContext) -> tuple[Claim, multiverse.Multiverse | None]:
     varied = multiverse.choices_of(shown.analysis)
     pooled = {"pooling": multiverse.poolings_of(shown.analysis)}
     for choices in (varied, varied | pooled):
-        found = multiverse.find_multiverse(shown.analysis, layers, store, choices)
+        asked_of = shown.analysis, layers, store, choices, asked.similarities
+        found = multiverse.find_multiverse(*asked_of)
         if found is not None:
             return asked, found
     return asked, None

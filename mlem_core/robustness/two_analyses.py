@@ -253,7 +253,7 @@ def similarity_differences(
     if intervals is not None and len(table):
         places = [np.array(one.places(layers)) for one in intervals]
         first, second = (
-            one.rsa_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
+            one.values_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
         )
         value = table["rsa_difference"].to_numpy(np.float64)
         rsa = jackknife(value, first - second, intervals.first.sizes)

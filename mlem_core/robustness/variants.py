@@ -15,6 +15,7 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.storage.stage import save_tables
 
 
@@ -103,6 +104,8 @@ class TablesAndNotices:
 class Audit(TablesAndNotices):
     """What is to be known of each layer before its results are believed.
 
+    It is of one similarity of two layers, RSA or another, whose name columns have in its place.
+
     Attributes
     ----------
     layers : model, layer, position0 and position0_ranks (share of the variance of the distances
@@ -119,16 +122,27 @@ class Audit(TablesAndNotices):
 
     TEXTS: ClassVar[Sequence[str]] = (
         *("model", "model_a", "model_b", "variant", "outliers", "top", "top_before"),
-        *("less", "more", "rsa_with", "note"),
+        *("less", "more", "note", *(f"{name}_with" for name in SIMILARITIES)),
     )
     UNDEFINED: ClassVar[Sequence[str]] = (
-        *("position0", "position0_ranks", "mean_cosine", "tau", "rho", "same", "rsa_change"),
+        *("position0", "position0_ranks", "mean_cosine", "tau", "rho", "same"),
+        *(f"{name}_change" for name in SIMILARITIES),
     )
 
     layers: pd.DataFrame
     changes: pd.DataFrame
     pairs: pd.DataFrame
     notices: tuple[str, ...]
+
+    @property
+    def similarity(self) -> Similarity:
+        """What two layers are compared by: its column is the first after the variant."""
+        return SIMILARITIES[self.pairs.columns[list(self.pairs.columns).index("variant") + 1]]
+
+
+def short_of(measure: str) -> str:
+    """What short sentences call "tau", or a similarity of two layers."""
+    return "τ" if measure == "tau" else SIMILARITIES[measure].short
 
 
 def every_two(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:

@@ -151,13 +151,15 @@ def _capsule(job: JobInput) -> Made:
 def _audit(job: JobInput) -> None:
     from mlem_core.robustness.audit import audit
 
-    audit(job.analysis, job.store, job.report)
+    audit(job.analysis, job.store, job.report, job.options.get("similarity", RSA))
 
 
 def _multiverse(job: JobInput) -> None:
     from mlem_core.robustness.multiverse import multiverse
 
-    multiverse(job.analysis, job.layers(), job.store, job.options.get("choices"), job.report)
+    options, layers = job.options, job.layers()
+    by = options.get("similarities", [RSA])
+    multiverse(job.analysis, layers, job.store, options.get("choices"), job.report, by)
 
 
 def _versus(job: JobInput) -> None:

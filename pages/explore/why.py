@@ -36,27 +36,22 @@ def show_why(view: View, a: str, b: str) -> None:
     from mlem_core.inference.explanation import REPLICATES
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
 
-    other = alike.compared_layers(view)
-    if other is not None and not other.similarity.divides:
-        _without_terms(view, other.similarity, a, b)
-        other = None
-    chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
+    of_layers = alike.compared_layers(view)
+    chosen = alike.option(of_layers)
+    if not of_layers.similarity.divides:
+        _without_terms(view, of_layers.similarity, a, b)
+        chosen = {}
     why = alike.explanation(view, a, b, **chosen)
     with st.container(border=True):
-        if other is None:
-            alike.show_finding(view, alike.finding(view, why))
-        else:
-            st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
-            for text in (why.how_sure, *why.notes):
-                st.markdown(plain(text))
+        alike.show_finding(view, alike.finding(view, why))
         st.caption(plain(why.sentence))
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
-    if other is None:
+    if why.similarity.of_ranks:
         notable.offer_extremes(view)
     if "chance" not in why.terms:
         drawn = "Blocks left out in turn"
-        if other is None:
+        if why.similarity.of_ranks:
             drawn = f"{REPLICATES:,} bootstrap replicates"
         background.offer(
             alike.work_for_intervals(view, a, b, **chosen),
@@ -85,9 +80,11 @@ def _without_terms(view: View, similarity: Similarity, a: str, b: str) -> None:
 
 def show_more(view: View, a: str, b: str) -> None:
     """What else there is to say of why two layers are alike, over the whole width."""
-    other = alike.compared_layers(view)
-    if other is None or not other.similarity.divides:
-        # The audit and the pairs behind a term are those of RSA.
+    by = alike.compared_layers(view).similarity
+    if by.divides and not by.of_ranks:
+        uncertainty.say_of_pair(view, a, b, by.name)
+    else:
+        # What RSA mixes, and the pairs behind a term of it.
         uncertainty.say_of_pair(view, a, b)
         frame.attempt(partial(_beside, view, a, b))
         why = alike.explanation(view, a, b)
