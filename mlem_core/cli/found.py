@@ -39,7 +39,8 @@ def found(
     intervals : of all its layers, where there are any; of the same similarity
     compared : all layers by the similarity that is looked at; None is RSA
     """
-    by, lines = of_tables(analysis) if compared is None else compared, []
+    by = of_tables(analysis) if compared is None else compared
+    lines: list[str] = []
     if len(results.layers) > 1:
         a, b = pair = analysis.most_alike(values=by.values)
         files = {name for name, _ in analysis.spec.representations}

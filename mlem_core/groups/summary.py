@@ -143,7 +143,8 @@ class GroupSummary:
         blocks."""
         whole = of_tables(self.analysis) if self.compared is None else self.compared
         of_layers = whole.of(self.analysis, self.chosen)
-        names, squares, stimuli = (self.by.name,), of_layers.values[None], None
+        names: tuple[str, ...] = (self.by.name,)
+        squares, stimuli = of_layers.values[None], None
         if self.by.divides:
             tables = of_layers.tables.of_features(self.chosen.features)
             divided = decompose(tables, of_layers.values)

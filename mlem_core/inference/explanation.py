@@ -159,9 +159,10 @@ def with_intervals(
     else:
         features = list(why.features["term"])
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
-        bounds, chance = layers.interval(seed, progress), layers.chance(seed)
-        resampled = _Resampled(bounds, chance, why.partial)
-    (_, lower, upper, *_), chance = resampled.bounds, [*resampled.chance, np.nan][:n]
+        interval = layers.interval(seed, progress)
+        resampled = _Resampled(interval, layers.chance(seed), why.partial)
+    _, lower, upper, *_ = resampled.bounds
+    chance = [*resampled.chance, np.nan][:n]
     return replace(
         why,
         terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=chance),

@@ -129,7 +129,8 @@ def _concludes(value: float, before: float) -> bool:
 
 
 def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
-    rows, pairs, by = [], audit.pairs, audit.similarity
+    rows: list[tuple[Any, ...]] = []
+    pairs, by = audit.pairs, audit.similarity
     control = pairs["variant"] == CONTROL
     reached = control & (pairs[f"{by.name}_before"] >= LEAST)
     reached &= pairs[by.name] >= CONTROL_SHARE * pairs[f"{by.name}_before"]

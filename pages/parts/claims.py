@@ -166,7 +166,7 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     names = view.all_features
     middle, right = st.columns(2)
     if CLAIMS[kind].similar:
-        threshold: dict[str, float] = {}
+        limit = 50
         with middle:
             measure = choices.choose_one(
                 "By", measures(), "by", RSA,
@@ -177,8 +177,7 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
                 limit = choices.number(
                     "Threshold (%)", "limit", 10, -100, 100, help="The similarity in hundredths."
                 )
-            threshold["threshold"] = limit / 100
-        return Claim(kind, tuple(layers), measure=measure, **threshold)
+        return Claim(kind, tuple(layers), measure=measure, threshold=limit / 100)
     results = view.results()
     if results is None:
         return None

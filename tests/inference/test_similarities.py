@@ -13,11 +13,16 @@ from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
+from mlem_core.inference.layer_intervals import blocks_of, find, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_intervals import Comparison
+from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.similarities import SIMILARITIES, components
 from mlem_core.pairs.similarity_sums import PairCells, of_some
+from mlem_core.robustness.audit import audit, find_audit
+from mlem_core.robustness.claims import Claim, over_stimuli
+from mlem_core.robustness.flags import check
 from mlem_core.storage.store import Store
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
@@ -162,3 +167,27 @@ def test_two_layers_of_an_analysis_are_aligned(planted, name):
     row = sure.whole.iloc[0]
     assert row["lower"] < row["value"] == compared.values[0, 1] < row["upper"]
     assert f"{row['value']:.2f}" in sure.headline and "unseen sentences" in sure.headline
+
+
+@pytest.mark.parametrize("name", ["cka", "procrustes"])
+def test_intervals_of_all_layers_claims_and_audit_take_it_by_its_name(planted, name):
+    whole, store = planted.analysis, planted.store
+    values = similarities.compared(whole, name, store).values
+    chosen = whole.select(similarity=name)
+    every = layer_intervals(whole, store, chosen, n_replicates=20)
+    of_rsa = find(whole, store, n_replicates=20)
+    np.testing.assert_allclose(every.values, values, atol=1e-12)
+    np.testing.assert_array_equal(every.scores, of_rsa.scores)
+    assert find(whole, store, chosen, n_replicates=20).similarity == name
+    compared = Comparison.of(whole, SIMILARITIES[name], whole.layers, chosen.features, store)
+    _, sums = compared.sums(blocks_of(whole, 20).weights[3] > 0)
+    np.testing.assert_allclose(every.values_without[3], sums.similarity, atol=1e-6)
+    assert {name, f"{name}_lower", f"{name}_p"} <= set(similarity_table(every).table)
+    claim = Claim.parse(f"closer m:0 m:1 m:2 {name}")
+    assert over_stimuli(claim, every).value == pytest.approx(values[0, 1] - values[0, 2])
+    assert over_stimuli(claim, of_rsa) is None
+    audited = audit(whole, store, similarity=name)
+    assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
+    # What depends on no distance stays as it is with another one.
+    assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
+    assert find_audit(whole, store, name).similarity is check(audited, A, B).similarity

@@ -114,11 +114,17 @@ def test_the_command_line_writes_a_similarity_without_terms_and_says_so(
     analysis, _ = made
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
     given, out = [*arguments_of(analysis.spec), "--folds=3"], tmp_path / "out"
-    assert main(["analyze", *given, "--similarities=cca,cka", f"--out={out}"]) == 0
+    asked = [*given, "--similarity=cka", f"--out={out}"]
+    assert main(["analyze", *asked, "--similarities=cca", "--bootstrap=20"]) == 0
     assert (out / "similarity_cca.csv").exists() and not (out / "why_layers_cca.csv").exists()
-    assert (out / "why_layers_cka.csv").exists()
-    said = capsys.readouterr().err
-    assert "RSA" in said and "CKA" in said
+    assert (out / "why_layers_cka.csv").exists() and (out / "similarity_intervals_cca.csv").exists()
+    said = capsys.readouterr()
+    assert "RSA" in said.err and "CKA" in said.err and "a:0 and a:1, CKA" in said.out
+    assert main(["audit", *asked]) == 0 and "cka_before" in pd.read_csv(out / "audit_pairs.csv")
+    claim = ["--claim=closer a:0 a:1 b:0 cka", f"--out={out}"]
+    assert main(["multiverse", *given, *claim, "--vary=estimator=ridge"]) == 0
+    assert {"rsa", "cka", "tau"} <= set(pd.read_csv(out / "universe_similarity.csv"))
+    capsys.readouterr()
     assert main(["why", "a:0", "a:1", *given, "--similarity=cca"]) == 0
     assert "canonical correlation" in capsys.readouterr().out
 
