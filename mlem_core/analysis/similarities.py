@@ -6,7 +6,7 @@ layer from the representations, and kept: sums by cell that take the place of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,8 @@ class LayerSimilarity:
         return LayerSimilarity(self.similarity, layers, tables, self.values_of(layers))
 
 
-class AnalysisSimilarities(Mapping[str, pd.DataFrame]):
+@dataclass(frozen=True)
+class AnalysisSimilarities:
     """The similarities of all layers of an analysis, which `analysis.similarity` is.
 
     `analysis.similarity["cka"]` is a square of "model:layer", by any entry of
@@ -106,17 +107,10 @@ class AnalysisSimilarities(Mapping[str, pd.DataFrame]):
     and kept there; errors are those of `compared`.
     """
 
-    def __init__(self, analysis: Analysis) -> None:
-        self._analysis = analysis
+    analysis: Analysis
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        return compared(self._analysis, name, Store()).square
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(SIMILARITIES)
-
-    def __len__(self) -> int:
-        return len(SIMILARITIES)
+        return compared(self.analysis, name, Store()).square
 
 
 def _save(sums: SimilaritySums, folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -155,37 +155,19 @@ def with_intervals(
             f"{EXACT_FEATURES}, so choose fewer features."
         )
     if why.similarity.of_ranks:
-        resampled = _by_bootstrap(why, analysis, store, n_replicates, seed, progress)
+        bounds, chance, why = _by_bootstrap(why, analysis, store, n_replicates, seed, progress)
     else:
-        features = list(why.features["term"])
+        features, why = list(why.features["term"]), replace(why, notes=())
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
-        interval = layers.interval(seed, progress)
-        resampled = _Resampled(interval, layers.chance(seed), why.partial)
-    _, lower, upper, *_ = resampled.bounds
-    chance = [*resampled.chance, np.nan][:n]
+        bounds, chance = layers.interval(seed, progress), layers.chance(seed)
+    (_, lower, upper, *_), by_chance = bounds, [*chance, np.nan][:n]
     return replace(
         why,
-        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=chance),
+        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=by_chance),
         whole=why.whole.assign(lower=lower[n:end], upper=upper[n:end]),
-        partial=resampled.partial,
-        notes=(*caveats.of_size(Units.of(analysis.stimuli)), *resampled.notes),
+        notes=(*caveats.of_size(Units.of(analysis.stimuli)), *why.notes),
         how=_how(why, analysis, n_replicates),
     )
-
-
-class _Resampled(NamedTuple):
-    """What resampling the stimuli gives of two layers.
-
-    bounds : of `terms` and `whole` of an `Explanation`, and more
-    chance : (n_features,) how large a term must be to be more than chance
-    partial : as of `Explanation`, with intervals
-    notes : on how far this holds
-    """
-
-    bounds: Estimate
-    chance: FloatArray
-    partial: pd.DataFrame
-    notes: tuple[str, ...] = ()
 
 
 def _by_bootstrap(
@@ -195,8 +177,11 @@ def _by_bootstrap(
     n_replicates: int,
     seed: int,
     progress: Counted | None,
-) -> _Resampled:
-    """Of a similarity of ranks, stimuli may be drawn several times."""
+) -> tuple[Estimate, FloatArray, Explanation]:
+    """Estimates of the terms and the whole of RSA, chance, and `why` with intervals of its parts.
+
+    Stimuli are drawn several times too.
+    """
     from mlem_core.inference.permutation import chance_terms, permuted_terms
 
     features = list(why.features["term"])
@@ -212,8 +197,9 @@ def _by_bootstrap(
     if not pairs.design.is_complete:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     size = len(analysis.stimuli), analysis.tables.n_pairs
-    notes = filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size)))
-    return _Resampled(bounds, chance_terms(permuted_terms(pairs, seed=seed)), beside, tuple(notes))
+    notes = tuple(filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))))
+    chance = chance_terms(permuted_terms(pairs, seed=seed))
+    return bounds, chance, replace(why, partial=beside, notes=notes)
 
 
 def kept_intervals(
