@@ -134,8 +134,8 @@ def _compute(
         known = layer_intervals(analysis, store, of_rsa, **more)
         blocks = blocks or blocks_of(analysis, n_replicates)
         draws = _draws(analysis, store, selection, blocks, report)
-        values = _values_and_terms(draws, blocks.sizes)
-        return replace(known, similarity=selection.similarity, **values)
+        by = _values_and_terms(draws, blocks.sizes)
+        return replace(known, similarity=selection.similarity, **by)
     n = resampled_part(analysis.design, analysis.folds).n_pairs
     if 2 * n * len(layers) > MOST_BYTES:
         raise InputError(
@@ -206,9 +206,7 @@ def _whole(
     return replace(pairs.whole, classes=np.concatenate(classes)), joined(parts)
 
 
-def _around(
-    shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, FloatArray]
-) -> dict[str, FloatArray]:
+def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]) -> dict[str, Any]:
     """What a part of the pairs gives, around what all pairs of the analysis give.
 
     Parameters
@@ -284,7 +282,7 @@ def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Re
     return resample(decompositions, shared, weights, _counted(SIMILARITIES[RSA], report))
 
 
-def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, FloatArray]:
+def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]:
     """A similarity, its terms and ceilings, S_feat and S_rest: the values and the jackknife.
 
     Parameters

@@ -36,7 +36,7 @@ def _clickable_maps(view: View) -> None:
 
 
 def _models_alike(view: View) -> None:
-    from mlem_core.pairs.similarities import SIMILARITIES
+    from mlem_core.pairs.similarities import RSA, SIMILARITIES
     from mlem_core.report.all_layers import models_alike
 
     st.subheader("What makes the models alike")
@@ -59,7 +59,7 @@ def _models_alike(view: View) -> None:
             pair: st.column_config.NumberColumn(format="%+.3f") for pair in means.columns[1:]
         },
     )
-    similarity = SIMILARITIES[chosen.get("similarity", alike.RSA)]
+    similarity = SIMILARITIES[chosen.get("similarity", RSA)]
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
         "over their pairs of layers; a column adds up to the mean "

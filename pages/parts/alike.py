@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
@@ -72,7 +72,7 @@ def compared_layers(view: View) -> LayerSimilarity:
     return of_tables(view.analysis) if of_layers is None else of_layers
 
 
-def option(of_layers: LayerSimilarity) -> dict[str, str]:
+def option(of_layers: LayerSimilarity) -> dict[str, Any]:
     """The option of figures that draws them by this similarity, which is not named if it is RSA."""
     similarity = of_layers.similarity
     return {} if similarity.of_ranks else {"similarity": similarity.name}
