@@ -118,8 +118,7 @@ class Analysis:
         Raises
         ------
         InputError
-            A feature or layer that the analysis does not have, or none; an unknown estimator or
-            similarity.
+            A feature, layer, estimator or similarity that there is not; no feature or layer.
         """
         selection = Selection(
             features=self.tables.features if features is None else names_in(features),
@@ -140,11 +139,8 @@ class Analysis:
     ) -> tuple[Layer, Layer]:
         """The two of these layers (None: of all) that are looked at before any are chosen.
 
-        As `mlem_core.measures.similarity.most_alike` has them.
-
-        Parameters
-        ----------
-        values : (n_layers, n_layers) similarities of all layers; None is RSA
+        As `mlem_core.measures.similarity.most_alike` has them, by the similarities `values`
+        (n_layers, n_layers) of all layers; None is RSA.
 
         Raises
         ------

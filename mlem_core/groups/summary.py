@@ -44,8 +44,7 @@ class GroupSummary:
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     matching : of layers, see `mlem_core.groups.members.model_similarity`
     names : what features are called
-    compared : all layers of the analysis by the similarity that models are compared by, of which
-        `left` is too, see `mlem_core.analysis.similarities.compared`; None is RSA
+    compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     """
 
     analysis: Analysis
@@ -139,20 +138,7 @@ class GroupSummary:
 
     @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
-        """Terms of the similarity and it itself, (n_terms, n_members, n_members), also without
-        blocks."""
-        whole = of_tables(self.analysis) if self.compared is None else self.compared
-        of_layers = whole.of(self.analysis, self.chosen)
-        names: tuple[str, ...] = (self.by.name,)
-        squares, stimuli = of_layers.values[None], None
-        if self.by.divides:
-            tables = of_layers.tables.of_features(self.chosen.features)
-            divided = decompose(tables, of_layers.values)
-            names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
-        matched = self.members, self.matching, of_layers.values
-        if self.left is not None and self.left.without.shape[1] == len(squares):
-            stimuli = Left(model_similarity(self.left.without, *matched), self.left.sizes)
-        return names, model_similarity(squares, *matched), stimuli
+        return _of_models(self)
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
@@ -195,6 +181,27 @@ class GroupSummary:
         if self.analysis.spec.trajectories:
             found["trajectories.csv"] = self.trajectories
         return found
+
+
+def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left | None]:
+    """Terms of the similarity and it itself (n_terms, n_members, n_members), also without blocks.
+
+    Returns
+    -------
+    The names of the terms, these, and the same without each block of stimuli
+    """
+    whole, left = summary.compared or of_tables(summary.analysis), summary.left
+    of_layers = whole.of(summary.analysis, summary.chosen)
+    names: tuple[str, ...] = (whole.similarity.name,)
+    squares, stimuli = of_layers.values[None], None
+    if whole.similarity.divides:
+        tables = of_layers.tables.of_features(summary.chosen.features)
+        divided = decompose(tables, of_layers.values)
+        names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
+    matched = summary.members, summary.matching, of_layers.values
+    if left is not None and left.without.shape[1] == len(squares):
+        stimuli = Left(model_similarity(left.without, *matched), left.sizes)
+    return names, model_similarity(squares, *matched), stimuli
 
 
 def _similarity(members: Members, means: Estimate, by: str) -> pd.DataFrame:

@@ -151,18 +151,7 @@ class Explanation:
     @cached_property
     def how_sure(self) -> str:
         """What other stimuli would change, in a sentence; empty without intervals."""
-        if "lower" not in self.whole:
-            return ""
-        divides = self.similarity.divides
-        parts = [(f"their {self.similarity.short}" if divides else "it", self.whole.iloc[0])]
-        if self.sure is not None and len(self.sure):
-            top = self.sure.iloc[0]
-            parts.append((f"what {self.names.feature(top['term'])} adds", top))
-        bounds = " and ".join(
-            f"{name} between {number(row['lower'])} and {number(row['upper'])}"
-            for name, row in parts
-        )
-        return f"How sure: {self.others} would put {bounds} (95 % interval{'s' * divides})."
+        return _how_sure(self) if "lower" in self.whole else ""
 
     @cached_property
     def sentence(self) -> str:
@@ -178,6 +167,18 @@ class Explanation:
     def beside(self) -> list[partial.Said]:
         """What S_feat, S_rest and, `with_transfer`, transfer say."""
         return partial.in_words(self.partial, self.called, self.coding)
+
+
+def _how_sure(why: Explanation) -> str:
+    divides = why.similarity.divides
+    parts = [(f"their {why.similarity.short}" if divides else "it", why.whole.iloc[0])]
+    if why.sure is not None and len(why.sure):
+        top = why.sure.iloc[0]
+        parts.append((f"what {why.names.feature(top['term'])} adds", top))
+    bounds = " and ".join(
+        f"{name} between {number(row['lower'])} and {number(row['upper'])}" for name, row in parts
+    )
+    return f"How sure: {why.others} would put {bounds} (95 % interval{'s' * divides})."
 
 
 def _in_a_sentence(why: Explanation) -> str:

@@ -226,7 +226,7 @@ def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]
     return around
 
 
-def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
+def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, Any]:
     """τ of profiles (n_layers, n_columns), and its interval from replicates of them."""
     tau, tail = weighted_tau(profiles), (1 - CONFIDENCE) / 2
     resampled = np.stack([weighted_tau(replicate) for replicate in replicates])
