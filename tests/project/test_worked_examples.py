@@ -41,7 +41,7 @@ app = AppTest.from_file("pages/best_page.py", default_timeout=120).run()
 assert not app.exception and not app.error, [one.value for one in (*app.exception, *app.error)]
 print([one.value for one in app.title], len(app.get("plotly_chart")))
 app = AppTest.from_file("pages/explore_page.py", default_timeout=120).run()
-print("Pearson: squared distances" in app.selectbox(key="choice similarity").options)
+print("Pearson: squared distances" in app.selectbox(key="choice similarity example").options)
 """
 
 
