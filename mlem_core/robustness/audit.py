@@ -26,7 +26,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
 from mlem_core.measures.importance import fitted
-from mlem_core.measures.similarity import weighted_tau
+from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, design_distances
@@ -34,7 +34,7 @@ from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, notes
-from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit, every_two
+from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -228,7 +228,7 @@ def compare(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd
         for i in range(len(layers))
     ]
     both = {name: values, f"{name}_before": before.values, "tau": tau, "tau_before": before.tau}
-    pairs = every_two(layers, **both)
+    pairs = pairs_of_layers(layers, **both)
     return pd.DataFrame(rows), pairs[np.isfinite(pairs[name])]
 
 

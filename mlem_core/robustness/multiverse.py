@@ -26,12 +26,12 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.measures.importance import fitted
-from mlem_core.measures.similarity import weighted_tau
+from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.similarities import RSA
-from mlem_core.robustness.variants import TablesAndNotices, every_two
+from mlem_core.robustness.variants import TablesAndNotices
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -311,5 +311,5 @@ def _universe(
                 "importance": profiles.ravel(),
             }
         ),
-        "similarity": every_two(layers, **squares, tau=tau),
+        "similarity": pairs_of_layers(layers, **squares, tau=tau),
     }

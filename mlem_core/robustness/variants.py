@@ -9,12 +9,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.storage.stage import save_tables
 
@@ -143,18 +141,3 @@ class Audit(TablesAndNotices):
 def short_of(measure: str) -> str:
     """What short sentences call "tau", or a similarity of two layers."""
     return "τ" if measure == "tau" else SIMILARITIES[measure].short
-
-
-def every_two(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
-    """Every two layers, a row each: model_a, layer_a, model_b, layer_b, and what these
-    (n_layers, n_layers) arrays have of them."""
-    a, b = np.triu_indices(len(layers), 1)
-    models = np.array([model for model, _ in layers], dtype=object)
-    numbers = np.array([number for _, number in layers])
-    ends = {
-        "model_a": models[a],
-        "layer_a": numbers[a],
-        "model_b": models[b],
-        "layer_b": numbers[b],
-    }
-    return pd.DataFrame(ends | {name: values[a, b] for name, values in squares.items()})
