@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.maps import stimulus_map
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.run import run
-    from mlem_core.analysis.similarities import Compared, compared
+    from mlem_core.analysis.similarities import LayerSimilarity, compared
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
@@ -46,10 +46,10 @@ __all__ = [
     "FRRSA",
     "Analysis",
     "AnalysisSpec",
-    "Compared",
     "Explanation",
     "Feature",
     "InputError",
+    "LayerSimilarity",
     "Progress",
     "ReadAs",
     "Results",
@@ -78,7 +78,7 @@ _HOMES = {
     "analysis.maps": ("stimulus_map",),
     "analysis.results": ("Results",),
     "analysis.run": ("run",),
-    "analysis.similarities": ("Compared", "compared"),
+    "analysis.similarities": ("LayerSimilarity", "compared"),
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),

@@ -22,6 +22,7 @@ from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.robustness.flags import Finding
     from pages.parts.view import View
 
@@ -71,25 +72,28 @@ def _shown() -> None:
 def _finding(view: View) -> None:
     from mlem_core import figures
 
-    a, b = view.pair
+    of_layers, (a, b) = alike.compared_layers(view), view.pair
     if a == b:
-        a, b = map(layer_name, view.analysis.most_alike())
-    finding = alike.finding(view, alike.explanation(view, a, b))
+        a, b = map(layer_name, view.analysis.most_alike(values=of_layers.values))
+    by = of_layers.similarity
+    finding = alike.finding(view, alike.explanation(view, a, b, by.name))
     left, right = st.columns(2, gap="large")
     with left:
         with st.container(border=True):
             _groups(view)
             alike.show_finding(view, finding)
-        _chart(
-            figures.waterfall(finding.why.terms, view.all_features),
-            "home-why",
-            f"The RSA correlation of {naming.layer(a)} and {naming.layer(b)} as a sum over the "
-            "features.",
-        )
+        if by.divides:
+            unit = () if by.of_ranks else (by.unit,)
+            _chart(
+                figures.waterfall(finding.why.terms, view.all_features, *unit),
+                "home-why",
+                f"The {by.called} of {naming.layer(a)} and {naming.layer(b)} as a sum over the "
+                "features.",
+            )
         _ways_on(view, a, b)
     with right:
         st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
-        _matrix(view, finding)
+        _matrix(view, of_layers, finding)
 
 
 def _groups(view: View) -> None:
@@ -107,25 +111,19 @@ def _groups(view: View) -> None:
         st.markdown(plain(found.how_sure))
 
 
-def _matrix(view: View, finding: Finding) -> None:
-    import pandas as pd
-
+def _matrix(view: View, of_layers: LayerSimilarity, finding: Finding) -> None:
     from mlem_core import figures
-    from mlem_core.pairs.similarities import SIMILARITIES
 
-    names = view.layer_names
-    square = pd.DataFrame(view.analysis.rsa, index=names, columns=names)
-    flags = uncertainty.flag_reasons(view).get("rsa", {})
+    by = of_layers.similarity
+    flags = uncertainty.flag_reasons(view, by.name).get(by.name, {})
 
     def choose() -> None:
         navigation.look_at_cell(view, st.session_state["figure home"]["selection"]["points"])
 
     _chart(
-        figures.partial_matrix(
-            square, SIMILARITIES["rsa"].unit, finding.why.layers, flags, small=True
-        ),
+        figures.partial_matrix(of_layers.square, by.unit, finding.why.layers, flags, small=True),
         "home",
-        f"The RSA correlation of every two of the {len(names)} layers.",
+        f"The {by.called} of every two of the {len(view.layers)} layers.",
         on_select=choose,
         selection_mode="points",
     )

@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import claims, exporting, frame, naming, uncertainty
+from pages.parts import alike, claims, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View
@@ -42,6 +42,7 @@ def _tests(view: View) -> None:
         score_table,
         similarity_table,
     )
+    from mlem_core.pairs.similarities import SIMILARITIES
 
     intervals = uncertainty.intervals_of(view)
     if intervals is None:
@@ -63,13 +64,16 @@ def _tests(view: View) -> None:
         )
         a, b = view.pair
         if a != b:
+            chosen = uncertainty.intervals_of(view, alike.chosen_similarity()) or intervals
+            name = chosen.similarity
             uncertainty.show_tests(
                 view,
-                intervals,
-                similarity_table(intervals, view.layers, correction),
+                chosen,
+                similarity_table(chosen, view.layers, correction),
                 "similarity-tests",
                 "Similarities",
-                "Of both similarities of every two layers; rsa_p says whether RSA is other than 0. "
+                f"Of both similarities of every two layers; {name}_p says whether "
+                f"{SIMILARITIES[name].short} is other than 0. "
                 "The interval of τ is that of profiles drawn with the errors of their importances; "
                 "it is a rough guide where few features matter.",
             )

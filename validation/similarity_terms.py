@@ -12,22 +12,18 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.procrustes_cca import aligned_interval
-from mlem_core.inference.similarity_terms import terms_interval
+from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.alignments import components
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.resampling_units import StimulusUnits
-from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.pairs.similarities import SIMILARITIES, components
 from validation.work import Row, Task
 
 STIMULI = 60
 DATA_SETS, PART, QUICK = 300, 10, 3
-NAMES = ("cka", "neighbours")
-WITHOUT_TERMS = ("procrustes", "cca")
+NAMES = ("cka", "neighbours", "procrustes", "cca")
 FEATURES = ("two", "three")
 
 
@@ -64,28 +60,16 @@ def pairs_of(features: pd.DataFrame, layers: list[FloatArray], seed: int) -> Lay
 def part(name: str, first: int, n: int) -> list[Row]:
     """The intervals of some data sets."""
     found: list[Row] = []
+    similarity = SIMILARITIES[name]
+    terms = (*FEATURES, UNEXPLAINED) if similarity.divides else ()
     for seed in range(first, first + n):
         features, layers = simulated(STIMULI, seed)
-        squared = [squared_distances(rows) for rows in layers]
-        value, lower, upper, *_ = terms_interval(
-            pairs_of(features, layers, seed), SIMILARITIES[name], squared, seed
-        )
-        for at, quantity in enumerate((*FEATURES, UNEXPLAINED, "similarity")):
+        inputs = [(squared_distances if similarity.divides else components)(x) for x in layers]
+        layer_pairs = pairs_of(features, layers, seed)
+        value, lower, upper, *_ = Comparison(layer_pairs, similarity, inputs).interval(seed)
+        for at, quantity in enumerate((*terms, "similarity")):
             bounds = {"value": value[at], "lower": lower[at], "upper": upper[at]}
             found.append({"similarity": name, "seed": seed, "quantity": quantity, **bounds})
-    return found
-
-
-def part_without_terms(name: str, first: int, n: int) -> list[Row]:
-    """The same of a similarity that has no terms."""
-    found: list[Row] = []
-    for seed in range(first, first + n):
-        layers = [components(layer) for layer in simulated(STIMULI, seed)[1]]
-        groups = np.arange(STIMULI)
-        units = StimulusUnits(group_folds(groups, 5, seed), groups)
-        value, lower, upper, *_ = aligned_interval(SIMILARITIES[name], layers, units, seed)
-        bounds = {"value": value[0], "lower": lower[0], "upper": upper[0]}
-        found.append({"similarity": name, "seed": seed, "quantity": "similarity", **bounds})
     return found
 
 
@@ -93,10 +77,9 @@ def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
     size, n = (QUICK, QUICK) if quick else (PART, DATA_SETS)
     return [
-        Task(f"{name}, from {first}", call, (name, first, size))
+        Task(f"{name}, from {first}", part, (name, first, size))
         for first in range(0, n, size)
-        for names, call in ((NAMES, part), (WITHOUT_TERMS, part_without_terms))
-        for name in names
+        for name in NAMES
     ]
 
 

@@ -23,6 +23,7 @@ from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_nam
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
+from mlem_core.pairs.similarities import RSA
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -100,6 +101,7 @@ class FinishedRun:
         layers: Layers | None = None,
         estimator: str | None = None,
         interactions: bool | None = None,
+        similarity: str = RSA,
     ) -> Selection:
         """What is to be shown of it; None is what the analysis has.
 
@@ -107,17 +109,19 @@ class FinishedRun:
         ----------
         features : names; also as a text, "tense" or "tense,number"
         layers : ("minilm", 3) or "minilm:3", one or several
+        similarity : of `mlem_core.pairs.similarities.SIMILARITIES`
 
         Raises
         ------
         InputError
-            A feature or layer that the analysis does not have, or none; an unknown estimator.
+            A feature, layer, estimator or similarity that there is not; no feature or layer.
         """
         selection = Selection(
             features=self.tables.features if features is None else names_in(features),
             layers=tuple(self.layers) if layers is None else layers_in(layers),
             estimator=self.spec.estimator if estimator is None else estimator,
             interactions=self.spec.interactions if interactions is None else interactions,
+            similarity=similarity,
         )
         return selection.checked(self.tables.features, self.layers)
 
@@ -151,6 +155,7 @@ class Analysis(FinishedRun):
     """A finished run, whose results are computed for whatever is selected of it."""
 
     plot = Later("report.figures", "AnalysisPlots")
+    similarity = Later("analysis.similarities", "AnalysisSimilarities")
 
     def __repr__(self) -> str:
         return as_text(*_lines(self))
@@ -163,10 +168,13 @@ class Analysis(FinishedRun):
         places = selection.places(self.layers)
         return selection.of_tables(self.tables, self.layers), self.rsa[np.ix_(places, places)]
 
-    def most_alike(self, layers: Sequence[Layer] | None = None) -> tuple[Layer, Layer]:
+    def most_alike(
+        self, layers: Sequence[Layer] | None = None, values: FloatArray | None = None
+    ) -> tuple[Layer, Layer]:
         """The two of these layers (None: of all) that are looked at before any are chosen.
 
-        As `mlem_core.measures.similarity.most_alike` has them.
+        As `mlem_core.measures.similarity.most_alike` has them, by the similarities `values`
+        (n_layers, n_layers) of all layers; None is RSA.
 
         Raises
         ------
@@ -176,7 +184,8 @@ class Analysis(FinishedRun):
         chosen = self.select(layers=layers).layers
         at = [self.layers.index(layer) for layer in chosen]
         files = [name for name, _ in self.spec.representations]
-        return most_alike(self.rsa[np.ix_(at, at)], chosen, files, self.spec.group_of)
+        square = (self.rsa if values is None else values)[np.ix_(at, at)]
+        return most_alike(square, chosen, files, self.spec.group_of)
 
     def results(
         self,

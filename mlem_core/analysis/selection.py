@@ -10,6 +10,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.schema import checked
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import PairTables
 
 
@@ -23,12 +24,15 @@ class Selection:
     layers : (model, layer), in the order of the analysis
     estimator : name, see `mlem_core.estimators.registry`
     interactions : whether products of two features are weighed too
+    similarity : by which layers are compared beside their features, see
+        `mlem_core.pairs.similarities`
     """
 
     features: tuple[str, ...]
     layers: tuple[Layer, ...]
     estimator: str
     interactions: bool
+    similarity: str = RSA
 
     def checked(self, features: Sequence[str], layers: Sequence[Layer]) -> Selection:
         """The same in the order of the features and layers that there are.
@@ -36,13 +40,14 @@ class Selection:
         Raises
         ------
         InputError
-            A feature, layer or estimator that there is not; no feature or layer.
+            A feature, layer, estimator or similarity that there is not; no feature or layer.
         """
         for name in self.features:
             if name not in features:
                 raise unknown("feature", name, features)
         check_layers(self.layers, layers)
         estimator_named(self.estimator)
+        SIMILARITIES.named(self.similarity)
         for what, chosen in (("feature", self.features), ("layer", self.layers)):
             if not chosen:
                 raise InputError(f"no {what} is left; choose at least one.")
@@ -51,6 +56,7 @@ class Selection:
             tuple(layer for layer in layers if layer in self.layers),
             self.estimator,
             self.interactions,
+            self.similarity,
         )
 
     def of_tables(self, tables: PairTables, layers: Sequence[Layer]) -> PairTables:
@@ -63,12 +69,13 @@ class Selection:
         return [list(layers).index(layer) for layer in self.layers]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """As JSON can hold it; RSA is not named, as nothing else was chosen."""
         return {
             "features": list(self.features),
             "layers": [list(layer) for layer in self.layers],
             "estimator": self.estimator,
             "interactions": self.interactions,
+            **({} if self.similarity == RSA else {"similarity": self.similarity}),
         }
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The similarities of the layers of an analysis other than RSA, and what divides them by feature.
+"""The similarities of the layers of an analysis, and what divides them by feature.
 
 RSA comes with the pass over the pairs; the others are computed when they are asked for, layer by
 layer from the representations, and kept: sums by cell that take the place of those of the ranks.
@@ -6,13 +6,12 @@ layer from the representations, and kept: sums by cell that take the place of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
@@ -21,31 +20,31 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
-from mlem_core.pairs.alignments import COMPONENTS, every_two
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES
 from mlem_core.pairs.similarities import (
+    COMPONENTS,
     NEIGHBOURS,
+    RSA,
+    SIMILARITIES,
     Similarity,
-    SimilaritySums,
-    similarity_named,
-    similarity_sums,
+    components,
 )
+from mlem_core.pairs.similarity_sums import LayerInput, PairCells, SimilaritySums, similarity_sums
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-RSA = "rsa"
 # What a pair takes of memory while a layer is compared: its distance, its cell, its values.
 FLOAT_BYTES, A_PAIR_BYTES = 8, 8 + 4 + 16
 
 
 @dataclass(frozen=True)
-class Compared:
+class LayerSimilarity:
     """Layers of an analysis by one similarity.
 
     Attributes
@@ -68,6 +67,12 @@ class Compared:
         columns = pd.Index(names, name=self.similarity.name)
         return pd.DataFrame(self.values, index=names, columns=columns)
 
+    def values_of(self, layers: Sequence[Layer]) -> FloatArray:
+        """(n, n) the similarities of n of its layers."""
+        at = [self.layers.index(layer) for layer in layers]
+        values: FloatArray = self.values[np.ix_(at, at)]
+        return values
+
     def decomposed(self) -> Decomposition:
         """The similarity of every two layers as a sum over the features.
 
@@ -86,12 +91,25 @@ class Compared:
             tables[f"why_layers_{name}.csv"] = terms
         return tables
 
-    def of(self, analysis: Analysis, selection: Selection) -> Compared:
+    def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
         """What is chosen of the layers and features of their analysis."""
-        places = selection.places(analysis.layers)
-        tables = selection.of_tables(self.tables, analysis.layers)
-        values = self.values[np.ix_(places, places)]
-        return Compared(self.similarity, tuple(selection.layers), tables, values)
+        layers, tables = selection.layers, selection.of_tables(self.tables, analysis.layers)
+        return LayerSimilarity(self.similarity, layers, tables, self.values_of(layers))
+
+
+@dataclass(frozen=True)
+class AnalysisSimilarities:
+    """The similarities of all layers of an analysis, which `analysis.similarity` is.
+
+    `analysis.similarity["cka"]` is a square of "model:layer", by any entry of
+    `mlem_core.pairs.similarities.SIMILARITIES`. What is not in the default store yet is computed,
+    and kept there; errors are those of `compared`.
+    """
+
+    analysis: Analysis
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return compared(self.analysis, name, Store()).square
 
 
 STAGE = Stage("similarity", 2, SimilaritySums, compressed=True)
@@ -108,17 +126,18 @@ def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:
     return own if own == PRECOMPUTED else similarity.distance or own
 
 
-def find(analysis: Analysis, name: str, store: Store) -> Compared | None:
+def find(analysis: Analysis, name: str, store: Store) -> LayerSimilarity | None:
     """A similarity of all layers if it is in the store, or is RSA; computes nothing."""
-    if name == RSA:
-        return _compared(analysis, name, None)
-    found = STAGE.find(store, _key(analysis, name))
-    return None if found is None else _compared(analysis, name, found)
+    similarity = SIMILARITIES.named(name)
+    if similarity.of_ranks:
+        return of_tables(analysis)
+    sums = STAGE.find(store, _key(analysis, name))
+    return None if sums is None else _of_sums(analysis, similarity, sums)
 
 
 def compared(
     analysis: Analysis, name: str, store: Store, progress: Counted | None = None
-) -> Compared:
+) -> LayerSimilarity:
     """All layers of an analysis by one similarity; kept in the store.
 
     Parameters
@@ -132,72 +151,58 @@ def compared(
         An unknown similarity; too few stimuli; representations that are no longer in the store; an
         analysis that compares only some of the pairs, or ranks them in classes.
     """
-    similarity = similarity_named(name)
-    if name == RSA:
-        return _compared(analysis, name, None)
+    similarity = SIMILARITIES.named(name)
 
     def make() -> SimilaritySums:
-        if similarity.aligned is not None:
-            return _by_alignment(analysis, similarity, store, progress)
-        check_pairs(analysis, similarity)
+        check_comparable(analysis, similarity)
         _check_room(analysis, similarity, store)
-        index = pair_index(analysis)
-        layers = [squared_of(analysis, similarity, layer, store) for layer in analysis.layers]
-        return similarity_sums(
-            similarity, layers, index.cell, index.n_cells, folder=store.root, progress=progress
-        )
+        layers = [layer_input(analysis, similarity, layer, store) for layer in analysis.layers]
+        division = pair_cells(analysis, similarity)
+        return similarity_sums(similarity, layers, division, folder=store.root, progress=progress)
 
-    return _compared(analysis, name, STAGE.get(store, _key(analysis, name), make))
-
-
-def _compared(analysis: Analysis, name: str, found: SimilaritySums | None) -> Compared:
-    tables, values = analysis.tables, analysis.rsa
-    if found is not None:
-        values = found.similarity
-        tables = with_sums(tables, found) if similarity_named(name).divides else tables
-    return Compared(similarity_named(name), tuple(analysis.layers), tables, values)
+    if similarity.of_ranks:
+        return of_tables(analysis)
+    return _of_sums(analysis, similarity, STAGE.get(store, _key(analysis, name), make))
 
 
-def _by_alignment(
-    analysis: Analysis, similarity: Similarity, store: Store, progress: Counted | None
-) -> SimilaritySums:
-    """Layers that are turned onto each other: there are products of every two, and no sums."""
-    if (n := len(analysis.stimuli)) < similarity.fewest:
-        raise InputError(
-            f"found {n} stimuli; the {similarity.called} needs at least {similarity.fewest}."
-        )
-    for layer in analysis.layers:
-        if distance_of(analysis, similarity, layer[0]) == PRECOMPUTED:
-            raise InputError(
-                f"{layer_name(layer)} has distances only; the {similarity.called} needs "
-                "representations of every layer, so choose another similarity or other layers."
-            )
-    assert similarity.aligned is not None
-    rows = [rows_of(analysis, layer, store) for layer in analysis.layers]
-    products = every_two(similarity.aligned, rows, analysis.folds, progress)
-    return SimilaritySums(np.zeros((len(rows), 0)), np.diag(products).copy(), products)
+def of_tables(analysis: Analysis) -> LayerSimilarity:
+    """RSA of all layers, which comes with the pair tables of an analysis."""
+    layers = tuple(analysis.layers)
+    return LayerSimilarity(SIMILARITIES[RSA], layers, analysis.tables, analysis.rsa)
 
 
-def rows_of(analysis: Analysis, layer: Layer, store: Store) -> Callable[[], NDArray[np.floating]]:
-    """What gives the representations (n_stimuli, n_units) of a layer."""
-    source = representations_of(analysis, layer[0], store)
-    return lambda: moderate(np.asarray(source[layer[1]]))
+def _of_sums(analysis: Analysis, similarity: Similarity, sums: SimilaritySums) -> LayerSimilarity:
+    tables = with_sums(analysis.tables, sums) if similarity.divides else analysis.tables
+    return LayerSimilarity(similarity, tuple(analysis.layers), tables, sums.similarity)
 
 
-def check_pairs(analysis: Analysis, similarity: Similarity) -> None:
-    """Raise InputError where not all pairs are compared."""
+def check_comparable(analysis: Analysis, similarity: Similarity) -> None:
+    """Raise InputError where the stimuli of an analysis cannot be compared by a similarity.
+
+    One that is a sum over pairs needs all of them, unless it is of the ranks in the pair tables;
+    one that is not needs representations of every layer.
+    """
     design, n = analysis.design, len(analysis.stimuli)
-    if not design.is_complete:
+    similarity.check_enough(n)
+    if similarity.divides and not similarity.of_ranks and not design.is_complete:
         raise InputError(
             f"found an analysis of {design.n_pairs:,} of the {n_pairs(n):,} pairs of its stimuli; "
             f"the {similarity.called} needs all pairs, so choose fewer stimuli (--sample), or all "
             "pairs (--pairs all)."
         )
+    for layer in analysis.layers:
+        if not similarity.divides and analysis.spec.distance_of(layer[0]) == PRECOMPUTED:
+            raise InputError(
+                f"{layer_name(layer)} has distances only; the {similarity.called} needs "
+                "representations of every layer, so choose another similarity or other layers."
+            )
 
 
 def _check_room(analysis: Analysis, similarity: Similarity, store: Store) -> None:
     """Raise before anything is computed where memory or disk will not do."""
     n, kept = analysis.design.n_pairs, 0
+    if not similarity.divides:
+        return
     if not similarity.sparse:
         kept = FLOAT_BYTES * n * len(analysis.layers)
     what = f"comparing {n:,} pairs of stimuli in {len(analysis.layers)} layers"
@@ -207,18 +212,24 @@ def _check_room(analysis: Analysis, similarity: Similarity, store: Store) -> Non
     check_disk(store.root, disk, what, f"{fewer} or another folder for the store (MLEM_CACHE)")
 
 
-def pair_index(analysis: Analysis) -> PairIndex:
-    """The cells of all pairs, as the pair tables of the analysis have them."""
+def pair_cells(analysis: Analysis, similarity: Similarity) -> PairCells:
+    """The cells of all pairs, as the pair tables of the analysis have them; none without pairs."""
+    folds, design = analysis.folds, analysis.design
+    if not similarity.divides:
+        return PairCells(np.zeros(0, dtype=np.int32), 0, folds)
     columns = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
-    return PairIndex.build(columns, analysis.folds, analysis.spec.missing, design=analysis.design)
+    index = PairIndex.build(columns, folds, analysis.spec.missing, design=design)
+    return PairCells(index.cell, index.n_cells, folds)
 
 
-def squared_of(
+def layer_input(
     analysis: Analysis, similarity: Similarity, layer: Layer, store: Store
-) -> Callable[[], FloatArray]:
-    """What gives the squared distances (n_pairs,) of a layer that a similarity is of."""
+) -> LayerInput:
+    """What gives what a similarity compares of a layer, from its representations in the store."""
     model, number = layer
     source = representations_of(analysis, model, store)
     distance = distance_of(analysis, similarity, model)
     name = f"{model} layer {number}"
-    return lambda: squared_distances(np.asarray(source[number]), distance, layer=name)
+    if similarity.divides:
+        return lambda: squared_distances(np.asarray(source[number]), distance, layer=name)
+    return lambda: components(moderate(np.asarray(source[number])))

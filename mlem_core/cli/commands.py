@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlem_core.analysis.spec import check_numbers
 from mlem_core.base.bars import Bars
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
-    from mlem_core.analysis.similarities import Compared
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.intervals import LayerIntervals
-    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.storage.store import Store
 
 DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
@@ -58,12 +57,13 @@ def _notices(analysis: Analysis) -> list[str]:
 def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
+    from mlem_core.analysis.similarities import compared
     from mlem_core.cli.found import found
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
-    from mlem_core.pairs.similarities import similarity_named
+    from mlem_core.pairs.similarities import RSA, SIMILARITIES
     from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
@@ -72,8 +72,8 @@ def _analyze(options: argparse.Namespace) -> None:
     for name in options.baselines:
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES)
-    for name in options.similarities:
-        similarity_named(name)
+    names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
+    similarities = [SIMILARITIES.named(name) for name in names]
     store, notices = Store(), list[str]()
     extra: dict[str, pd.DataFrame] = {}
     with Bars() as bars:
@@ -83,16 +83,22 @@ def _analyze(options: argparse.Namespace) -> None:
             baseline = of_analysis(analysis, name, store, progress=bars.counter(name, "layers"))
             extra[f"{name.replace('-', '_')}.csv"] = baseline.table
             notices += baseline.notices
-        extra |= _similarities(analysis, options.similarities, store, bars)
-        notices += filter(None, (similarity_named(name).no_terms for name in options.similarities))
+        for name in names:
+            count = bars.counter(name, "layers")
+            extra |= compared(analysis, name, store, count).written()
+        notices += filter(None, (similarity.no_terms for similarity in similarities))
+        by = compared(analysis, options.similarity, store)
         if options.bootstrap:
-            bounds = layer_intervals(
-                analysis, store, n_replicates=options.bootstrap, report=bars.show
-            )
-            tests = {
-                "intervals.csv": score_table(bounds),
-                "similarity_intervals.csv": similarity_table(bounds),
+            more: dict[str, Any] = {"n_replicates": options.bootstrap, "report": bars.show}
+            every = {
+                name: layer_intervals(analysis, store, analysis.select(similarity=name), **more)
+                for name in (RSA, *names)
             }
+            bounds = every[options.similarity]
+            tests = {"intervals.csv": score_table(bounds)}
+            for name, of_layers in every.items():
+                end = "" if name == RSA else f"_{name}"
+                tests[f"similarity_intervals{end}.csv"] = similarity_table(of_layers)
             for name, (table, family) in tests.items():
                 extra[name] = table
                 notices.append(f"The tests in {name} are a family: {family}.")
@@ -101,7 +107,7 @@ def _analyze(options: argparse.Namespace) -> None:
                 notices.append(f"similarity_intervals.csv: {by_chance}")
     complain(*notices)
     results = analysis.results()
-    said = _groups(analysis, results, bounds, store, extra)
+    said = _groups(analysis, results, bounds, by, store, extra)
     complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
         from mlem_core.report import capsule
@@ -112,13 +118,14 @@ def _analyze(options: argparse.Namespace) -> None:
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
-    say(*found(analysis, results, bounds), *said)
+    say(*found(analysis, results, bounds, by), *said)
 
 
 def _groups(
     analysis: Analysis,
     results: Results,
     bounds: LayerIntervals | None,
+    by: LayerSimilarity,
     store: Store,
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
@@ -130,35 +137,26 @@ def _groups(
     left = None
     if bounds is not None and analysis.spec.has_groups:
         with Bars() as bars:
-            left = stimuli_left(analysis, store, report=bars.show)
-    summary = GroupSummary(analysis, results, bounds=bounds, left=left)
+            chosen = analysis.select(similarity=by.similarity.name)
+            left = stimuli_left(analysis, store, chosen, report=bars.show)
+    summary = GroupSummary(analysis, results, bounds=bounds, left=left, compared=by)
     extra |= summary.tables()
     return lines(summary)
-
-
-def _similarities(
-    analysis: Analysis, names: Iterable[str], store: Store, bars: Bars
-) -> dict[str, pd.DataFrame]:
-    """The tables of similarities other than RSA, by their file names."""
-    from mlem_core.analysis.similarities import compared
-
-    tables: dict[str, pd.DataFrame] = {}
-    for name in names:
-        tables |= compared(analysis, name, store, bars.counter(name, "layers")).written()
-    return tables
 
 
 def _audit(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
+    from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.robustness.audit import audit
     from mlem_core.robustness.flags import flags, summary
     from mlem_core.storage.store import Store
 
+    SIMILARITIES.named(options.similarity)
     store = Store()
     with Bars() as bars:
         analysis = run(_spec(options), store, bars.show)
-        result = audit(analysis, store, bars.show)
+        result = audit(analysis, store, bars.show, options.similarity)
     complain(*_notices(analysis), *result.notices)
     tables = {
         "audit.csv": result.layers,
@@ -176,12 +174,11 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.similarities import compared
     from mlem_core.data.stimulus_csv import write_table
     from mlem_core.inference.caveats import generalises
-    from mlem_core.inference.procrustes_cca import Alignment
     from mlem_core.pairs.resampling_units import Units
-    from mlem_core.pairs.similarities import similarity_named
+    from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.storage.store import Store
 
-    similarity_named(options.similarity)
+    SIMILARITIES.named(options.similarity)
     both = options.first, options.second = _two_layers(options)
     files = {name for name, _ in options.representations}
     options.models += [
@@ -195,15 +192,16 @@ def _why(options: argparse.Namespace) -> None:
         analysis = run(_spec(options), store, bars.show)
         complain(*_notices(analysis))
         _check_there(both, analysis, store)
-        alike = compared(analysis, options.similarity, store, bars.counter("similarity", "layers"))
-        why = _explained(options, analysis, alike, store, bars)
+        count = bars.counter("similarity", "layers")
+        of_layers = compared(analysis, options.similarity, store, count)
+        why = _explained(options, analysis, of_layers, store, bars)
     if options.out is not None:
         beside = Path(options.out)
-        if isinstance(why, Alignment):
-            write_table(why.whole, beside)
-        else:
+        if why.similarity.divides:
             write_table(why.terms, beside)
             write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
+        else:
+            write_table(why.whole, beside)
     say(why.text)
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
@@ -247,31 +245,30 @@ def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> N
 
 
 def _explained(
-    options: argparse.Namespace, analysis: Analysis, alike: Compared, store: Store, bars: Bars
-) -> Explanation | Alignment:
+    options: argparse.Namespace,
+    analysis: Analysis,
+    of_layers: LayerSimilarity,
+    store: Store,
+    bars: Bars,
+) -> Explanation:
     """Why two layers are alike, by a similarity with terms or without."""
-    from mlem_core.inference import explanation, procrustes_cca
+    from mlem_core.inference import explanation
 
     both = (options.first, options.second)
-    if not alike.similarity.divides:
-        found = procrustes_cca.alignment(analysis, both, alike)
-        if options.bootstrap:
-            given = options.bootstrap, options.seed, bars.counter("intervals", "blocks")
-            found = explanation.with_intervals(found, analysis, store, *given)
-        return found
-    why = explanation.explain(analysis, *both, seed=options.seed, compared=alike)
-    if why.similarity.name == "rsa":
+    why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)
+    if why.similarity.of_ranks:
         why = explanation.with_transfer(why, analysis)
     if options.bootstrap:
-        count = bars.counter("intervals", "replicates")
-        given = options.bootstrap, options.seed, count
-        why = explanation.with_intervals(why, analysis, store, *given)
+        count = bars.counter("intervals", "replicates" if why.similarity.divides else "blocks")
+        asked = options.bootstrap, options.seed, count
+        why = explanation.with_intervals(why, analysis, store, *asked)
     return why
 
 
 def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
+    from mlem_core.pairs.similarities import RSA
     from mlem_core.robustness.claims import Claim, check_features, orders, verdict
     from mlem_core.robustness.multiverse import multiverse, narrowed
     from mlem_core.storage.store import Store
@@ -286,7 +283,8 @@ def _multiverse(options: argparse.Namespace) -> None:
         asked = list(dict.fromkeys(layers))
         varied = dict(options.vary) or None
         analysis = run(narrowed(whole, asked) if asked else whole, store, bars.show)
-        result = multiverse(analysis, asked, store, varied, bars.show)
+        by = dict.fromkeys(name for claim in claims for name in claim.similarities) or [RSA]
+        result = multiverse(analysis, asked, store, varied, bars.show, [*by])
     complain(*_notices(analysis), *result.notices)
     universes = result.universes
     for number, claim in enumerate(claims, 1):

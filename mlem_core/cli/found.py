@@ -9,6 +9,7 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
+from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.groups.summary import GroupSummary
@@ -17,12 +18,14 @@ from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
-from mlem_core.measures.shapley import EXACT_FEATURES
-from mlem_core.report.figures import Drawing, FigureContext, held_out
+from mlem_core.report.shown import held_out
 
 
 def found(
-    analysis: Analysis, results: Results, intervals: LayerIntervals | None = None
+    analysis: Analysis,
+    results: Results,
+    intervals: LayerIntervals | None = None,
+    compared: LayerSimilarity | None = None,
 ) -> list[str]:
     """Which two layers are most alike, what they share, and what matters most.
 
@@ -33,46 +36,51 @@ def found(
     Parameters
     ----------
     results : all of the analysis
-    intervals : of all its layers, where there are any
+    intervals : of all its layers, where there are any; of the same similarity
+    compared : all layers by the similarity that is looked at; None is RSA
     """
-    shown = FigureContext(analysis, analysis.select(), results, Drawing())
-    lines = []
-    if shown.several:
-        a, b = shown.pair
+    by = of_tables(analysis) if compared is None else compared
+    lines: list[str] = []
+    if len(results.layers) > 1:
+        a, b = pair = analysis.most_alike(values=by.values)
         files = {name for name, _ in analysis.spec.representations}
         which = _chosen_of(results.layers, a, b, files, analysis.spec.group_of)
-        lines = [_alike(results, (a, b), which, intervals), _shared(analysis, a, b, intervals)]
+        lines = [_alike(by, pair, which, intervals), _shared(analysis, pair, by, intervals)]
     lines.append(_matters(analysis, results, intervals))
     top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
-    found = [f"{line} {rests}" for line in lines]
+    said = [f"{line} {rests}" for line in lines]
     if top is not None:
         coded = f"(features coded by {results.coding})"
-        found.insert(0, f"{top.headline} {top.how_sure} {coded}")
-    return found
+        said.insert(0, f"{top.headline} {top.how_sure} {coded}")
+    return said
 
 
 def _alike(
-    results: Results,
+    by: LayerSimilarity,
     pair: tuple[Layer, Layer],
     which: str,
     intervals: LayerIntervals | None,
 ) -> str:
-    a, b = pair
-    names = [layer_name(layer) for layer in (a, b)]
-    rsa = float(results.similarity_rsa.loc[names[0], names[1]])
+    a, b = map(layer_name, pair)
+    name, short, value = by.similarity.name, by.similarity.short, float(by.values_of(pair)[0, 1])
     sure = "no interval: --bootstrap 1000 gives one"
-    low = rsa
+    low = value
     if intervals is not None:
-        row = similarity_table(intervals, (a, b)).table.iloc[0]
-        low = float(row["rsa_lower"])
-        sure = f"95 % interval {number(low)} to {number(row['rsa_upper'])}"
-    if rsa < HARDLY or low <= 0:
-        return f"Hardly alike: the highest RSA {which} is {number(rsa)} ({sure})."
+        row = similarity_table(intervals, pair).table.iloc[0]
+        low = float(row[f"{name}_lower"])
+        sure = f"95 % interval {number(low)} to {number(row[f'{name}_upper'])}"
+    if value < HARDLY or low <= 0:
+        return f"Hardly alike: the highest {short} {which} is {number(value)} ({sure})."
     return (
-        f"Most alike {which}: {names[0]} and {names[1]}, RSA {number(rsa)} ({sure}). `audit` says "
-        "whether an artefact makes it so."
+        f"Most alike {which}: {a} and {b}, {short} {number(value)} ({sure}). `audit{_option(by)}` "
+        "says whether an artefact makes it so."
     )
+
+
+def _option(by: LayerSimilarity) -> str:
+    """The option of the command line that names the similarity; none for RSA."""
+    return "" if by.similarity.of_ranks else f" --similarity {by.similarity.name}"
 
 
 def _chosen_of(
@@ -102,12 +110,18 @@ def _chosen_of(
     return f"of {many(n, 'pair')} of layers of {of}{without}"
 
 
-def _shared(analysis: Analysis, a: Layer, b: Layer, intervals: LayerIntervals | None) -> str:
-    if intervals is not None and len(intervals.features) <= EXACT_FEATURES:
-        why = explanation_of(intervals, a, b, analysis.tables.coding)
+def _shared(
+    analysis: Analysis,
+    pair: tuple[Layer, Layer],
+    by: LayerSimilarity,
+    intervals: LayerIntervals | None,
+) -> str:
+    if intervals is not None and len(intervals.terms):
+        why = explanation_of(intervals, *pair, analysis.tables.coding)
         return f"What they share: {replace(why, names=analysis.names).headline}"
-    how = f"`why {layer_name(a)} {layer_name(b)} --bootstrap 1000` adds them."
-    return f"What they share: {explain(analysis, a, b).headline} {how}"
+    a, b = map(layer_name, pair)
+    how = f"`why {a} {b}{_option(by)} --bootstrap 1000` adds them."
+    return f"What they share: {explain(analysis, *pair, compared=by).headline} {how}"
 
 
 def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | None) -> str:

@@ -13,7 +13,7 @@ from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
-from mlem_core.pairs.similarities import NEIGHBOURS, SIMILARITIES
+from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
 from mlem_core.scale.cluster import FORMS, VARIABLE, check_named
 
 BAD_INPUT = 2
@@ -68,9 +68,11 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def _add_similarities(analyze: argparse.ArgumentParser, why: argparse.ArgumentParser) -> None:
+def _add_similarities(
+    analyze: argparse.ArgumentParser, why: argparse.ArgumentParser, audit: argparse.ArgumentParser
+) -> None:
     """Which similarities besides RSA, or instead of it, are looked at."""
-    others = [name for name in SIMILARITIES if name != "rsa"]
+    others = [name for name in SIMILARITIES if name != RSA]
     analyze.add_argument(
         "--similarities",
         type=parse_names,
@@ -80,9 +82,16 @@ def _add_similarities(analyze: argparse.ArgumentParser, why: argparse.ArgumentPa
         "feature; see --similarity of why. procrustes (one layer turned onto the other) and cca "
         "(directions that go together) are measured on held-out stimuli and have no terms",
     )
+    for command, what in (
+        (analyze, "what the lines and the tables of groups compare layers by"),
+        (audit, "what changes between two layers: see --similarity of why"),
+    ):
+        command.add_argument(
+            "--similarity", default=RSA, metavar="|".join(SIMILARITIES), help=f"{what} (rsa)"
+        )
     why.add_argument(
         "--similarity",
-        default="rsa",
+        default=RSA,
         metavar="|".join(SIMILARITIES),
         help="what the terms add up to: the correlation of the ranks of distances (rsa, the "
         "default), of U-centred squared distances (cka: debiased linear CKA), or of who is among "
@@ -227,7 +236,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         about = "such as minilm:3, or brain:V1 of a file whose layers have names"
         why.add_argument(name, metavar="MODEL:LAYER", help=about)
     _add_inputs(why)
-    _add_similarities(analyze, why)
     _add_bootstrap(why, "95 %% confidence intervals")
     why.add_argument(
         "--out",
@@ -239,6 +247,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "audit", help="say of every layer what may be an artefact, and write the tables as CSV"
     )
     _add_inputs(audit)
+    _add_similarities(analyze, why, audit)
     audit.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
     multiverse = commands.add_parser(

@@ -60,7 +60,7 @@ def estimate(
         error = standard_error(statistic(stimuli.without, group_of, every), stimuli.sizes)
         variance = [*variance, error**2]
         freedom = [*freedom, fewest(stimuli.without, stimuli.sizes) - 1]
-        moved = _stimulus_draws(stimuli, n_replicates, rng)
+        moved, _ = stimuli.moves(n_replicates, rng)
     if not len(freedom):
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     replicates = np.stack(
@@ -103,20 +103,6 @@ def _member_draws(group_of: IntArray, n: int, rng: np.random.Generator) -> Float
         size = len(members)
         drawn[:, members] = rng.multinomial(size, np.full(size, 1 / size), size=n)
     return drawn
-
-
-def _stimulus_draws(stimuli: Left, n: int, rng: np.random.Generator) -> FloatArray:
-    """(n, ...) how far values move with other stimuli: as the jackknife says they vary.
-
-    With two kinds of units what sentences and items do; what both have in common is in both.
-    """
-    moved = np.zeros((n, *stimuli.without.shape[1:]))
-    kinds = np.split(stimuli.without, np.cumsum(stimuli.sizes)[:-1])
-    for without in kinds[:2]:
-        blocks = len(without)
-        away = (without - without.mean(axis=0)) * np.sqrt((blocks - 1) / blocks)
-        moved += np.tensordot(rng.standard_normal((n, blocks)), away, axes=(1, 0))
-    return moved
 
 
 def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE) -> FloatArray:

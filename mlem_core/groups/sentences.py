@@ -10,7 +10,8 @@ import pandas as pd
 from mlem_core.analysis.grouped import is_control, run_of, step_of
 from mlem_core.base.text import listed, many, number
 from mlem_core.groups.mrqap import sentence
-from mlem_core.groups.summary import RSA, GroupSummary
+from mlem_core.groups.summary import GroupSummary
+from mlem_core.pairs.similarities import Similarity
 
 
 def lines(summary: GroupSummary) -> list[str]:
@@ -29,7 +30,8 @@ def sizes(summary: GroupSummary) -> str:
 def group_lines(summary: GroupSummary) -> list[str]:
     """What is said of groups, of other models only as far as there are several of one."""
     tests, notes = summary.tests
-    shared = _shared(summary.universality.set_index("term").loc[RSA], summary.over)
+    whole = summary.universality.set_index("term").loc[summary.by.name]
+    shared = _shared(whole, summary.by, summary.over)
     aside = {model for model, _ in summary.chosen.layers} - {*summary.members.members}
     if aside:
         are = "checkpoints of trajectories are"
@@ -38,9 +40,10 @@ def group_lines(summary: GroupSummary) -> list[str]:
     return [f"{sizes(summary)} {shared}", *map(sentence, tests), *notes]
 
 
-def _shared(row: pd.Series, over: str) -> str:
-    """What the models of groups share, from the row of RSA of the table of universality."""
-    between = f"models of different groups have an RSA of {_with_interval(row, 'between')}"
+def _shared(row: pd.Series, by: Similarity, over: str) -> str:
+    """What models of groups share, from the row of the similarity of the table of universality."""
+    have = f"have {'an RSA' if by.of_ranks else f'a similarity ({by.short})'} of"
+    between = f"models of different groups {have} {_with_interval(row, 'between')}"
     if np.isnan(row["between"]) and np.isnan(row["within"]):
         return "With one model there is nothing to compare."
     if np.isnan(row["within"]):
@@ -48,7 +51,7 @@ def _shared(row: pd.Series, over: str) -> str:
             f"One model of each group: {between}, which says nothing of other models of these "
             "groups."
         )
-    within = f"Models of one group have an RSA of {_with_interval(row, 'within')}"
+    within = f"Models of one group {have} {_with_interval(row, 'within')}"
     if np.isnan(row["within_lower"]):
         claim = "with so few models it says nothing of others"
     else:

@@ -13,6 +13,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.grouped import Member, labels_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed
@@ -26,8 +27,7 @@ from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
-
-RSA = "rsa"
+from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class GroupSummary:
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     matching : of layers, see `mlem_core.groups.members.model_similarity`
     names : what features are called
+    compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     """
 
     analysis: Analysis
@@ -53,6 +54,12 @@ class GroupSummary:
     left: Left | None = None
     matching: str = "depth"
     names: Names = field(default_factory=Names)
+    compared: LayerSimilarity | None = None
+
+    @property
+    def by(self) -> Similarity:
+        """What models are compared by."""
+        return SIMILARITIES[RSA] if self.compared is None else self.compared.similarity
 
     @cached_property
     def chosen(self) -> Selection:
@@ -131,33 +138,26 @@ class GroupSummary:
 
     @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
-        """Terms of RSA and it itself, (n_terms, n_members, n_members), also without blocks."""
-        tables, rsa = self.analysis.subset(self.chosen)
-        divided = decompose(tables.of_features(self.chosen.features), rsa)
-        squares, stimuli = np.concatenate((divided.values, rsa[None])), None
-        if self.left is not None and self.left.without.shape[1] == len(squares):
-            without = model_similarity(self.left.without, self.members, self.matching, rsa)
-            stimuli = Left(without, self.left.sizes)
-        matrix = model_similarity(squares, self.members, self.matching, rsa)
-        return (*divided.names, RSA), matrix, stimuli
+        return _of_models(self)
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
         """Of every two groups: group_a, group_b, pairs (of different models), rsa, lower, upper.
 
-        A group beside itself is the similarity of its members.
+        A group beside itself is the similarity of its members. Another similarity has its name in
+        the place of rsa.
         """
         _, matrix, left = self._similarities
         last = None if left is None else Left(left.without[:, -1:], left.sizes)
-        found = estimate(group_means, matrix[-1:], self.members.group_of, last)
-        return _similarity(self.members, found)
+        means = estimate(group_means, matrix[-1:], self.members.group_of, last)
+        return _similarity(self.members, means, self.by.name)
 
     @cached_property
     def universality(self) -> pd.DataFrame:
         """Of each term: within, between, universality, each with its _lower and _upper.
 
-        Terms are the features, "unexplained" and "rsa". Universality is there only where within is
-        surely above 0: the ratio to what may be 0 has no bounds.
+        Terms are the features, "unexplained" and the similarity. Universality is there only where
+        within is surely above 0: the ratio to what may be 0 has no bounds.
         """
         terms, matrix, stimuli = self._similarities
         found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
@@ -165,7 +165,7 @@ class GroupSummary:
 
     @cached_property
     def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
-        """The tests of all factors at once on the RSA of models, and why there are none."""
+        """The tests of all factors at once on the similarity of models, and why there are none."""
         return _tests(self.analysis, self.members, self._similarities[1][-1])
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -183,13 +183,34 @@ class GroupSummary:
         return found
 
 
-def _similarity(members: Members, found: Estimate) -> pd.DataFrame:
+def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left | None]:
+    """Terms of the similarity and it itself (n_terms, n_members, n_members), also without blocks.
+
+    Returns
+    -------
+    The names of the terms, these, and the same without each block of stimuli
+    """
+    whole, left = summary.compared or of_tables(summary.analysis), summary.left
+    of_layers = whole.of(summary.analysis, summary.chosen)
+    names: tuple[str, ...] = (whole.similarity.name,)
+    squares, stimuli = of_layers.values[None], None
+    if whole.similarity.divides:
+        tables = of_layers.tables.of_features(summary.chosen.features)
+        divided = decompose(tables, of_layers.values)
+        names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
+    matched = summary.members, summary.matching, of_layers.values
+    if left is not None and left.without.shape[1] == len(squares):
+        stimuli = Left(model_similarity(left.without, *matched), left.sizes)
+    return names, model_similarity(squares, *matched), stimuli
+
+
+def _similarity(members: Members, means: Estimate, by: str) -> pd.DataFrame:
     sizes, names = members.sizes, np.array(members.groups, dtype=object)
     first, second = np.triu_indices(len(names))
     same = sizes[first] * (sizes[first] - 1) // 2
     pairs = np.where(first == second, same, sizes[first] * sizes[second])
     columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
-    for name, values in zip(("rsa", "lower", "upper"), found[:3], strict=True):
+    for name, values in zip((by, "lower", "upper"), means[:3], strict=True):
         columns[name] = values[0, first, second]
     return pd.DataFrame(columns)
 

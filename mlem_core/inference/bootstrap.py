@@ -43,10 +43,25 @@ def term_replicates(
     weights : (n_replicates, n_groups) how often each sentence counts
     """
     shared = pairs, without_training_ranks(tables), CrossFit.of(tables).priority, True
-    found = resample(decompositions, shared, weights, progress)
-    explained, rsa = found[:, -2], found[:, -1, 0, 1]
-    own, rest = np.diagonal(explained, axis1=-2, axis2=-1), rsa - explained[:, 0, 1]
-    return np.column_stack((found[:, :-2, 0, 1], rest, rsa, ceilings_of(explained), own))
+    draws = resample(decompositions, shared, weights, progress)
+    of_each = np.diagonal(draws[:, -2], axis1=-2, axis2=-1)
+    return np.column_stack((of_two_layers(draws), of_each))
+
+
+def of_two_layers(draws: FloatArray) -> FloatArray:
+    """Terms, "unexplained", similarity and both ceilings of two layers: (n_draws, n_features + 4).
+
+    Parameters
+    ----------
+    draws : (n_draws, n_features + 2, 2, 2) of `decompositions`; (n_draws, 1, 2, 2) of a similarity
+        alone gives (n_draws, 1)
+    """
+    similarity = draws[:, -1, 0, 1]
+    if draws.shape[1] == 1:
+        return similarity[:, None]
+    explained = draws[:, -2]
+    rest = similarity - explained[:, 0, 1]
+    return np.column_stack((draws[:, :-2, 0, 1], rest, similarity, ceilings_of(explained)))
 
 
 def decompositions(

@@ -15,7 +15,7 @@ from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.similarities import SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 # Terms below this share of the largest are summed up in the sentence.
 SMALL = 0.1
@@ -30,15 +30,17 @@ class Explanation:
     layers : the two, (model, layer)
     terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) and
         `chance` (what labels that are permuted give, see `chance_terms`) if stimuli were resampled,
-        and `error` (of sampled orders) with more than 12 features. The values add up to the RSA
-        correlation
-    whole : quantity ("rsa", or the name of another similarity; "ceiling_a", "ceiling_b"), value,
-        and lower, upper. The ceilings are cross-fitted and those of all pairs
+        and `error` (of sampled orders) with more than 12 features. The values add up to the
+        similarity; no rows where it has no terms
+    whole : quantity (the name of the similarity; "ceiling_a", "ceiling_b" where it has terms),
+        value, and lower, upper. The ceilings are cross-fitted and those of all pairs
     notes : sentences about how far this holds
     others : what intervals speak of, see `mlem_core.pairs.resampling_units.Units.others`
     coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
     names : what features, models and layers are called in words; the tables keep identifiers
     similarity : what the terms add up to
+    held_out : what of the stimuli is tested, see
+        `mlem_core.pairs.resampling_units.Units.held_out`
     partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
@@ -55,17 +57,18 @@ class Explanation:
     others: str = "other sentences of this kind"
     coding: str = "whether they differ"
     names: Names = field(default_factory=Names)
-    similarity: Similarity = SIMILARITIES["rsa"]
+    similarity: Similarity = SIMILARITIES[RSA]
+    held_out: str = "unseen sentences"
     partial: pd.DataFrame = field(default_factory=pd.DataFrame)
     estimator: str = ""
     interactions: bool = False
     how: str = ""
 
     def __repr__(self) -> str:
-        return " ".join(part for part in (self.headline, self.how_sure) if part)
+        return " ".join(filter(None, (self.headline, self.how_sure, self.similarity.no_terms)))
 
     def _repr_html_(self) -> str:
-        return as_html(repr(self), (), self.terms)
+        return as_html(repr(self), (), self.terms if self.similarity.divides else self.whole)
 
     @property
     def value(self) -> float:
@@ -104,13 +107,30 @@ class Explanation:
             return None
         return own.sort_values("value", ascending=False, kind="stable")
 
+    @property
+    def finding(self) -> str:
+        """How similar the two layers are, without a full stop."""
+        a, b = self.called
+        return f"The {self.similarity.called} of {a} and {b} is {number(self.value)}"
+
+    @property
+    def meaning(self) -> str:
+        """What a similarity without terms says, two sentences; the first goes on after a colon."""
+        return (
+            "one is turned onto the other by some stimuli, and the two are compared on others "
+            f"({self.held_out}). Layers that have nothing to do with each other have 0 on average."
+        )
+
     @cached_property
     def headline(self) -> str:
         """What the two layers have most in common, in one or two short sentences.
 
         They count as hardly alike where their similarity is below `HARDLY`, or its interval
-        goes below 0. Only a feature whose term is more than chance is named.
+        goes below 0. Only a feature whose term is more than chance is named. Of a similarity
+        without terms it is the number, and what it says.
         """
+        if not self.similarity.divides:
+            return f"{self.finding}: {self.meaning}"
         a, b = self.called
         value, whole = self.value, self.whole.iloc[0]
         how_much = f"({self.similarity.short} {number(value)})"
@@ -131,17 +151,7 @@ class Explanation:
     @cached_property
     def how_sure(self) -> str:
         """What other stimuli would change, in a sentence; empty without intervals."""
-        if "lower" not in self.whole:
-            return ""
-        parts = [(f"their {self.similarity.short}", self.whole.iloc[0])]
-        if self.sure is not None and len(self.sure):
-            top = self.sure.iloc[0]
-            parts.append((f"what {self.names.feature(top['term'])} adds", top))
-        bounds = " and ".join(
-            f"{name} between {number(row['lower'])} and {number(row['upper'])}"
-            for name, row in parts
-        )
-        return f"How sure: {self.others} would put {bounds} (95 % intervals)."
+        return _how_sure(self) if "lower" in self.whole else ""
 
     @cached_property
     def sentence(self) -> str:
@@ -151,12 +161,24 @@ class Explanation:
     @property
     def text(self) -> str:
         """The terms as a table to read in a terminal, the sentence, and what is beside them."""
-        return _in_a_terminal(self)
+        return _in_a_terminal(self) if self.similarity.divides else repr(self)
 
     @property
     def beside(self) -> list[partial.Said]:
         """What S_feat, S_rest and, `with_transfer`, transfer say."""
         return partial.in_words(self.partial, self.called, self.coding)
+
+
+def _how_sure(why: Explanation) -> str:
+    divides = why.similarity.divides
+    parts = [(f"their {why.similarity.short}" if divides else "it", why.whole.iloc[0])]
+    if why.sure is not None and len(why.sure):
+        top = why.sure.iloc[0]
+        parts.append((f"what {why.names.feature(top['term'])} adds", top))
+    bounds = " and ".join(
+        f"{name} between {number(row['lower'])} and {number(row['upper'])}" for name, row in parts
+    )
+    return f"How sure: {why.others} would put {bounds} (95 % interval{'s' * divides})."
 
 
 def _in_a_sentence(why: Explanation) -> str:

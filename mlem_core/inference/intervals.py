@@ -14,6 +14,7 @@ import numpy as np
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA
 from mlem_core.storage.stage import Packed
 
 # What is left without each block is many numbers, and only their spread is used.
@@ -33,6 +34,25 @@ class Left(NamedTuple):
     without: Without
     sizes: tuple[int, ...]
 
+    def moves(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """How far the value moves with other stimuli, (n, ...), as the jackknife says it varies.
+
+        Each block moves it by a random multiple of what it does when it is left out. With two kinds
+        of units what sentences and items do; what both have in common is in both.
+
+        Returns
+        -------
+        and (...) the variance of the moves
+        """
+        shape = self.without.shape[1:]
+        moved, variance = np.zeros((n, *shape)), np.zeros(shape)
+        for part in np.split(self.without, np.cumsum(self.sizes)[:-1])[:2]:
+            blocks = len(part)
+            away = (part - part.mean(axis=0)) * np.sqrt((blocks - 1) / blocks)
+            moved += np.tensordot(rng.standard_normal((n, blocks)), away, axes=1)
+            variance += (away**2).sum(axis=0)
+        return moved, variance
+
 
 @dataclass(frozen=True)
 class LayerIntervals:
@@ -46,15 +66,17 @@ class LayerIntervals:
     scores, scores_lower, scores_upper : (n_layers, 2 + n_columns) ρ, ceiling and importances
     scores_without : (n_blocks, n_layers, 2 + n_columns) without each block of stimuli
     tau, tau_lower, tau_upper : (n_layers, n_layers)
-    rsa : (n_layers, n_layers); rsa_without : (n_blocks, n_layers, n_layers)
+    values : (n_layers, n_layers) of `similarity`; values_without : (n_blocks, n_layers, n_layers)
     terms, terms_error : (n_features + 1, n_layers, n_layers) the terms, the last one
-        "unexplained", and their standard errors; none with more than 12 features
+        "unexplained", and their standard errors; none with more than 12 features, or where the
+        similarity has no terms
     ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
     partial_error : (2, n_layers, n_layers) standard errors of S_feat and S_rest, NaN where a block
         leaves none; (0, ...) where `terms` is
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.jackknife.standard_error`
+    similarity : its name, see `mlem_core.pairs.similarities`
     """
 
     layers: tuple[Layer, ...]
@@ -68,8 +90,8 @@ class LayerIntervals:
     tau: Similarities
     tau_lower: Similarities
     tau_upper: Similarities
-    rsa: Similarities
-    rsa_without: SimilaritiesWithout
+    values: Similarities
+    values_without: SimilaritiesWithout
     terms: Terms
     terms_error: Terms
     ceilings: FloatArray
@@ -77,6 +99,7 @@ class LayerIntervals:
     partial_error: Terms
     units: Units
     sizes: tuple[int, ...]
+    similarity: str = RSA
 
     def places(self, layers: Sequence[Layer] | None = None) -> list[int]:
         """Where layers stand (None: all); InputError for one that is not there."""

@@ -1,15 +1,16 @@
-"""Confidence intervals of all layers at once: of scores, importances, τ, RSA and its terms.
+"""Confidence intervals of all layers at once: of scores, importances, τ, a similarity, its terms.
 
 Two layers can be looked at with many bootstrap replicates (`mlem_core.inference.explanation`). For
 every layer and every pair of layers this is the same method where it is affordable, and the
-jackknife alone where it is not: for RSA and its terms (50 blocks of sentences left out, and as many
-of words where words recur, all pairs ranked again each time).
+jackknife alone where it is not: for RSA (or any other similarity) and its terms, where 50 blocks of
+sentences are left out, and as many of words where words recur, and all pairs compared again each
+time.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +20,14 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
-from mlem_core.base.typing import FloatArray, Progress, Report
+from mlem_core.base.typing import Counted, FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.resample import REPLICATES, resample
+from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import feature_similarity, rest_similarity
@@ -35,6 +37,7 @@ from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
+from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -123,6 +126,15 @@ def _compute(
     blocks: Blocks | None,
 ) -> LayerIntervals:
     layers, estimator = selection.layers, selection.estimator
+    if selection.similarity != RSA:
+        # Scores, profiles and τ are those that stand beside RSA.
+        of_rsa = replace(selection, similarity=RSA)
+        more: dict[str, Any] = {"n_replicates": n_replicates, "blocks": blocks, "report": report}
+        known = layer_intervals(analysis, store, of_rsa, **more)
+        blocks = blocks or blocks_of(analysis, n_replicates)
+        draws = _draws(analysis, store, selection, blocks, report)
+        by = _values_and_terms(draws, blocks.sizes)
+        return replace(known, similarity=selection.similarity, **by)
     n = resampled_part(analysis.design, analysis.folds).n_pairs
     if 2 * n * len(layers) > MOST_BYTES:
         raise InputError(
@@ -166,7 +178,7 @@ def _compute(
         units=Units.of(analysis.stimuli),
         sizes=blocks.sizes,
         **_tau(exact[:, 2:], np.concatenate(profiles, axis=1) + shift[:, 2:]),
-        **_around(shown, _rsa_and_terms(whole, tables, blocks, report)),
+        **_around(shown, _values_and_terms(_of_ranks(whole, tables, blocks, report), blocks.sizes)),
     )
 
 
@@ -193,9 +205,7 @@ def _whole(
     return replace(pairs.whole, classes=np.concatenate(classes)), joined(parts)
 
 
-def _around(
-    shown: tuple[PairTables, FloatArray] | None, found: dict[str, FloatArray]
-) -> dict[str, FloatArray]:
+def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]) -> dict[str, Any]:
     """What a part of the pairs gives, around what all pairs of the analysis give.
 
     Parameters
@@ -203,19 +213,19 @@ def _around(
     shown : pair tables and RSA of the layers; None where the part is all of the pairs
     """
     if shown is None:
-        return found
+        return of_part
     tables, rsa = shown
-    found["rsa_without"] = found["rsa_without"] + (rsa - found["rsa"])
-    found["rsa"] = rsa
-    if len(found["terms"]):
+    without = of_part["values_without"] + (rsa - of_part["values"])
+    around = of_part | {"values": rsa, "values_without": without}
+    if len(of_part["terms"]):
         divided = divide(CrossFit.of(tables))
         rest = rsa - divided.whole[0]
-        found["terms"] = np.concatenate((divided.terms[:, 0], rest[None]))
-        found["ceilings"] = ceilings_of(divided.whole)[0]
-    return found
+        around["terms"] = np.concatenate((divided.terms[:, 0], rest[None]))
+        around["ceilings"] = ceilings_of(divided.whole)[0]
+    return around
 
 
-def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, FloatArray]:
+def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, Any]:
     """τ of profiles (n_layers, n_columns), and its interval from replicates of them."""
     tau, tail = weighted_tau(profiles), (1 - CONFIDENCE) / 2
     resampled = np.stack([weighted_tau(replicate) for replicate in replicates])
@@ -234,71 +244,76 @@ def blocks_of(analysis: Analysis, n_replicates: int = REPLICATES) -> Blocks:
     return units.blocks(REFITS, rng)
 
 
-def _rsa_and_terms(
-    whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report
-) -> dict[str, FloatArray]:
-    """RSA, its terms and the ceilings of all pairs: the values and the jackknife.
+def _draws(
+    analysis: Analysis, store: Store, selection: Selection, blocks: Blocks, report: Report
+) -> FloatArray:
+    """The similarity of a selection and its terms, of all stimuli, then without each block.
+
+    Returns
+    -------
+    (1 + n_blocks, n_features + 2, n_layers, n_layers), as `bootstrap.decompositions` has them; the
+    similarity alone, (1 + n_blocks, 1, ...), where it has no terms or with more than 12 features
+    """
+    similarity = SIMILARITIES[selection.similarity]
+    if similarity.of_ranks:
+        return _of_ranks(*_whole(analysis, store, selection), blocks, report)
+    layers, features = selection.layers, selection.features
+    comparison = Comparison.of(analysis, similarity, layers, features, store)
+    return comparison.draws(blocks.weights > 0, _counted(similarity, report))
+
+
+def _counted(similarity: Similarity, report: Report) -> Counted:
+    stage = f"confidence intervals of {similarity.short}"
+    return lambda done, total: report(Progress(stage, None, done, total, "blocks"))
+
+
+def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report) -> FloatArray:
+    """`_draws` of RSA.
 
     Parameters
     ----------
     whole : all pairs by cells of the tables, which are of the same layers
     """
-    rsa, terms, ceilings, partial = _each_draw(whole, tables, blocks, report)
+    exact = tables.codes.shape[1] <= EXACT_FEATURES
+    priority = CrossFit.of(tables).priority if exact else None
+    weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
+    shared = whole.by_stimulus, without_training_ranks(tables), priority, False
+    return resample(decompositions, shared, weights, _counted(SIMILARITIES[RSA], report))
+
+
+def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]:
+    """A similarity, its terms and ceilings, S_feat and S_rest: the values and the jackknife.
+
+    Parameters
+    ----------
+    draws : of `_draws`
+    sizes : of the blocks
+    """
+    values, terms = draws[:, -1], _terms(draws)
+    ceilings, partial = np.zeros(values.shape[:2]), terms
+    if draws.shape[1] > 1:
+        explained = draws[:, -2]
+        ceilings = ceilings_of(explained)
+        own = np.diagonal(explained, axis1=-2, axis2=-1)
+        both = own[..., :, None], own[..., None, :]
+        parts = feature_similarity(explained, *both), rest_similarity(values, explained, *both)
+        partial = np.stack(parts, axis=1)
     return {
-        "rsa": rsa[0],
-        "rsa_without": rsa[1:],
+        "values": values[0],
+        "values_without": values[1:],
         "terms": terms[0],
-        "terms_error": standard_error(terms[1:], blocks.sizes),
+        "terms_error": standard_error(terms[1:], sizes),
         "ceilings": ceilings[0],
-        "ceilings_error": standard_error(ceilings[1:], blocks.sizes),
-        "partial_error": standard_error(partial[1:], blocks.sizes),
+        "ceilings_error": standard_error(ceilings[1:], sizes),
+        "partial_error": standard_error(partial[1:], sizes),
     }
 
 
-def _each_draw(
-    whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """RSA, its terms, the ceilings, S_feat with S_rest: of all stimuli, then without each block."""
-    exact = tables.codes.shape[1] <= EXACT_FEATURES
-    priority = CrossFit.of(tables).priority if exact else None
-
-    def counted(done: int, total: int) -> None:
-        report(Progress("confidence intervals of RSA", None, done, total, "blocks"))
-
-    weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
-    shared = whole.by_stimulus, without_training_ranks(tables), priority, False
-    found = resample(decompositions, shared, weights, counted)
-    rsa = found[:, -1]
-    if not exact:
-        none = found[:, :0]
-        return rsa, none, np.zeros(rsa.shape[:2]), none
-    explained = found[:, -2]
-    terms = np.concatenate((found[:, :-2], (rsa - explained)[:, None]), axis=1)
-    own = np.diagonal(explained, axis1=-2, axis2=-1)
-    both = own[..., :, None], own[..., None, :]
-    parts = feature_similarity(explained, *both), rest_similarity(rsa, explained, *both)
-    return rsa, terms, ceilings_of(explained), np.stack(parts, axis=1)
-
-
-def _terms_without(
-    analysis: Analysis, store: Store, selection: Selection, report: Report
-) -> tuple[FloatArray, tuple[int, ...]]:
-    """RSA of all layers, and its terms, without each block of stimuli.
-
-    Returns
-    -------
-    (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and RSA (RSA alone
-    with more than 12 features), and how many blocks are of each kind of unit
-
-    Raises
-    ------
-    InputError
-        As `layer_intervals`.
-    """
-    whole, tables = _whole(analysis, store, replace(selection, interactions=False))
-    blocks = blocks_of(analysis)
-    rsa, terms, *_ = _each_draw(whole, tables, blocks, report)
-    return np.concatenate((terms, rsa[:, None]), axis=1)[1:], blocks.sizes
+def _terms(draws: FloatArray) -> FloatArray:
+    """The terms, "unexplained" last, of draws of `_draws`; none where these have none."""
+    if draws.shape[1] == 1:
+        return draws[:, :0]
+    return np.concatenate((draws[:, :-2], draws[:, -1:] - draws[:, -2:-1]), axis=1)
 
 
 LEFT = Stage("terms-without", 3, Left)
@@ -307,7 +322,12 @@ LEFT = Stage("terms-without", 3, Left)
 def stimuli_left(
     analysis: Analysis, store: Store, selection: Selection | None = None, *, report: Report
 ) -> Left:
-    """RSA of all layers and its terms without each block of stimuli; kept in the store.
+    """The similarity of a selection and its terms without each block; kept in the store.
+
+    Returns
+    -------
+    of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
+    similarity; that alone where it has no terms, or with more than 12 features
 
     Raises
     ------
@@ -315,5 +335,10 @@ def stimuli_left(
         As `layer_intervals`.
     """
     chosen = analysis.select() if selection is None else selection
-    key = analysis.key(chosen)
-    return LEFT.get(store, key, lambda: Left(*_terms_without(analysis, store, chosen, report)))
+
+    def make() -> Left:
+        blocks = blocks_of(analysis)
+        draws = _draws(analysis, store, replace(chosen, interactions=False), blocks, report)[1:]
+        return Left(np.concatenate((_terms(draws), draws[:, -1:]), axis=1), blocks.sizes)
+
+    return LEFT.get(store, analysis.key(chosen), make)

@@ -84,6 +84,22 @@ class LayerPairs:
         return _Made(analysis, store, rows, design).pairs(layers, features, interactions)
 
     @classmethod
+    def unranked(
+        cls, analysis: Analysis, layers: Sequence[Layer], store: Store, features: Sequence[str]
+    ) -> LayerPairs:
+        """The pairs of `of` and their cells, without ranks and distances."""
+        design, rows = _resampled(analysis), np.arange(len(analysis.stimuli))
+        return _Made(analysis, store, rows, design).pairs(layers, features, None, ranked=False)
+
+    @classmethod
+    def without_pairs(cls, analysis: Analysis, layers: Sequence[Layer]) -> LayerPairs:
+        """The stimuli of an analysis alone, for what is no sum over their pairs."""
+        units = StimulusUnits.of(analysis.stimuli, analysis.folds)
+        tables, cells = analysis.tables.of_layers([]), np.zeros(0, dtype=np.int32)
+        stimuli = units.groups, units.folds, units.items
+        return cls(tuple(layers), tables, (), (), analysis.design, cells, *stimuli)
+
+    @classmethod
     def of_sample(
         cls,
         analysis: Analysis,
@@ -209,26 +225,28 @@ class _Made(NamedTuple):
         layers: Sequence[Layer],
         features: Sequence[str] | None,
         interactions: bool | None,
+        *,
+        ranked: bool = True,
     ) -> LayerPairs:
         """Rank them; their tables are those of the analysis where it has the same pairs."""
-        analysis, rows, given = self.analysis, self.rows, self.analysis.tables
+        analysis, rows, whole = self.analysis, self.rows, self.analysis.tables
         check_layers(layers, analysis.layers)
         stimuli = analysis.stimuli
         spans = {column.name: column.span for column in feature_columns(stimuli)}
-        names = dict(zip(given.features, given.value_names, strict=True))
-        resolved = {name: names[name] for name in given.resolved}
+        names = dict(zip(whole.features, whole.value_names, strict=True))
+        resolved = {name: names[name] for name in whole.resolved}
         columns = feature_columns(stimuli[rows], spans, resolved)
         folds = analysis.folds[rows]
         index = PairIndex.build(columns, folds, analysis.spec.missing, design=self.design)
         if self.design is analysis.design:
-            tables = given.of_layers([analysis.layers.index(layer) for layer in layers])
+            tables = whole.of_layers([analysis.layers.index(layer) for layer in layers])
         else:
             tables = pair_tables(
                 index,
                 [lambda layer=layer: self.of(layer) for layer in layers],  # type: ignore[misc]
                 names=[layer_name(layer) for layer in layers],
                 distance=[analysis.spec.distance_of(model) for model, _ in layers],
-                train_ranks=given.train_sums is not None,
+                train_ranks=whole.train_sums is not None,
             )
         cells = index.cell
         if features is not None:
@@ -239,12 +257,12 @@ class _Made(NamedTuple):
                 cells = _numbered(chosen, index.cell_block, pattern)[cells]
             tables = chosen
         interactions = analysis.spec.interactions if interactions is None else interactions
-        ranks, squared = zip(*side_by_side(self.ranked, layers), strict=True)
+        of_layers = side_by_side(self.ranked, layers) if ranked else []
         return LayerPairs(
             layers=tuple(layers),
             tables=tables.with_interactions(interactions),
-            ranks=ranks,
-            squared=squared,
+            ranks=tuple(ranks for ranks, _ in of_layers),
+            squared=tuple(squared for _, squared in of_layers),
             design=self.design,
             cells=cells,
             groups=np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),

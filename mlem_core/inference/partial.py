@@ -19,7 +19,6 @@ from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.partial import (
     TRANSFERS,
-    Explained,
     PartialSimilarity,
     above_zero,
     feature_similarity,
@@ -50,15 +49,8 @@ def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
     InputError
         Tables of one fold.
     """
-    known = Explained.of(tables)
-    one, other = np.diagonal(known.whole)
-    explained = known.whole[0, 1]
-    of_both = (
-        feature_similarity(explained, one, other),
-        rest_similarity(np.asarray(rsa), explained, one, other),
-    )
-    clear = [above_zero(below).all() for below in (known.own, 1.0 - known.own)]
-    return pd.DataFrame({"quantity": PARTS, "value": np.where(clear, of_both, np.nan)})
+    both = partial_similarity(tables, np.full((2, 2), rsa))
+    return pd.DataFrame({"quantity": PARTS, "value": [both.features[0, 1], both.rest[0, 1]]})
 
 
 def parts_of(values: FloatArray, n_features: int) -> FloatArray:

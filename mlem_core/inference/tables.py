@@ -16,6 +16,7 @@ from mlem_core.inference.partial import bounded
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import agreement, weighted_tau
+from mlem_core.pairs.similarities import SIMILARITIES
 
 ENDS = ("value", "lower", "upper")
 
@@ -58,13 +59,14 @@ def similarity_table(
     Returns
     -------
     layer_a, layer_b ("model:layer"), weighted_tau, weighted_tau_lower, weighted_tau_upper, rsa,
-    rsa_lower, rsa_upper, rsa_p, rsa_p_corrected; the family is all pairs of the table
+    rsa_lower, rsa_upper, rsa_p, rsa_p_corrected; the family is all pairs of the table. Where the
+    intervals are of another similarity its name stands in the place of rsa
     """
     at = np.array(intervals.places(layers), dtype=np.int64)
     names = np.array([layer_name(intervals.layers[i]) for i in at], dtype=object)
     first, second = np.triu_indices(len(at), 1)
     a, b = at[first], at[second]
-    rsa = _rsa(intervals, a, b)
+    name, estimate = intervals.similarity, _estimate(intervals, a, b)
     table = pd.DataFrame(
         {
             "layer_a": names[first],
@@ -72,18 +74,18 @@ def similarity_table(
             "weighted_tau": intervals.tau[a, b],
             "weighted_tau_lower": intervals.tau_lower[a, b],
             "weighted_tau_upper": intervals.tau_upper[a, b],
-            "rsa": rsa.value,
-            "rsa_lower": rsa.lower,
-            "rsa_upper": rsa.upper,
-            "rsa_p": rsa.p,
+            name: estimate.value,
+            f"{name}_lower": estimate.lower,
+            f"{name}_upper": estimate.upper,
+            f"{name}_p": estimate.p,
         }
     )
-    return family_of_tests(table, "RSA correlations", correction, "rsa_p")
+    return family_of_tests(table, SIMILARITIES[name].several, correction, f"{name}_p")
 
 
-def _rsa(intervals: LayerIntervals, a: int | IntArray, b: int | IntArray) -> Estimate:
-    """RSA correlations of layers that stand at a with those at b."""
-    value, without = intervals.rsa[a, b], intervals.rsa_without[:, a, b]
+def _estimate(intervals: LayerIntervals, a: int | IntArray, b: int | IntArray) -> Estimate:
+    """The similarity of layers that stand at a with those at b."""
+    value, without = intervals.values[a, b], intervals.values_without[:, a, b]
     return jackknife(value, without, intervals.sizes, (-1.0, 1.0))
 
 
@@ -93,15 +95,13 @@ def agreement_interval(
     """How far both similarities agree, and its interval (NaN with fewer than three layers)."""
     at = intervals.places(layers)
     square = np.ix_(at, at)
-    value = agreement(intervals.tau[square], intervals.rsa[square])
+    value = agreement(intervals.tau[square], intervals.values[square])
+    draws = zip(intervals.scores_without, intervals.values_without, strict=True)
     without = np.array(
-        [
-            agreement(weighted_tau(scores[at, 2:]), rsa[square])
-            for scores, rsa in zip(intervals.scores_without, intervals.rsa_without, strict=True)
-        ]
+        [agreement(weighted_tau(scores[at, 2:]), values[square]) for scores, values in draws]
     )
-    found = jackknife(np.array([value]), without[:, None], intervals.sizes, (-1.0, 1.0))
-    return value, float(found.lower[0]), float(found.upper[0])
+    interval = jackknife(np.array([value]), without[:, None], intervals.sizes, (-1.0, 1.0))
+    return value, float(interval.lower[0]), float(interval.upper[0])
 
 
 def terms_and_whole(
@@ -111,7 +111,8 @@ def terms_and_whole(
 
     Returns
     -------
-    term, value, lower, upper; and quantity ("rsa", "ceiling_a", "ceiling_b"), value, lower, upper
+    term, value, lower, upper; and quantity (the similarity, "ceiling_a", "ceiling_b"), value,
+    lower, upper
 
     Raises
     ------
@@ -120,11 +121,12 @@ def terms_and_whole(
     """
     both = intervals.places((a, b))
     i, j = both
-    terms, rsa = _terms(intervals, a, b), _rsa(intervals, i, j)
+    terms, estimate = _terms(intervals, a, b), _estimate(intervals, i, j)
     errors = intervals.ceilings_error[both]
     ceilings = by_error(intervals.ceilings[both], errors, intervals.sizes, (0.0, 1.0))
-    names, quantities = (*intervals.features, UNEXPLAINED), ("rsa", "ceiling_a", "ceiling_b")
-    whole = {end: [getattr(rsa, end), *getattr(ceilings, end)] for end in ENDS}
+    names = (*intervals.features, UNEXPLAINED)
+    quantities = (intervals.similarity, "ceiling_a", "ceiling_b")
+    whole = {end: [getattr(estimate, end), *getattr(ceilings, end)] for end in ENDS}
     return (
         pd.DataFrame({"term": names, **terms.columns(*ENDS)}),
         pd.DataFrame({"quantity": quantities, **whole}),
@@ -190,8 +192,7 @@ def importance_differences(
     i, j = intervals.places((a, b))
     value = intervals.scores[i, 2:] - intervals.scores[j, 2:]
     without = intervals.scores_without[:, i, 2:] - intervals.scores_without[:, j, 2:]
-    found = jackknife(value, without, intervals.sizes)
-    columns = found.columns(*ENDS, "p")
+    columns = jackknife(value, without, intervals.sizes).columns(*ENDS, "p")
     table = pd.DataFrame({"feature": list(intervals.columns), **columns})
     what = f"differences of importance, {layer_name(a)} less {layer_name(b)}"
     return family_of_tests(table, what, correction)

@@ -183,17 +183,17 @@ class PartialSimilarity:
         -------
         model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`
         """
-        a, b = np.triu_indices(len(layers), 1)
-        scores = np.diagonal(self.transfer)
-        return pairs_of_layers(layers).assign(
-            s_feat=self.features[a, b],
-            s_rest=self.rest[a, b],
-            transfer_ab=self.transfer[a, b],
-            transfer_ba=self.transfer[b, a],
-            score_a=scores[a],
-            score_b=scores[b],
-            ratio_ab=self.ratio[a, b],
-            ratio_ba=self.ratio[b, a],
+        scores = np.broadcast_to(np.diagonal(self.transfer), self.transfer.shape)
+        return pairs_of_layers(
+            layers,
+            s_feat=self.features,
+            s_rest=self.rest,
+            transfer_ab=self.transfer,
+            transfer_ba=self.transfer.T,
+            score_a=scores.T,
+            score_b=scores,
+            ratio_ab=self.ratio,
+            ratio_ba=self.ratio.T,
         )
 
 

@@ -144,13 +144,19 @@ def most_alike(
     return layers[0], layers[-1]
 
 
-def pairs_of_layers(layers: Sequence[Layer]) -> pd.DataFrame:
-    """Every two different layers, a row each: model_a, layer_a, model_b, layer_b."""
+def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
+    """Every two different layers, a row each: model_a, layer_a, model_b, layer_b, and more.
+
+    Parameters
+    ----------
+    squares : (n_layers, n_layers), each of which gives a column of its name
+    """
     a, b = np.triu_indices(len(layers), 1)
     models = np.array([model for model, _ in layers], dtype=object)
     numbers = np.array([number for _, number in layers], dtype=np.int64)
     ends = {"model_a": models[a], "layer_a": numbers[a]}
-    return pd.DataFrame({**ends, "model_b": models[b], "layer_b": numbers[b]})
+    ends |= {"model_b": models[b], "layer_b": numbers[b]}
+    return pd.DataFrame(ends | {name: values[a, b] for name, values in squares.items()})
 
 
 def extremes(

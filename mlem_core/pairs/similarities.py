@@ -1,22 +1,28 @@
-"""What two layers are compared by: a number for every pair of stimuli; the one registry of these.
+"""What two layers are compared by: an entry each, in the one registry of similarities.
 
-A similarity of two layers is the correlation, over all pairs of stimuli, of a number that each
-layer gives a pair: the rank of its distance (RSA), its U-centred squared distance (debiased linear
-CKA), or whether one is among the nearest neighbours of the other (mutual nearest neighbours). Sums
-of that number by cell take the place of sums of ranks in the pair tables, so that whatever divides
-RSA over the features (`mlem_core.measures.decomposition`) divides the others as well.
+Most are the correlation, over all pairs of stimuli, of a number that each layer gives a pair: the
+rank of its distance (RSA), its U-centred squared distance (debiased linear CKA), or whether one is
+among the nearest neighbours of the other (mutual nearest neighbours). Sums of that number by cell
+take the place of sums of ranks in the pair tables, so that whatever divides RSA over the features
+(`mlem_core.measures.decomposition`) divides the others as well.
+
+Procrustes and CCA turn one layer onto the other. The rotation (of Procrustes), or the directions of
+either layer that go together (of CCA), are those of the training stimuli; how alike the layers then
+are is measured on the stimuli of the fold that is left out. In-sample either is large for any two
+layers with many units. 1 is one layer, however turned (and, for CCA, scaled). A layer is its first
+principal components, as many as the stimuli can tell. No pair of stimuli has a part in either, so
+there are no terms by feature.
 
 Each is 0 on average for layers that have nothing to do with each other: the numbers of a layer add
-up to 0 over all pairs, however the stimuli of the other layer are ordered.
+up to 0 over all pairs, however the stimuli of the other layer are ordered, and what a rotation
+makes of chance in the training stimuli, no other stimuli share.
 """
 
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +32,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, each
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
-from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.pairs.alignments import COMPONENTS, STIMULI_A_COMPONENT, Aligned, cca, procrustes
-from mlem_core.pairs.designs import pairs_among
-from mlem_core.pairs.ranks import IN_MEMORY_BYTES, correlations, pair_ranks
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.ranks import pair_ranks
 
 # Of each stimulus so many others are its neighbours.
 NEIGHBOURS = 10
@@ -37,8 +41,14 @@ NEIGHBOURS = 10
 TIE = 1e-9
 # What is below this part of what it is the difference of is rounding.
 NOTHING = 1e-12
-# Pairs that are multiplied at once.
-BAND = 2**16
+# Of each layer so many principal components are turned, but at most one for so many stimuli.
+COMPONENTS, STIMULI_A_COMPONENT = 50, 10
+# A component of less than this part of the variance of the largest is rounding.
+_FLAT = 1e-10
+
+# What gives the similarity of the components (n_stimuli, n_a) and (n_stimuli, n_b) of two layers,
+# by the fold (n_stimuli,) that leaves each stimulus out.
+Aligned = Callable[[FloatArray, FloatArray, IntArray], float]
 
 
 class PairValues(NamedTuple):
@@ -54,23 +64,27 @@ class PairValues(NamedTuple):
 
 @dataclass(frozen=True)
 class Similarity:
-    """A similarity of two layers.
+    """A similarity of two layers, and what can be had of it.
 
     Attributes
     ----------
     name : how a user asks for it
     values : what a layer gives the pairs, from its squared distances (n_pairs,); None where it is
-        no sum over pairs, and `aligned` gives it from what two layers are
-    sparse : whether most of these are 0
+        no sum over pairs
     fewest : stimuli that it needs
-    distance : the neural distance that it is of; None is that of the analysis
-    aligned : see `mlem_core.pairs.alignments`
     short : how figures and short sentences call it
     label : how forms call it
     called : the same in a sentence, after "the"
     title, unit : what matrices of it are called, and what their numbers are
     statistic : what its numbers of a pair are, in a sentence
     source : where it is from
+    distance : the neural distance that it is of; None is that of the analysis
+    sparse : whether most values of pairs are 0
+    aligned : the similarity of the components of two layers, where it is no sum over pairs
+    of_ranks : whether it is of the ranks that the pair tables have. It comes with every analysis,
+        also of some of the pairs, and can be had of stimuli that are drawn several times; any other
+        is computed from all pairs (or the representations) once it is asked for, and its intervals
+        leave stimuli out
     """
 
     name: str
@@ -86,11 +100,22 @@ class Similarity:
     distance: str | None = None
     sparse: bool = False
     aligned: Aligned | None = None
+    of_ranks: bool = False
 
     @property
     def divides(self) -> bool:
         """Whether it is a sum over pairs of stimuli, which features can divide."""
         return self.values is not None
+
+    @property
+    def depends_on_distance(self) -> bool:
+        """Whether the neural distance that is chosen for an analysis has a part in it."""
+        return self.divides and self.distance is None
+
+    @property
+    def several(self) -> str:
+        """Several of them, in the family of their tests."""
+        return f"{self.called}s" if self.of_ranks else f"values of the {self.called}"
 
     @property
     def meaning(self) -> str:
@@ -117,6 +142,11 @@ class Similarity:
                 f"no terms by feature; choose {listed(names, last='or')}."
             )
 
+    def check_enough(self, n: int) -> None:
+        """Raise InputError for too few stimuli."""
+        if n < self.fewest:
+            raise InputError(f"found {n} stimuli; the {self.called} needs at least {self.fewest}.")
+
     def of(self, squared: FloatArray) -> PairValues:
         """What a layer gives the pairs of stimuli.
 
@@ -131,8 +161,7 @@ class Similarity:
         """
         self.check_divides()
         assert self.values is not None
-        if (n := n_stimuli(len(squared))) < self.fewest:
-            raise InputError(f"found {n} stimuli; the {self.called} needs at least {self.fewest}.")
+        self.check_enough(n_stimuli(len(squared)))
         return self.values(squared)
 
 
@@ -174,135 +203,92 @@ def nearest(squared: FloatArray, k: int = NEIGHBOURS) -> PairValues:
     return PairValues(found, k / (n - 1))
 
 
+def components(rows: NDArray[np.floating]) -> FloatArray:
+    """The first principal components (n_stimuli, n_components) of a layer (n_stimuli, n_units)."""
+    from scipy.linalg import eigh
+
+    centred = rows.astype(np.float64)
+    centred -= centred.mean(axis=0)
+    few_units = centred.shape[1] <= len(centred)
+    products = centred.T @ centred if few_units else centred @ centred.T
+    most = max(1, min(COMPONENTS, len(centred) // STIMULI_A_COMPONENT, len(products)))
+    last = len(products) - 1
+    values, vectors = eigh(products, subset_by_index=(last - most + 1, last))
+    kept = values > _FLAT * max(float(values[-1]), 0.0)
+    vectors = vectors[:, kept][:, ::-1]
+    scores: FloatArray = centred @ vectors if few_units else vectors * np.sqrt(values[kept][::-1])
+    return scores
+
+
+def procrustes(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
+    """How alike two layers are in stimuli that one was not turned onto the other by.
+
+    Parameters
+    ----------
+    one, other : (n_stimuli, n_components) of each
+    folds : (n_stimuli,) the fold that leaves a stimulus out; one below 0 has no part
+
+    Returns tr(A R Bᵀ) / (‖A‖ ‖B‖) of the stimuli that are left out, summed over the folds.
+    """
+    return _held_out(one, other, folds, _rotated)
+
+
+def cca(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
+    """How alike the canonical variates of two layers are, of variance 1 in the training stimuli.
+
+    So every direction counts alike, however little of a layer's variance lies along it. Parameters
+    are those of `procrustes`.
+    """
+    return _held_out(one, other, folds, _canonical)
+
+
+def _rotated(
+    a: FloatArray, b: FloatArray, left_a: FloatArray, left_b: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    u, _, vt = np.linalg.svd(a.T @ b, full_matrices=False)
+    return left_a @ (u @ vt), left_b
+
+
+def _canonical(
+    a: FloatArray, b: FloatArray, left_a: FloatArray, left_b: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    (a, left_a), (b, left_b) = _whitened(a, left_a), _whitened(b, left_b)
+    u, _, vt = np.linalg.svd(a.T @ b, full_matrices=False)
+    return left_a @ u, left_b @ vt.T
+
+
+def _whitened(rows: FloatArray, left: FloatArray) -> tuple[FloatArray, FloatArray]:
+    u, values, vt = np.linalg.svd(rows, full_matrices=False)
+    kept = values > np.sqrt(_FLAT) * values.max(initial=0.0)
+    return u[:, kept], left @ (vt[kept].T / values[kept])
+
+
+def _held_out(
+    one: FloatArray,
+    other: FloatArray,
+    folds: IntArray,
+    turned: Callable[..., tuple[FloatArray, ...]],
+) -> float:
+    product, squares = 0.0, np.zeros(2)
+    if not one.size or not other.size:
+        return 0.0
+    for fold in np.unique(folds[folds >= 0]):
+        train, test = (folds >= 0) & (folds != fold), folds == fold
+        means = [layer[train].mean(axis=0) for layer in (one, other)]
+        a, b, left_a, left_b = (
+            layer[where] - mean
+            for where in (train, test)
+            for layer, mean in zip((one, other), means, strict=True)
+        )
+        left_a, left_b = turned(a, b, left_a, left_b)
+        product += float((left_a * left_b).sum())
+        squares += [(left_a**2).sum(), (left_b**2).sum()]
+    return product / float(np.sqrt(squares.prod())) if (squares > 0).all() else 0.0
+
+
 SIMILARITIES = Registry[Similarity]("similarity")
-register = SIMILARITIES.register
-similarity_named = SIMILARITIES.named
-
-
-class SimilaritySums(NamedTuple):
-    """What n_layers layers give the pairs, by cell.
-
-    sums : (n_layers, n_cells) of the centred values; of a pair with two, of their mean
-    squares : (n_layers,) sums of their squares over all pairs
-    products : (n_layers, n_layers) sums of their products
-    """
-
-    sums: FloatArray
-    squares: FloatArray
-    products: FloatArray
-
-    @property
-    def similarity(self) -> FloatArray:
-        """(n_layers, n_layers) within −1 and 1; 0 for a layer whose values are all equal."""
-        return correlations(self.products)
-
-
-def similarity_sums(
-    similarity: Similarity,
-    layers: Sequence[Callable[[], FloatArray]],
-    cells: NDArray[np.integer],
-    n_cells: int,
-    *,
-    folder: Path | None = None,
-    progress: Counted | None = None,
-) -> SimilaritySums:
-    """Compare layers by what each gives all pairs of the stimuli.
-
-    Parameters
-    ----------
-    layers : for each layer what gives its squared distances (n_pairs,), in condensed order
-    cells : (n_pairs,) the cell of each pair
-    folder : for a temporary file, where the values of all layers are too many for the memory
-    progress : called with the number of layers done and their total
-
-    Raises
-    ------
-    InputError
-        Too few stimuli.
-    """
-    from scipy.sparse import csr_array
-
-    from mlem_core.pairs.kernels.distances import sum_values
-
-    counts = np.bincount(cells, minlength=n_cells)
-    sums, squares = np.zeros((len(layers), n_cells)), np.zeros(len(layers))
-    kept: list[Any] = []
-    many = 8 * len(layers) * len(cells) > IN_MEMORY_BYTES
-    mean, n_sides = 0.0, 1
-    with tempfile.TemporaryFile(dir=folder) as file:
-        for at, squared in enumerate(layers):
-            values, mean = similarity.of(squared())
-            n_sides = len(values)
-            squares[at] = sum_values(values, cells, sums[at]) / n_sides
-            sums[at] = sums[at] / n_sides - counts * mean
-            if similarity.sparse:
-                kept.append(csr_array(values.reshape(1, -1)))
-            else:
-                kept.append(_in_file(values, file) if many else values.ravel())
-            if progress is not None:
-                progress(at + 1, len(layers))
-        off = mean**2 * len(cells)
-        of_all = _sparse_products if similarity.sparse else _products
-        products = of_all(kept) / n_sides - off
-        del kept
-    squares -= off
-    # Where all pairs have one value, nothing but rounding is left of it.
-    alike = squares <= NOTHING * off
-    sums[alike], squares[alike], products[alike], products[:, alike] = 0.0, 0.0, 0.0, 0.0
-    return SimilaritySums(sums, squares, products)
-
-
-def _in_file(values: NDArray[Any], file: Any) -> NDArray[Any]:
-    start = file.seek(0, 2)
-    file.write(values.data)
-    file.flush()
-    return np.memmap(file, values.dtype, "r", start, (values.size,))
-
-
-def _products(layers: Sequence[NDArray[Any]]) -> FloatArray:
-    """(n_layers, n_layers) sums of products of some numbers (n,) of each layer."""
-    found = np.zeros((len(layers), len(layers)))
-    for start in range(0, len(layers[0]), BAND):
-        band = np.stack([own[start : start + BAND] for own in layers]).astype(np.float64)
-        found += band @ band.T
-    return found
-
-
-def _sparse_products(layers: Sequence[Any]) -> FloatArray:
-    """The same of sparse rows (1, n)."""
-    from scipy.sparse import vstack
-
-    rows = vstack(layers, format="csr")
-    found: FloatArray = (rows @ rows.T).toarray()
-    return found
-
-
-def of_some(
-    similarity: Similarity,
-    squared: Sequence[FloatArray],
-    cells: NDArray[np.integer],
-    n_cells: int,
-    kept: NDArray[np.bool_],
-) -> tuple[FloatArray, SimilaritySums]:
-    """The same of some of the stimuli only: the pairs of each cell (n_cells,), and the sums.
-
-    Parameters
-    ----------
-    squared : of each layer, (n_pairs,)
-    kept : (n_stimuli,) whether a stimulus is one of them
-    """
-    stimuli: IntArray = np.flatnonzero(kept)
-    places = pairs_among(stimuli, len(kept))
-    own = cells[places]
-    found = similarity_sums(
-        similarity,
-        [lambda layer=layer: layer[places] for layer in squared],  # type: ignore[misc]
-        own,
-        n_cells,
-    )
-    return np.bincount(own, minlength=n_cells).astype(np.float64), found
-
-
+# The one that comes with every analysis, and is looked at where nothing else is asked.
+RSA = "rsa"
 _TURNED = (
     f"how far, in the first {COMPONENTS} principal components of each and in stimuli that were "
     "left out, {}"
@@ -310,7 +296,7 @@ _TURNED = (
 
 for _similarity in (
     Similarity(
-        "rsa",
+        RSA,
         _ranks,
         2,
         short="RSA",
@@ -320,6 +306,7 @@ for _similarity in (
         unit="Spearman ρ",
         statistic="the rank of the distance",
         source="Salle et al. 2024, section 4",
+        of_ranks=True,
     ),
     Similarity(
         "cka",
@@ -374,4 +361,4 @@ for _similarity in (
         aligned=cca,
     ),
 ):
-    register(_similarity)
+    SIMILARITIES.register(_similarity)

@@ -9,7 +9,6 @@ import pandas as pd
 
 from mlem_core import figures
 from mlem_core.analysis.in_words import FOLDS, computed_on
-from mlem_core.analysis.similarities import RSA
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
@@ -17,7 +16,7 @@ from mlem_core.measures import correlated
 from mlem_core.measures.decomposition import Decomposition, decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import agreement
-from mlem_core.pairs.similarities import SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, ceiling, correlated_features, joined, tau_by_chance
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure, held_out

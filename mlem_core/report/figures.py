@@ -16,12 +16,11 @@ from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import check_layers
-from mlem_core.analysis.similarities import RSA
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
 from mlem_core.figures.naming import naming_layers
 from mlem_core.inference.explanation import layer_of
-from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 # Each registers its figures.
 from mlem_core.report import all_layers, by_method, of_groups, of_values, partial_rsa, two_layers

@@ -15,7 +15,7 @@ from mlem_core.analysis import in_words, similarities
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.analysis.similarities import Compared
+from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
@@ -28,6 +28,7 @@ from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
 from mlem_core.robustness.variants import Audit
@@ -260,15 +261,15 @@ class FigureContext(Selected):
         return {} if flagged is None else dict(flags.reasons(flagged, measure))
 
     @cached_property
-    def _compared(self) -> Compared | None:
+    def _compared(self) -> LayerSimilarity | None:
         """All layers by the similarity that is chosen; None where it is RSA, or not there."""
-        name, store = self.drawing.options.get("similarity", similarities.RSA), self.drawing.store
-        if store is None or name == similarities.RSA:
+        name, store = self.drawing.options.get("similarity", RSA), self.drawing.store
+        if store is None or name == RSA:
             return None
         return self.once(name, lambda: similarities.find(self.analysis, name, store))
 
     @cached_property
-    def compared(self) -> Compared | None:
+    def compared(self) -> LayerSimilarity | None:
         """What is selected by the similarity that is chosen; None where it is RSA, or not there."""
         found = self._compared
         return None if found is None else found.of(self.analysis, self.selection)
@@ -278,7 +279,7 @@ class FigureContext(Selected):
         """Why the two layers are alike, with the best intervals that there are by now."""
         chosen, store = self.selection, self.drawing.store
         compared = self._compared
-        name = similarities.RSA if compared is None else compared.similarity.name
+        name = RSA if compared is None else compared.similarity.name
 
         def explained() -> Explanation:
             return explain(self.analysis, *self.pair, chosen.features, compared=compared)

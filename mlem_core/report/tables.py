@@ -30,7 +30,7 @@ def pairs_of_layers(results: Results, *others: pd.DataFrame) -> pd.DataFrame:
     """Both similarities of every two different layers: layer_a, layer_b, weighted_tau, rsa.
 
     Each pair once, as it stands above the diagonal. `others` are squares of further similarities,
-    as `mlem_core.analysis.similarities.Compared.square` has them, each a further column.
+    as `mlem_core.analysis.similarities.LayerSimilarity.square` has them, each a further column.
     """
     names = [layer_name(layer) for layer in results.layers]
     above = np.triu_indices(len(names), 1)

@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 from mlem_core import figures
 from mlem_core.analysis import maps
 from mlem_core.analysis.in_words import FOLDS, computed_on
-from mlem_core.analysis.similarities import RSA
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer
 from mlem_core.inference.tables import score_table, term_tests
 from mlem_core.measures import nested
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA
 from mlem_core.report import tables
 from mlem_core.report.captions import STRESS, joined, tau_by_chance
 from mlem_core.report.shown import FigureContext, RenderedFigure, figure
@@ -392,7 +392,8 @@ def claimed(shown: FigureContext) -> tuple[Claim, multiverse.Multiverse | None]:
     varied = multiverse.choices_of(shown.analysis)
     pooled = {"pooling": multiverse.poolings_of(shown.analysis)}
     for choices in (varied, varied | pooled):
-        found = multiverse.find_multiverse(shown.analysis, layers, store, choices)
+        asked_of = shown.analysis, layers, store, choices, asked.similarities
+        found = multiverse.find_multiverse(*asked_of)
         if found is not None:
             return asked, found
     return asked, None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mlem_core.analysis.similarities import RSA, find
+from mlem_core.analysis.similarities import find
 from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
-from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.inference.tables import importance_differences, term_tests
-from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.shown import FigureContext
 from mlem_core.report.two_layers import claimed
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
@@ -61,14 +60,10 @@ def _similarities(shown: FigureContext) -> Tables:
         found = None if name == RSA else find(shown.analysis, name, store)
         if found is not None:
             tables |= found.of(shown.analysis, shown.selection).written()
-        if found is not None and found.similarity.divides:
             two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
             two = best_known(two, shown.analysis, shown.selection, store)
-            tables[f"why_{name}.csv"] = two.terms
-        elif found is not None:
-            turned = alignment(shown.analysis, shown.pair, found)
-            turned = best_known(turned, shown.analysis, shown.selection, store)
-            tables[f"pair_{name}.csv"] = turned.whole
+            divides = found.similarity.divides
+            tables |= {f"why_{name}.csv": two.terms} if divides else {f"pair_{name}.csv": two.whole}
     return tables
 
 

@@ -1,8 +1,9 @@
 """An audit of every layer, so that an artefact is not taken for a finding.
 
 What a layer's distances are made of (position 0, outlier units, one common direction), and what
-becomes of its profile, its score and its RSA with other layers in variants of the analysis. The
-variants are runs on stored representations; only the control with random weights runs a model.
+becomes of its profile, its score and its RSA (or another similarity) with other layers in variants
+of the analysis. The variants are runs on stored representations; only the control with random
+weights runs a model.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.run import run
+from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
 from mlem_core.measures.importance import fitted
-from mlem_core.measures.similarity import weighted_tau
+from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, notes
-from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit, every_two
+from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -40,36 +43,51 @@ STAGE = Stage("audit", 3, Audit)
 _NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}
 CHANGES = (
     *("model", "layer", "variant", "tau", "top", "top_before", "less", "more", "lead"),
-    *("rho", "rho_before", "same", "rsa_change", "rsa_with"),
+    *("rho", "rho_before", "same", "{}_change", "{}_with"),
 )
 PAIRS = (
     *("model_a", "layer_a", "model_b", "layer_b", "variant"),
-    *("rsa", "rsa_before", "tau", "tau_before"),
+    *("{}", "{}_before", "tau", "tau_before"),
 )
 
 
-def audit(analysis: Analysis, store: Store, progress: Report | None = None) -> Audit:
+def find_audit(analysis: Analysis, store: Store, similarity: str = RSA) -> Audit | None:
+    """The audit of an analysis if it is in the store or came with it; computes nothing."""
+    return analysis.kept(STAGE, store, **_of_similarity(similarity))
+
+
+def audit(
+    analysis: Analysis, store: Store, progress: Report | None = None, similarity: str = RSA
+) -> Audit:
     """Audit every layer of an analysis; kept in the store, as are all its variants.
 
     Parameters
     ----------
     analysis : finished; its representations are in the store
     progress : called as the work goes on; what it raises stops the work
+    similarity : what two layers are compared by, of `mlem_core.pairs.similarities.SIMILARITIES`
 
     Raises
     ------
     InputError
-        The representations are no longer in the store.
+        The representations are no longer in the store; layers that cannot be compared so.
     """
     return STAGE.get(
         store,
-        analysis.key(),
-        lambda: _audit(analysis, store, progress or (lambda _: None)),
+        analysis.key(**_of_similarity(similarity)),
+        lambda: _audit(analysis, store, progress or (lambda _: None), similarity),
     )
 
 
-def _audit(analysis: Analysis, store: Store, report: Report) -> Audit:
+def _of_similarity(similarity: str) -> dict[str, str]:
+    """What the key of an audit says of its similarity; RSA is not named."""
+    return {} if similarity == RSA else {"similarity": similarity}
+
+
+def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) -> Audit:
+    compared(analysis, similarity, store)
     notices: list[str] = []
+    by_distance = SIMILARITIES[similarity].depends_on_distance
     variants: dict[str, Analysis] = {}
     models = {model for model, _ in analysis.layers}
     given = all(analysis.spec.distance_of(model) == PRECOMPUTED for model in models)
@@ -79,39 +97,50 @@ def _audit(analysis: Analysis, store: Store, report: Report) -> Audit:
             continue
         if given and variant.name != "without-first":
             continue
+        if not by_distance and changed == replace(analysis.spec, distance=changed.distance):
+            continue
 
         def of_variant(progress: Progress, says: str = variant.says) -> None:
             report(replace(progress, stage=f"{progress.stage} {says}"))
 
         try:
             variants[variant.name] = run(changed, store, of_variant)
+            compared(variants[variant.name], similarity, store)
         except InputError as error:
+            variants.pop(variant.name, None)
             notices.append(f"Nothing is said about the layers {variant.says}: {error}")
-    return Audit(*_tables(analysis, variants, store, report), notices=tuple(notices))
+    return Audit(*_tables(analysis, variants, store, report, similarity), notices=tuple(notices))
 
 
 def _tables(
-    analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
+    analysis: Analysis,
+    variants: Mapping[str, Analysis],
+    store: Store,
+    report: Report,
+    similarity: str,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The tables layers, changes and pairs of an `Audit`."""
     layers, same = layer_table(analysis, variants, store, report)
-    before = LayerResults.of(analysis)
+    before = LayerResults.of(analysis, compared(analysis, similarity, store))
     changes, pairs = [], []
     for name, variant in variants.items():
-        after = LayerResults.of(variant)
+        after = LayerResults.of(variant, compared(variant, similarity, store))
         changed, paired = compare(before, after.under_trained_names() if name == CONTROL else after)
         changes.append(changed.assign(variant=name, same=same[name]))
         pairs.append(paired.assign(variant=name))
     layers["rho"], layers["top"] = before.rho, [before.top(i) for i in range(len(layers))]
-    all_changes, all_pairs = _joined(changes, CHANGES), _joined(pairs, PAIRS)
+    all_changes, all_pairs = (
+        _joined(tables, [column.format(similarity) for column in columns])
+        for tables, columns in ((changes, CHANGES), (pairs, PAIRS))
+    )
     layers["note"] = notes(layers, all_changes)
     return layers, all_changes, all_pairs
 
 
-def _joined(tables: list[pd.DataFrame], columns: tuple[str, ...]) -> pd.DataFrame:
+def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
     if not tables:
-        return pd.DataFrame(columns=list(columns))
-    return pd.concat(tables, ignore_index=True)[list(columns)]
+        return pd.DataFrame(columns=columns)
+    return pd.concat(tables, ignore_index=True)[columns]
 
 
 @dataclass(frozen=True)
@@ -124,7 +153,8 @@ class LayerResults:
     terms : names of the n_columns features, interactions among them
     profiles : (n_layers, n_columns) importances, means over folds
     rho : (n_layers,) held-out scores
-    tau, rsa : (n_layers, n_layers)
+    tau, values : (n_layers, n_layers), of the profiles and by the similarity
+    similarity : its name
     """
 
     layers: list[Layer]
@@ -132,10 +162,11 @@ class LayerResults:
     profiles: FloatArray
     rho: FloatArray
     tau: FloatArray
-    rsa: FloatArray
+    values: FloatArray
+    similarity: str
 
     @classmethod
-    def of(cls, analysis: Analysis) -> LayerResults:
+    def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
         """With the estimator and the interactions of the analysis."""
         tables = analysis.tables.with_interactions(analysis.spec.interactions)
         fits, importance = fitted(tables, analysis.spec.estimator)
@@ -146,7 +177,8 @@ class LayerResults:
             profiles,
             fits.rho.mean(axis=1),
             weighted_tau(profiles),
-            analysis.rsa,
+            by.values,
+            by.similarity.name,
         )
 
     def under_trained_names(self) -> LayerResults:
@@ -168,7 +200,7 @@ def compare(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd
     The columns of `CHANGES` but variant and same; a layer that the variant does not have is a row
     of NaN. And those of `PAIRS` but variant; only of layers that the variant has
     """
-    layers = before.layers
+    layers, name = before.layers, before.similarity
     places = {layer: at for at, layer in enumerate(after.layers)}
     at = np.array([places.get(layer, -1) for layer in layers])
     gone = at < 0
@@ -178,16 +210,16 @@ def compare(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd
         chosen[gone] = chosen[:, gone] = np.nan
         return chosen
 
-    rsa, tau = square(after.rsa), square(after.tau)
-    change = rsa - before.rsa
+    values, tau = square(after.values), square(after.tau)
+    change = values - before.values
     np.fill_diagonal(change, np.nan)
     rows = [
-        _layer_change(before, i, after, int(at[i])) | _largest(change[i], layers)
+        _layer_change(before, i, after, int(at[i])) | _largest(change[i], layers, name)
         for i in range(len(layers))
     ]
-    both = {"rsa": rsa, "rsa_before": before.rsa, "tau": tau, "tau_before": before.tau}
-    pairs = every_two(layers, **both)
-    return pd.DataFrame(rows), pairs[np.isfinite(pairs["rsa"])]
+    both = {name: values, f"{name}_before": before.values, "tau": tau, "tau_before": before.tau}
+    pairs = pairs_of_layers(layers, **both)
+    return pd.DataFrame(rows), pairs[np.isfinite(pairs[name])]
 
 
 def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> dict[str, Any]:
@@ -206,12 +238,12 @@ def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> 
     }
 
 
-def _largest(change: FloatArray, layers: list[Layer]) -> dict[str, Any]:
-    """Where the RSA of a layer with the others (n_layers,) changes most."""
+def _largest(change: FloatArray, layers: list[Layer], name: str) -> dict[str, Any]:
+    """Where the similarity of a layer with the others (n_layers,) changes most."""
     if not np.isfinite(change).any():
-        return {"rsa_change": np.nan, "rsa_with": ""}
+        return {f"{name}_change": np.nan, f"{name}_with": ""}
     most = int(np.nanargmax(np.abs(change)))
-    return {"rsa_change": change[most], "rsa_with": layer_name(layers[most])}
+    return {f"{name}_change": change[most], f"{name}_with": layer_name(layers[most])}
 
 
 def _reversal(terms: tuple[str, ...], before: FloatArray, after: FloatArray) -> dict[str, Any]:

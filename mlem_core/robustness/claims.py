@@ -1,7 +1,7 @@
 """Claims about layers, and in how many universes of a multiverse each holds.
 
 With FI_f(A) the importance of feature f in layer A (mean over folds) and S(A, B) the similarity of
-two layers (RSA or τ), a claim holds in a universe where its margin is above 0:
+two layers (RSA, another similarity, or τ), a claim holds in a universe where its margin is above 0:
 
     top f A             FI_f(A) - max over g ≠ f of FI_g(A)    f matters most in A
     above f g A         FI_f(A) - FI_g(A)                      f matters more than g in A
@@ -28,7 +28,9 @@ from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.multiverse import Multiverse
+from mlem_core.robustness.variants import short_of
 
 
 class ClaimKind(NamedTuple):
@@ -49,7 +51,11 @@ CLAIMS = {
     "closer": ClaimKind(3, 0, True, False, "{a} is more like {b} than like {c} by {measure}"),
     "alike": ClaimKind(2, 0, True, True, "{measure} of {a} and {b} is above {threshold:g}"),
 }
-MEASURES = {"rsa": "RSA", "tau": "τ"}
+
+
+def measures() -> dict[str, str]:
+    """By what a claim compares two layers, and what short sentences call it."""
+    return {name: short_of(name) for name in (RSA, "tau", *SIMILARITIES)}
 
 
 @dataclass(frozen=True)
@@ -60,19 +66,19 @@ class Claim:
     ----------
     kind : one of `CLAIMS`
     layers, features : as many as the kind needs, in the order above
-    measure : "rsa" or "tau", of the kinds "closer" and "alike"
+    measure : "tau" or a similarity, of the kinds "closer" and "alike"
     threshold : of the kind "alike"
     """
 
     kind: str
     layers: tuple[Layer, ...]
     features: tuple[str, ...] = ()
-    measure: str = "rsa"
+    measure: str = RSA
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
         check_choice("kind of claim", self.kind, CLAIMS)
-        check_choice("measure of a claim", self.measure, MEASURES)
+        check_choice("measure of a claim", self.measure, measures())
         n_layers, n_features, *_ = CLAIMS[self.kind]
         if (len(self.layers), len(self.features)) != (n_layers, n_features):
             raise InputError(
@@ -106,7 +112,7 @@ class Claim:
             with contextlib.suppress(InputError):
                 layers.append(parse_layer(word))
                 continue
-            if CLAIMS[kind].similar and word in MEASURES:
+            if CLAIMS[kind].similar and word in measures():
                 more["measure"] = word
             elif CLAIMS[kind].limited and _is_number(word):
                 more["threshold"] = float(word)
@@ -132,8 +138,13 @@ class Claim:
         layers = [names.layer_title(one) if names else layer_name(one) for one in self.layers]
         features = [names.feature(one) if names else one for one in self.features]
         called = dict(zip("abc", layers, strict=False)) | dict(zip("fg", features, strict=False))
-        more: dict[str, object] = {"measure": MEASURES[self.measure], "threshold": self.threshold}
+        more: dict[str, object] = {"measure": short_of(self.measure), "threshold": self.threshold}
         return CLAIMS[self.kind].sentence.format(**called, **more)
+
+    @property
+    def similarities(self) -> tuple[str, ...]:
+        """The similarities that a multiverse has to have, RSA among them."""
+        return tuple(dict.fromkeys((RSA, *({self.measure} & {*SIMILARITIES}))))
 
     def margins(self, multiverse: Multiverse) -> pd.Series:
         """The margin in each universe, by its number; the claim holds where it is above 0.
@@ -141,13 +152,14 @@ class Claim:
         Raises
         ------
         InputError
-            A layer or feature that the multiverse does not have.
+            A layer, feature or similarity that the multiverse does not have.
         """
         importance = multiverse.importance
         names = dict.fromkeys(f"{row.model}:{row.layer}" for row in importance.itertuples())
         for model, layer in self.layers:
             if f"{model}:{layer}" not in names:
                 raise unknown("layer of the multiverse", f"{model}:{layer}", names)
+        check_choice("measure of the multiverse", self.measure, multiverse.measures)
         pairs = multiverse.similarity.set_index("universe")
 
         def profile(layer: Layer) -> pd.DataFrame:
@@ -212,22 +224,24 @@ class OverStimuli(NamedTuple):
 
 
 def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
-    """The margin of a claim with its interval over the stimuli; None for a claim about τ.
+    """The margin of a claim with its interval over the stimuli.
+
+    None for a claim about τ, or about another similarity than that of the intervals.
 
     Raises
     ------
     InputError
         A layer or feature that the intervals do not have.
     """
-    if claim.kind in ("closer", "alike") and claim.measure != "rsa":
+    if CLAIMS[claim.kind].similar and claim.measure != intervals.similarity:
         return None
     place = dict(zip(claim.layers, intervals.places(claim.layers), strict=True))
     # The value comes first, then what is left without each block.
     scores = np.concatenate((intervals.scores[None], intervals.scores_without))[..., 2:]
-    rsa = np.concatenate((intervals.rsa[None], intervals.rsa_without))
+    similarity = np.concatenate((intervals.values[None], intervals.values_without))
     margin = claim.margin(
         lambda layer: pd.DataFrame(scores[:, place[layer]], columns=list(intervals.columns)),
-        lambda a, b: pd.Series(rsa[:, place[a], place[b]]),
+        lambda a, b: pd.Series(similarity[:, place[a], place[b]]),
     ).to_numpy()
     value, without = margin[:1], margin[1:, None]
     numbers = [float(number[0]) for number in jackknife(value, without, intervals.sizes)[:4]]
@@ -312,9 +326,10 @@ def orders(multiverse: Multiverse, names: Names | None = None) -> list[str]:
         sentences.append(f"What matters most in {called}, of {n} analysis variants: {listed}.")
     ends = ["model_a", "layer_a", "model_b", "layer_b"]
     for (m, i, other, j), part in multiverse.similarity.groupby(ends, sort=False):
-        low, high = part["rsa"].min(), part["rsa"].max()
-        tau = f"τ from {part['tau'].min():.2f} to {part['tau'].max():.2f}"
+        spans = [
+            f"{short_of(name)} from {part[name].min():.2f} to {part[name].max():.2f}"
+            for name in multiverse.measures
+        ]
         a, b = title((str(m), int(i))), title((str(other), int(j)))
-        text = f"{a} and {b}: RSA from {low:.2f} to {high:.2f}, {tau}."
-        sentences.append(text.replace("-", "−"))
+        sentences.append(f"{a} and {b}: {', '.join(spans)}.".replace("-", "−"))
     return sentences

@@ -18,7 +18,8 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.inference.explained import Explanation
-from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS, Audit
+from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
+from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS, Audit, short_of
 
 Verdict = Literal["holds", "changes", "unknown"]
 
@@ -64,10 +65,11 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
 
     Returns
     -------
-    measure ("profiles", "scores", "rsa" or "tau"), model_a, layer_a, model_b, layer_b ("" and -1
-    for a layer alone), variant, reason, severity; a row a measure and variant, by variant and layer
+    measure ("profiles", "scores", "tau", and "rsa" or the name of another similarity), model_a,
+    layer_a, model_b, layer_b ("" and -1 for a layer alone), variant, reason, severity; a row a
+    measure and variant, by variant and layer
     """
-    rows = [*_layer_flags(audit.changes, names), *_pair_flags(audit.pairs)]
+    rows = [*_layer_flags(audit.changes, names), *_pair_flags(audit)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -83,7 +85,7 @@ def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[
     Parameters
     ----------
     flags : of `flags`; only `marked` ones count
-    measure : "profiles" or "scores" of layers, "rsa" or "tau" of pairs (each in both orders)
+    measure : "profiles" or "scores" of layers, "tau" or a similarity of pairs (each in both orders)
     """
     texts: dict[Any, list[str]] = {}
     for row in marked(flags[flags["measure"] == measure]).itertuples():
@@ -126,28 +128,31 @@ def _concludes(value: float, before: float) -> bool:
     return turned or (value >= ALIKE) != (before >= ALIKE)
 
 
-def _pair_flags(pairs: pd.DataFrame) -> list[tuple[Any, ...]]:
-    rows = []
+def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    pairs, by = audit.pairs, audit.similarity
     control = pairs["variant"] == CONTROL
-    reached = control & (pairs["rsa_before"] >= LEAST)
-    reached &= pairs["rsa"] >= CONTROL_SHARE * pairs["rsa_before"]
-    for row in pairs[reached].itertuples():
-        reason = f"with random weights RSA is {number(row.rsa)} (trained {number(row.rsa_before)})"
-        alike = row.model_a != row.model_b and row.rsa_before >= ALIKE
-        severity = _reached(row.rsa, row.rsa_before) if alike else 0.0
-        rows.append(("rsa", *_ends(row), row.variant, reason, severity))
-    for measure, name, least in (("rsa", "RSA", RSA_CHANGE), ("tau", "τ", TAU_CHANGE)):
+    reached = control & (pairs[f"{by.name}_before"] >= LEAST)
+    reached &= pairs[by.name] >= CONTROL_SHARE * pairs[f"{by.name}_before"]
+    for row in pairs[reached].to_dict("records"):
+        after, before = row[by.name], row[f"{by.name}_before"]
+        reason = f"with random weights {by.short} is {number(after)} (trained {number(before)})"
+        alike = row["model_a"] != row["model_b"] and before >= ALIKE
+        severity = _reached(after, before) if alike else 0.0
+        rows.append((by.name, *_ends(row), reason, severity))
+    for measure, least in ((by.name, RSA_CHANGE), ("tau", TAU_CHANGE)):
         apart = (pairs[measure] - pairs[f"{measure}_before"]).abs() >= least
-        for row in pairs[apart & ~control].itertuples():
-            after, before = getattr(row, measure), getattr(row, f"{measure}_before")
-            reason = f"{SAYS[row.variant]} {name} is {number(after)} instead of {number(before)}"
+        for row in pairs[apart & ~control].to_dict("records"):
+            after, before = row[measure], row[f"{measure}_before"]
+            says = f"{SAYS[row['variant']]} {short_of(measure)}"
+            reason = f"{says} is {number(after)} instead of {number(before)}"
             severity = abs(after - before) / least if _concludes(after, before) else 0.0
-            rows.append((measure, *_ends(row), row.variant, reason, severity))
+            rows.append((measure, *_ends(row), reason, severity))
     return rows
 
 
-def _ends(row: Any) -> tuple[str, int, str, int]:
-    return row.model_a, row.layer_a, row.model_b, row.layer_b
+def _ends(row: Mapping[Any, Any]) -> list[Any]:
+    return [row[name] for name in ("model_a", "layer_a", "model_b", "layer_b", "variant")]
 
 
 def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
@@ -199,24 +204,19 @@ def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> d
 
     Parameters
     ----------
-    by_measure : of "profiles", "rsa" and "tau", as the function `reasons`
+    by_measure : of "profiles", similarities and "tau", as the function `reasons`
     """
     profiles = by_measure.get("profiles", {})
     similar = [
-        f"{name}: {why}"
-        for measure, name in (("rsa", "RSA"), ("tau", "τ"))
-        if (why := by_measure.get(measure, {}).get((a, b)))
+        f"{short_of(measure)}: {why}"
+        for measure, of_pairs in by_measure.items()
+        if measure not in _OF_LAYERS and (why := of_pairs.get((a, b)))
     ]
     marked = {"a": profiles.get(a, ""), "b": profiles.get(b, ""), "both": "; ".join(similar)}
     return {side: why for side, why in marked.items() if why}
 
 
-_MEASURES = {
-    "profiles": ("profile", "layers"),
-    "scores": ("score", "layers"),
-    "rsa": ("RSA", "pairs of layers"),
-    "tau": ("τ", "pairs of layers"),
-}
+_OF_LAYERS = {"profiles": "profile", "scores": "score"}
 
 
 def summary(audit: Audit, names: Names = NAMES) -> list[str]:
@@ -246,12 +246,15 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
         layers["mean_cosine"] >= MEAN_COSINE,
         f"The mean cosine of two stimuli is at least {MEAN_COSINE}",
     )
-    n = {"layers": len(layers), "pairs of layers": len(layers) * (len(layers) - 1) // 2}
+    n, n_pairs = len(layers), len(layers) * (len(layers) - 1) // 2
+    measures = {measure: (name, f"{n} layers") for measure, name in _OF_LAYERS.items()}
+    for measure in (audit.similarity.name, "tau"):
+        measures[measure] = short_of(measure), f"{n_pairs} pairs of layers"
     for variant in VARIANTS:
         counts = flagged.loc[flagged["variant"] == variant.name, "measure"].value_counts()
         parts = [
-            f"the {name} of {counts[measure]} of {n[kind]} {kind}"
-            for measure, (name, kind) in _MEASURES.items()
+            f"the {name} of {counts[measure]} of {those}"
+            for measure, (name, those) in measures.items()
             if measure in counts
         ]
         if parts and variant.name == CONTROL:
@@ -279,18 +282,20 @@ def _spans(layers: Sequence[Layer], names: Names) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """What an audit says of the RSA correlation of two layers.
+    """What an audit says of the similarity of two layers.
 
     Attributes
     ----------
-    variants : variant and RSA of each that has both layers, in the order of the audit
+    variants : variant and similarity of each that has both layers, in the order of the audit
     reasons : why it is flagged, a sentence's part a variant
     audited : whether there is an audit
+    similarity : which
     """
 
     variants: tuple[tuple[str, float], ...] = ()
     reasons: tuple[str, ...] = ()
     audited: bool = False
+    similarity: Similarity = SIMILARITIES[RSA]
 
     @property
     def verdict(self) -> Verdict:
@@ -315,16 +320,17 @@ class Checked:
             if self.audited:
                 return "The audit has no variant of the analysis with both layers."
             return "No audit has checked yet whether an artefact could have made this similarity."
-        others = [(SAYS[name], rsa) for name, rsa in self.variants if name != CONTROL]
+        others = [(SAYS[name], value) for name, value in self.variants if name != CONTROL]
         parts = []
         if others:
-            low, high = (number(end(rsa for _, rsa in others)) for end in (min, max))
+            low, high = (number(end(value for _, value in others)) for end in (min, max))
             span = low if low == high else f"between {low} and {high}"
             parts.append(f"{span} {listed([says for says, _ in others])}")
-        parts += [f"{number(rsa)} {SAYS[name]}" for name, rsa in self.variants if name == CONTROL]
+        control = [value for name, value in self.variants if name == CONTROL]
+        parts += [f"{number(value)} {SAYS[CONTROL]}" for value in control]
         return (
-            f"RSA is {', and '.join(parts)}. Checked is how alike the two layers are, not which "
-            "features make them so."
+            f"{self.similarity.short} is {', and '.join(parts)}. Checked is how alike the two "
+            "layers are, not which features make them so."
         )
 
 
@@ -359,13 +365,13 @@ class Finding:
         """Why there is no headline; empty where there is one."""
         if self.headline:
             return ""
-        rsa = number(self.why.value)
-        reasons = "; ".join(self.checked.reasons)
-        return f"Their RSA of {rsa} does not stand up to the audit: {reasons}."
+        value, reasons = number(self.why.value), "; ".join(self.checked.reasons)
+        short = self.why.similarity.short
+        return f"Their {short} of {value} does not stand up to the audit: {reasons}."
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
-    """What an audit says of the RSA correlation of two layers, in either order.
+    """What an audit says of the similarity of two layers, in either order.
 
     What counts as a change are the `flags`, whose limits are
     conventions: a verdict "holds" is no proof.
@@ -380,7 +386,8 @@ def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
         rows = pairs[same] if same.any() else rows
     flagged = flags(replace(audit, changes=audit.changes.iloc[:0], pairs=rows))
     return Checked(
-        tuple(zip(rows["variant"], rows["rsa"].astype(float), strict=True)),
-        tuple(flagged.loc[flagged["measure"] == "rsa", "reason"]),
-        audited=True,
+        tuple(zip(rows["variant"], rows[audit.similarity.name].astype(float), strict=True)),
+        tuple(flagged.loc[flagged["measure"] == audit.similarity.name, "reason"]),
+        True,
+        audit.similarity,
     )

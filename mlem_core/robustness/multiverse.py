@@ -19,17 +19,18 @@ import pandas as pd
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.run import run, run_ahead
 from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec, parameters, with_files, with_models
 from mlem_core.analysis.transforms import POSITIONS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.estimators.registry import ESTIMATORS, check_values
 from mlem_core.measures.importance import fitted
-from mlem_core.measures.similarity import weighted_tau
+from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
-from mlem_core.robustness.variants import every_two
+from mlem_core.pairs.similarities import RSA
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -54,7 +55,7 @@ class Multiverse:
     layers : universe, model, layer, rho (held-out), top (most important feature), order (all
         features from the most to the least important, "a > b > c")
     importance : universe, model, layer, feature, importance (mean over folds)
-    similarity : universe, model_a, layer_a, model_b, layer_b, rsa, tau
+    similarity : universe, model_a, layer_a, model_b, layer_b, rsa, other similarities, tau
     notices : sentences about universes that there are not
     """
 
@@ -68,6 +69,12 @@ class Multiverse:
     def dimensions(self) -> list[str]:
         """The dimensions that vary."""
         return [name for name in self.universes.columns if name in dimensions()]
+
+    @property
+    def measures(self) -> list[str]:
+        """By what two layers are compared: similarities, and "tau"."""
+        columns = list(self.similarity.columns)
+        return columns[columns.index("layer_b") + 1 :]
 
 
 STAGE = Stage("multiverse", 2, Multiverse)
@@ -105,10 +112,14 @@ def poolings_of(analysis: Analysis) -> tuple[str, ...]:
 
 
 def find_multiverse(
-    analysis: Analysis, layers: Sequence[Layer], store: Store, choices: Choices | None = None
+    analysis: Analysis,
+    layers: Sequence[Layer],
+    store: Store,
+    choices: Choices | None = None,
+    similarities: Sequence[str] = (RSA,),
 ) -> Multiverse | None:
     """The multiverse of some layers if it is in the store or came with it; computes nothing."""
-    return STAGE.find(store, key_of(analysis, layers, choices))
+    return STAGE.find(store, key_of(analysis, layers, choices, similarities))
 
 
 def multiverse(
@@ -117,6 +128,7 @@ def multiverse(
     store: Store,
     choices: Choices | None = None,
     progress: Report | None = None,
+    similarities: Sequence[str] = (RSA,),
 ) -> Multiverse:
     """Some layers of an analysis under every combination of choices; kept in the store.
 
@@ -126,17 +138,18 @@ def multiverse(
     choices : dimension (of `dimensions`) to choices; what is not in it stays as in the analysis.
         None is `choices_of`
     progress : called as the work goes on; what it raises stops the work
+    similarities : by which layers are compared, of `mlem_core.pairs.similarities.SIMILARITIES`
 
     Raises
     ------
     InputError
         A layer that the analysis does not have, an unknown dimension or choice, no universe left.
     """
-    varied = _checked(analysis, layers, choices)
+    report = progress or (lambda _: None)
     return STAGE.get(
         store,
-        key_of(analysis, layers, choices),
-        lambda: _multiverse(analysis, layers, varied, store, progress or (lambda _: None)),
+        key_of(analysis, layers, choices, similarities),
+        lambda: _multiverse(analysis, layers, choices, store, report, similarities),
     )
 
 
@@ -166,12 +179,19 @@ def _checked(
 
 
 def key_of(
-    analysis: Analysis, layers: Sequence[Layer], choices: Choices | None = None
+    analysis: Analysis,
+    layers: Sequence[Layer],
+    choices: Choices | None = None,
+    similarities: Sequence[str] = (RSA,),
 ) -> dict[str, Any]:
-    """What the multiverse of some layers depends on; raises as `multiverse`."""
+    """What the multiverse of some layers depends on; raises as `multiverse`.
+
+    RSA is not named where it is the only similarity.
+    """
     varied = _checked(analysis, layers, choices)
     own = replace(analysis.select(), layers=tuple(layers))
-    return analysis.key(own, whole=analysis.whole.digest, varied=varied)
+    others = {} if list(similarities) == [RSA] else {"similarities": list(similarities)}
+    return analysis.key(own, whole=analysis.whole.digest, varied=varied, **others)
 
 
 def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
@@ -195,11 +215,12 @@ def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
 def _multiverse(
     analysis: Analysis,
     layers: Sequence[Layer],
-    varied: Mapping[str, tuple[str, ...]],
+    choices: Choices | None,
     store: Store,
     report: Report,
+    similarities: Sequence[str],
 ) -> Multiverse:
-    own = narrowed(analysis.spec, layers)
+    own, varied = narrowed(analysis.spec, layers), _checked(analysis, layers, choices)
     # Estimators share the pair tables, so they vary fastest and need no run of their own.
     runs = {name: values for name, values in varied.items() if name != "estimator"}
     estimators = varied.get("estimator", (own.estimator,))
@@ -224,6 +245,7 @@ def _multiverse(
             universe = run(spec, store, progress=False)
             if not set(layers) <= set(universe.layers):
                 raise InputError(" ".join(universe.notices))
+            by = [compared(universe, name, store) for name in similarities]
         except InputError as error:
             named = ", ".join(f"{name} {value}" for name, value in chosen.items())
             notices.append(f"There is no universe with {named}: {error}")
@@ -233,7 +255,7 @@ def _multiverse(
             choice = chosen | ({"estimator": estimator} if "estimator" in varied else {})
             ours = all(getattr(own, name) == value for name, value in choice.items())
             rows.append({"universe": number, **choice, "own": ours})
-            for name, table in _universe(universe, layers, estimator).items():
+            for name, table in _universe(universe, layers, estimator, by).items():
                 table.insert(0, "universe", number)
                 tables.setdefault(name, []).append(table)
         told(done)
@@ -245,11 +267,12 @@ def _multiverse(
 
 
 def _universe(
-    universe: Analysis, layers: Sequence[Layer], estimator: str
+    universe: Analysis, layers: Sequence[Layer], estimator: str, by: Sequence[LayerSimilarity]
 ) -> dict[str, pd.DataFrame]:
     # In the order that was asked for, not that of the analysis.
     selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
-    tables, rsa = universe.subset(selection)
+    tables, _ = universe.subset(selection)
+    squares = {of_layers.similarity.name: of_layers.values_of(layers) for of_layers in by}
     fits, importance = fitted(tables, estimator)
     profiles, terms = importance.mean(axis=1), np.array(tables.columns.parts, dtype=object)
     tau = weighted_tau(profiles)
@@ -274,5 +297,5 @@ def _universe(
                 "importance": profiles.ravel(),
             }
         ),
-        "similarity": every_two(layers, rsa=rsa, tau=tau),
+        "similarity": pairs_of_layers(layers, **squares, tau=tau),
     }

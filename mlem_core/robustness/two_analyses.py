@@ -24,7 +24,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
-from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.resampling_units import Blocks
@@ -253,7 +253,7 @@ def similarity_differences(
     if intervals is not None and len(table):
         places = [np.array(one.places(layers)) for one in intervals]
         first, second = (
-            one.rsa_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
+            one.values_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
         )
         value = table["rsa_difference"].to_numpy(np.float64)
         rsa = jackknife(value, first - second, intervals.first.sizes)
@@ -284,18 +284,9 @@ def _tau_interval(intervals: Paired, layers: Sequence[Layer]) -> tuple[FloatArra
 
 def _drawn(intervals: LayerIntervals, at: Sequence[int]) -> FloatArray:
     """Profiles (DRAWS, n_layers, n_columns) with the jackknife's standard errors."""
-    value, without = intervals.scores[at, 2:], intervals.scores_without[:, at, 2:]
-    sizes = intervals.sizes
-    # The blocks of what sentences and items have in common are in both of the others.
-    parts = np.split(without, np.cumsum(sizes)[:-1])[: 2 if len(sizes) > 1 else 1]
-    rng = np.random.default_rng(_SEED)
-    moves = np.zeros((DRAWS, *value.shape))
-    spread = np.zeros(value.shape)
-    for part in parts:
-        around = (part - part.mean(axis=0)) * np.sqrt((len(part) - 1) / len(part))
-        moves += np.tensordot(rng.standard_normal((DRAWS, len(part))), around, axes=1)
-        spread += (around**2).sum(axis=0)
-    error = standard_error(without, sizes)
-    scale = np.divide(error, np.sqrt(spread), out=np.zeros_like(error), where=spread > 1e-24)
-    drawn: FloatArray = value + moves * scale
+    left = Left(intervals.scores_without[:, at, 2:], intervals.sizes)
+    moves, variance = left.moves(DRAWS, np.random.default_rng(_SEED))
+    error = standard_error(*left)
+    scale = np.divide(error, np.sqrt(variance), out=np.zeros_like(error), where=variance > 1e-24)
+    drawn: FloatArray = intervals.scores[at, 2:] + moves * scale
     return drawn

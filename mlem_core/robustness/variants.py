@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,8 @@ SAYS = {variant.name: variant.says for variant in VARIANTS}
 class Audit:
     """What is to be known of each layer before its results are believed.
 
+    It is of one similarity of two layers, RSA or another, whose name columns have in its place.
+
     Attributes
     ----------
     layers : model, layer, position0 and position0_ranks (share of the variance of the distances
@@ -83,17 +84,12 @@ class Audit:
     pairs: pd.DataFrame
     notices: tuple[str, ...]
 
+    @property
+    def similarity(self) -> Similarity:
+        """What two layers are compared by: its column is the first after the variant."""
+        return SIMILARITIES[self.pairs.columns[list(self.pairs.columns).index("variant") + 1]]
 
-def every_two(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
-    """Every two layers, a row each: model_a, layer_a, model_b, layer_b, and what these
-    (n_layers, n_layers) arrays have of them."""
-    a, b = np.triu_indices(len(layers), 1)
-    models = np.array([model for model, _ in layers], dtype=object)
-    numbers = np.array([number for _, number in layers])
-    ends = {
-        "model_a": models[a],
-        "layer_a": numbers[a],
-        "model_b": models[b],
-        "layer_b": numbers[b],
-    }
-    return pd.DataFrame(ends | {name: values[a, b] for name, values in squares.items()})
+
+def short_of(measure: str) -> str:
+    """What short sentences call "tau", or a similarity of two layers."""
+    return "τ" if measure == "tau" else SIMILARITIES[measure].short

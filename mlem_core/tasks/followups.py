@@ -23,7 +23,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.held import scratch
 from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.pairs.similarities import similarity_named
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.stage import Tables, load, save
 from mlem_core.storage.store import Store
@@ -107,35 +107,24 @@ def _similarity(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
 
     name = str(job.options["name"])
-    counted = job.counted(similarity_named(name).short, "layers")
+    counted = job.counted(SIMILARITIES.named(name).short, "layers")
     compared(job.analysis, name, job.store, counted)
 
 
 def _pair_intervals(job: JobInput) -> None:
-    from mlem_core.analysis.similarities import RSA, compared
+    from mlem_core.analysis.similarities import compared
     from mlem_core.inference.explanation import explain, kept_intervals, with_transfer
 
     analysis, options, store = job.analysis, job.options, job.store
     a, b = job.layers("a", "b")
-    alike = compared(analysis, str(options.get("similarity", RSA)), store)
-    why = explain(analysis, a, b, list(options["features"]), compared=alike)
+    of_layers = compared(analysis, str(options.get("similarity", RSA)), store)
+    why = explain(analysis, a, b, list(options["features"]), compared=of_layers)
     chosen = analysis.select(None, None, options.get("estimator"), options.get("interactions"))
-    if why.similarity.name == RSA:
+    if why.similarity.of_ranks:
         why = with_transfer(why, analysis, chosen)
     why = replace(why, estimator=chosen.estimator, interactions=chosen.interactions)
     counted = job.counted("resampling", "replicates")
     kept_intervals(why, analysis, store, int(options["draws"]), counted)
-
-
-def _alignment(job: JobInput) -> None:
-    from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.explanation import kept_intervals
-    from mlem_core.inference.procrustes_cca import alignment
-
-    a, b = job.layers("a", "b")
-    alike = compared(job.analysis, str(job.options["similarity"]), job.store)
-    found = alignment(job.analysis, (a, b), alike)
-    kept_intervals(found, job.analysis, job.store, progress=job.counted("leaving out", "blocks"))
 
 
 def _capsule(job: JobInput) -> Made:
@@ -162,13 +151,15 @@ def _capsule(job: JobInput) -> Made:
 def _audit(job: JobInput) -> None:
     from mlem_core.robustness.audit import audit
 
-    audit(job.analysis, job.store, job.report)
+    audit(job.analysis, job.store, job.report, job.options.get("similarity", RSA))
 
 
 def _multiverse(job: JobInput) -> None:
     from mlem_core.robustness.multiverse import multiverse
 
-    multiverse(job.analysis, job.layers(), job.store, job.options.get("choices"), job.report)
+    options, layers = job.options, job.layers()
+    by = options.get("similarities", [RSA])
+    multiverse(job.analysis, layers, job.store, options.get("choices"), job.report, by)
 
 
 def _versus(job: JobInput) -> None:
@@ -209,7 +200,6 @@ class JobType:
 
 
 JOB_TYPES: dict[str, JobType] = {
-    "alignment": JobType(_alignment, _models_of("a", "b")),
     "all-error-bars": JobType(_all_intervals, _models_of()),
     "audit": JobType(_audit, _all_models),
     "baseline": JobType(_baseline, _models_of(), in_store=False),

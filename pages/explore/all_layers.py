@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -37,15 +36,16 @@ def _clickable_maps(view: View) -> None:
 
 
 def _models_alike(view: View) -> None:
-    from mlem_core.pairs.similarities import similarity_named
+    from mlem_core.pairs.similarities import RSA, SIMILARITIES
     from mlem_core.report.all_layers import models_alike
 
     st.subheader("What makes the models alike")
-    other = alike.choose_similarity(view)
-    if other is not None and other.similarity.no_terms:
-        st.info(f"{other.similarity.no_terms} What follows is RSA.", icon=":material/info:")
-        other = None
-    chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
+    of_layers = alike.choose_similarity(view)
+    chosen = alike.option(of_layers)
+    if of_layers.similarity.no_terms:
+        said = f"{of_layers.similarity.no_terms} What follows is RSA."
+        st.info(said, icon=":material/info:")
+        chosen = {}
     shown, panel = view.shown(**chosen), Panel.of(view, "why_layers", **chosen)
     if shown is None or panel is None:
         return
@@ -59,7 +59,7 @@ def _models_alike(view: View) -> None:
             pair: st.column_config.NumberColumn(format="%+.3f") for pair in means.columns[1:]
         },
     )
-    similarity = similarity_named(chosen.get("similarity", alike.RSA))
+    similarity = SIMILARITIES[chosen.get("similarity", RSA)]
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
         "over their pairs of layers; a column adds up to the mean "

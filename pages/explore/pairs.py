@@ -61,17 +61,17 @@ def _matrices(view: View, results: Results) -> None:
     from mlem_core.measures.similarity import agreement
 
     _order(view)
-    other = alike.choose_similarity(view)
-    chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
-    panel = Panel.of(view, "similarity", **chosen)
+    of_layers = alike.choose_similarity(view)
+    panel = Panel.of(view, "similarity", **alike.option(of_layers))
     if panel is None:
         return
     panel.on_click(partial(navigation.look_at_cell, view))
-    if other is not None:
-        values = other.of(view.analysis, view.selection).values
-        _agreement(agreement(results.similarity_profiles.to_numpy(), values), {})
+    interval = uncertainty.agreement_interval(view, of_layers.similarity.name)
+    values = of_layers.values_of(view.layers)
+    agree = agreement(results.similarity_profiles.to_numpy(), values)
+    _agreement(agree, uncertainty.around(interval))
+    if not of_layers.similarity.of_ranks:
         return
-    _agreement(results.agreement, uncertainty.around(uncertainty.agreement_interval(view)))
     _published(view)
     frame.folded(
         "Alike in what? In the features, in the rest, by transfer",
@@ -199,12 +199,13 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
-    other = alike.compared_layers(view)
-    if other is not None:
+    of_layers = alike.compared_layers(view)
+    by = of_layers.similarity
+    if not by.of_ranks:
         st.metric(
-            f"{other.similarity.title.capitalize()} ({other.similarity.short})",
-            f"{other.square.loc[a, b]:.2f}",
-            help=f"{other.similarity.called.capitalize()}: {other.similarity.meaning}.",
+            f"{by.title.capitalize()} ({by.short})",
+            f"{of_layers.square.loc[a, b]:.2f}",
+            help=f"{by.called.capitalize()}: {by.meaning}.",
         )
     st.dataframe(
         naming.now().table(without_minus_zero(tables.importance_of(results, a, b))),

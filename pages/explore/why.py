@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,8 @@ from pages.parts.view import View, lacks
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.similarities import Compared
     from mlem_core.inference.explained import Explanation
+    from mlem_core.pairs.similarities import Similarity
 
 MOST = "add most"
 
@@ -37,27 +36,22 @@ def show_why(view: View, a: str, b: str) -> None:
     from mlem_core.inference.explanation import REPLICATES
     from mlem_core.inference.permutation import TERM_PERMUTATIONS
 
-    other = alike.compared_layers(view)
-    if other is not None and not other.similarity.divides:
-        _aligned(view, other, a, b)
-        other = None
-    chosen: dict[str, Any] = {} if other is None else {"similarity": other.similarity.name}
+    of_layers = alike.compared_layers(view)
+    chosen = alike.option(of_layers)
+    if not of_layers.similarity.divides:
+        _without_terms(view, of_layers.similarity, a, b)
+        chosen = {}
     why = alike.explanation(view, a, b, **chosen)
     with st.container(border=True):
-        if other is None:
-            alike.show_finding(view, alike.finding(view, why))
-        else:
-            st.markdown(f"##### {plain(why.headline)}".replace(" %", "\u00a0%"))
-            for text in (why.how_sure, *why.notes):
-                st.markdown(plain(text))
+        alike.show_finding(view, alike.finding(view, why))
         st.caption(plain(why.sentence))
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
-    if other is None:
+    if why.similarity.of_ranks:
         notable.offer_extremes(view)
     if "chance" not in why.terms:
         drawn = "Blocks left out in turn"
-        if other is None:
+        if why.similarity.of_ranks:
             drawn = f"{REPLICATES:,} bootstrap replicates"
         background.offer(
             alike.work_for_intervals(view, a, b, **chosen),
@@ -67,35 +61,30 @@ def show_why(view: View, a: str, b: str) -> None:
         )
 
 
-def _aligned(view: View, other: Compared, a: str, b: str) -> None:
+def _without_terms(view: View, similarity: Similarity, a: str, b: str) -> None:
     """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    from mlem_core.inference.explanation import best_known
-    from mlem_core.inference.procrustes_cca import alignment
-
-    sides = parse_layer(a), parse_layer(b)
-    found = replace(alignment(view.analysis, sides, other), names=naming.now())
-    found = best_known(found, view.analysis, view.selection, stored.store())
+    why = alike.explanation(view, a, b, similarity.name)
     with st.container(border=True):
-        st.markdown(f"##### {plain(found.finding)}.")
-        for text in (found.how_sure, *found.notes):
+        st.markdown(f"##### {plain(why.finding)}.")
+        for text in (why.how_sure, *why.notes):
             st.markdown(plain(text))
-        st.caption(plain(f"{found.meaning[0].upper()}{found.meaning[1:]}"))
-    if not found.how_sure:
+        st.caption(plain(f"{why.meaning[0].upper()}{why.meaning[1:]}"))
+    if not why.how_sure:
         background.offer(
-            view.work(
-                "alignment", {"a": sides[0], "b": sides[1], "similarity": other.similarity.name}
-            ),
+            alike.work_for_intervals(view, a, b, similarity.name),
             "Add its confidence interval",
             "Blocks of stimuli left out in turn, in the background; some seconds.",
         )
-    st.info(f"{other.similarity.no_terms} What follows is RSA.", icon=":material/info:")
+    st.info(f"{similarity.no_terms} What follows is RSA.", icon=":material/info:")
 
 
 def show_more(view: View, a: str, b: str) -> None:
     """What else there is to say of why two layers are alike, over the whole width."""
-    other = alike.compared_layers(view)
-    if other is None or not other.similarity.divides:
-        # The audit and the pairs behind a term are those of RSA.
+    by = alike.compared_layers(view).similarity
+    if by.divides and not by.of_ranks:
+        uncertainty.say_of_pair(view, a, b, by.name)
+    else:
+        # What RSA mixes, and the pairs behind a term of it.
         uncertainty.say_of_pair(view, a, b)
         frame.attempt(partial(_beside, view, a, b))
         why = alike.explanation(view, a, b)

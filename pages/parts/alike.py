@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, naming, stored, uncertainty
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.similarities import Compared
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.inference.explained import Explanation
     from mlem_core.robustness.flags import Finding
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
-RSA = "rsa"
 COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
 SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
 
 
-def choose_similarity(view: View) -> Compared | None:
+def choose_similarity(view: View) -> LayerSimilarity:
     """Let the user choose the similarity that is looked at beside τ; all layers by it.
 
-    None where it is RSA, or not computed yet; then there is the button that computes it.
+    RSA where it is not computed yet; then there is the button that computes it.
     """
     from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -42,8 +42,8 @@ def choose_similarity(view: View) -> Compared | None:
         "is among the nearest of whom (where only small ones count); or how far one layer can be "
         "turned onto the other (Procrustes), and whether their directions go together (CCA).",
     )
-    found = compared_layers(view)
-    if name != RSA and found is None:
+    of_layers = compared_layers(view)
+    if name != of_layers.similarity.name:
         similarity = SIMILARITIES[name]
         st.caption(f"The {similarity.called} has not been computed yet; what is shown is RSA.")
         background.offer(
@@ -52,7 +52,7 @@ def choose_similarity(view: View) -> Compared | None:
             "Compares all pairs of stimuli in every layer again, in the background; about a second "
             "a layer, and models are run again whose representations are no longer there.",
         )
-    return found
+    return of_layers
 
 
 def chosen_similarity() -> str:
@@ -63,14 +63,19 @@ def chosen_similarity() -> str:
     return name if name in SIMILARITIES else RSA
 
 
-def compared_layers(view: View) -> Compared | None:
-    """All layers by the similarity that is looked at; None where it is RSA, or not computed yet."""
-    from mlem_core.analysis.similarities import find
+def compared_layers(view: View) -> LayerSimilarity:
+    """All layers by the similarity that is looked at; by RSA where it is not computed yet."""
+    from mlem_core.analysis.similarities import find, of_tables
 
     name = chosen_similarity()
-    if name == RSA:
-        return None
-    return view.once(name, lambda: find(view.analysis, name, stored.store()))
+    of_layers = view.once(name, lambda: find(view.analysis, name, stored.store()))
+    return of_tables(view.analysis) if of_layers is None else of_layers
+
+
+def option(of_layers: LayerSimilarity) -> dict[str, Any]:
+    """The option of figures that draws them by this similarity, which is not named if it is RSA."""
+    similarity = of_layers.similarity
+    return {} if similarity.of_ranks else {"similarity": similarity.name}
 
 
 def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanation:
@@ -81,8 +86,8 @@ def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanatio
     from mlem_core.inference.explanation import best_known
 
     why, of = _explained(view, a, b, similarity), (view.analysis, view.selection, stored.store())
-    found = best_known(why, *of, uncertainty.intervals_of(view))
-    return replace(found, names=naming.now(), coding=view.coding)
+    best = best_known(why, *of, uncertainty.intervals_of(view, similarity))
+    return replace(best, names=naming.now(), coding=view.coding)
 
 
 def _explained(view: View, a: str, b: str, similarity: str) -> Explanation:
@@ -91,11 +96,11 @@ def _explained(view: View, a: str, b: str, similarity: str) -> Explanation:
 
     sides, features = (parse_layer(a), parse_layer(b)), view.selection.features
 
-    def made() -> Explanation:
-        found = compared(view.analysis, similarity, stored.store())
-        return explain(view.analysis, *sides, features=features, compared=found)
+    def explained() -> Explanation:
+        of_layers = compared(view.analysis, similarity, stored.store())
+        return explain(view.analysis, *sides, features=features, compared=of_layers)
 
-    why = view.once(("why", sides, similarity), made)
+    why = view.once(("why", sides, similarity), explained)
     assert why is not None
     return why
 
@@ -109,9 +114,9 @@ def with_transfer(view: View, a: str, b: str) -> Explanation:
     from mlem_core.inference import explanation as explanations
     from mlem_core.inference.partial import PARTS
 
-    found, n = explanation(view, a, b), len(PARTS)
-    if len(found.partial) > n or estimator_named(view.selection.estimator).slow:
-        return found
+    known, n = explanation(view, a, b), len(PARTS)
+    if len(known.partial) > n or estimator_named(view.selection.estimator).slow:
+        return known
 
     def transfers() -> pd.DataFrame:
         why = _explained(view, a, b, RSA)
@@ -120,7 +125,7 @@ def with_transfer(view: View, a: str, b: str) -> Explanation:
 
     with st.spinner("Carrying the metrics over …"):
         more = view.once(("transfer", a, b), transfers)
-    return replace(found, partial=pd.concat((found.partial, more), ignore_index=True))
+    return replace(known, partial=pd.concat((known.partial, more), ignore_index=True))
 
 
 def work_for_intervals(view: View, a: str, b: str, similarity: str = RSA) -> Followup:
@@ -143,10 +148,10 @@ def finding(view: View, why: Explanation) -> Finding:
     """An explanation with what the audit says of it."""
     from mlem_core.robustness.flags import Checked, Finding, check
 
-    audit = uncertainty.audit_of(view)
-    checked = None
+    name, checked = why.similarity.name, None
+    audit = uncertainty.audit_of(view, name)
     if audit is not None:
-        checked = view.once(("checked", why.layers), lambda: check(audit, *why.layers))
+        checked = view.once(("checked", why.layers, name), lambda: check(audit, *why.layers))
     return Finding(why, checked or Checked())
 
 
@@ -167,6 +172,6 @@ def show_finding(view: View, finding: Finding) -> None:
         st.markdown(plain(text))
     for note in finding.why.notes:
         st.caption(plain(note))
-    uncertainty.offer_intervals(view)
+    uncertainty.offer_intervals(view, finding.why.similarity.name)
     if not checked.audited:
-        uncertainty.offer_audit(view)
+        uncertainty.offer_audit(view, finding.why.similarity.name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
+from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, naming, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, two_layers
@@ -23,7 +24,7 @@ KINDS = {
     "above": "a feature matters more than another in the first layer",
     "more-in": "a feature matters more in the first layer than in the second",
     "closer": "the first layer is more like the second than like a third",
-    "alike": "the RSA correlation of the two layers is above a threshold",
+    "alike": "the similarity of the two layers is above a threshold",
 }
 
 
@@ -35,10 +36,11 @@ def show_claim(view: View) -> None:
     if asked is None:
         return
     claim, layers, varied = asked
-    multiverse = find_multiverse(view.analysis, layers, stored.store(), varied)
+    asked_of = layers, stored.store(), varied, claim.similarities
+    multiverse = find_multiverse(view.analysis, *asked_of)
     _show_verdict(view, claim, multiverse)
     if multiverse is None:
-        _offer_combinations(view, layers, varied)
+        _offer_combinations(view, claim, layers, varied)
     else:
         _show_combinations(view, claim, multiverse)
 
@@ -75,7 +77,7 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
     """Whether the claim holds: in all combinations, and over other stimuli."""
     from mlem_core.robustness.claims import over_stimuli, verdict
 
-    intervals = uncertainty.intervals_of(view)
+    intervals = uncertainty.intervals_of(view, claim.similarities[-1])
     stimuli = None if intervals is None else over_stimuli(claim, intervals)
     with st.container(border=True):
         sentence = claim.named(naming.now())
@@ -89,7 +91,7 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
             st.markdown(plain(stimuli.sentence))
 
 
-def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> None:
+def _offer_combinations(view: View, claim: Claim, layers: list[Layer], varied: Choices) -> None:
     pooled = "pooling" in varied
     n = math.prod(len(options) for options in varied.values())
     st.markdown(
@@ -98,6 +100,8 @@ def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> Non
         + "."
     )
     options: dict[str, Any] = {"layers": layers} | ({"choices": varied} if pooled else {})
+    if len(claim.similarities) > 1:
+        options["similarities"] = list(claim.similarities)
     background.offer(
         view.work("multiverse", options),
         "Run all combinations",
@@ -107,7 +111,7 @@ def _offer_combinations(view: View, layers: list[Layer], varied: Choices) -> Non
 
 
 def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None:
-    from mlem_core.robustness.claims import MEASURES, orders
+    from mlem_core.robustness.claims import orders
 
     panel = Panel.of(view, "multiverse", claim=claim.text)
     if panel is not None and panel.table is not None:
@@ -120,7 +124,7 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
         )
     with st.expander("Without any claim", icon=":material/list:"):
         st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse, naming.now())))
-        st.caption(f"RSA: Spearman ρ; {MEASURES['tau']}: weighted Kendall τ of the profiles.")
+        st.caption("RSA: Spearman ρ; τ: weighted Kendall τ of the profiles.")
     for notice in multiverse.notices:
         st.caption(plain(notice))
 
@@ -157,23 +161,23 @@ def _with_pooling(view: View) -> tuple[str, ...]:
 
 
 def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
-    from mlem_core.robustness.claims import MEASURES, Claim
+    from mlem_core.robustness.claims import CLAIMS, Claim, measures
 
     names = view.all_features
     middle, right = st.columns(2)
-    if kind == "closer":
+    if CLAIMS[kind].similar:
+        limit = 50
         with middle:
             measure = choices.choose_one(
-                "By", MEASURES, "by", "rsa",
+                "By", measures(), "by", RSA,
                 help="RSA compares distances, τ the orders of the features' importances.",
             )  # fmt: skip
-        return Claim("closer", tuple(layers), measure=measure)
-    if kind == "alike":
-        with middle:
-            limit = choices.number(
-                "Threshold (%)", "limit", 10, -100, 100, help="RSA in hundredths."
-            )
-        return Claim("alike", tuple(layers), measure="rsa", threshold=limit / 100)
+        if CLAIMS[kind].limited:
+            with right:
+                limit = choices.number(
+                    "Threshold (%)", "limit", 10, -100, 100, help="The similarity in hundredths."
+                )
+        return Claim(kind, tuple(layers), measure=measure, threshold=limit / 100)
     results = view.results()
     if results is None:
         return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.text import minus
 from mlem_core.base.typing import parse_layer
+from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, frame, naming, stored
 from pages.parts.view import HIDDEN, View
 from pages.parts.wording import duration, plain
@@ -23,48 +25,54 @@ CORRECTION_NAMES = {
     "none": "not corrected",
 }
 SHOWN = "shown"
-MEASURES = ("profiles", "scores", "rsa", "tau")
+# How many times as long intervals by another similarity take as those of RSA; CKA takes twice.
+OTHERS_OVER_RSA = 4
 Reasons = dict[str, dict[Any, str]]
 
 
-def intervals_of(view: View) -> LayerIntervals | None:
+def intervals_of(view: View, similarity: str = RSA) -> LayerIntervals | None:
     """The intervals of what a view shows; None where they have not been computed."""
     from mlem_core.inference import layer_intervals
     from mlem_core.inference.resample import REPLICATES
 
-    asked = view.analysis, stored.store(), view.selection
-    return view.once(("intervals", REPLICATES), lambda: layer_intervals.find(*asked))
+    asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
+    # Figures have the same key for those of RSA.
+    key = ("intervals", REPLICATES) if similarity == RSA else ("intervals", similarity)
+    return view.once(key, lambda: layer_intervals.find(*asked))
 
 
-def agreement_interval(view: View) -> tuple[float, float] | None:
+def agreement_interval(view: View, similarity: str = RSA) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
     from mlem_core.inference import tables
 
-    intervals = intervals_of(view)
+    intervals = intervals_of(view, similarity)
     if intervals is None:
         return None
-    return view.once("agreement", lambda: tables.agreement_interval(intervals, view.layers)[1:])
+    key = ("agreement", similarity)
+    return view.once(key, lambda: tables.agreement_interval(intervals, view.layers)[1:])
 
 
-def offer_intervals(view: View) -> None:
+def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     from mlem_core.pairs.resampling_units import Units
 
-    if intervals_of(view) is not None:
+    if intervals_of(view, similarity) is not None:
         return
     background.offer(
-        view.work("all-error-bars", view.selection.to_dict()),
+        view.work("all-error-bars", replace(view.selection, similarity=similarity).to_dict()),
         "Add confidence intervals and tests",
         f"Resamples {Units.of(view.analysis.stimuli).over} in the background: intervals and tests "
-        f"on all pages, for all {len(view.layers)} layers. About {_minutes(view)}.",
+        f"on all pages, for all {len(view.layers)} layers. About {_minutes(view, similarity)}.",
     )
 
 
-def _minutes(view: View) -> str:
+def _minutes(view: View, similarity: str) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
     from mlem_core.pairs.resampling_units import Units
 
     rate = 5.0e-6 if Units.of(view.analysis.stimuli).two_way else 2.0e-6
+    if similarity != RSA:
+        rate *= OTHERS_OVER_RSA
     seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * rate
     return duration(seconds)
 
@@ -197,26 +205,29 @@ def intervals_of_pair(
     return tau, rsa
 
 
-def audit_of(view: View) -> Audit | None:
+def audit_of(view: View, similarity: str = RSA) -> Audit | None:
     """The audit of the analysis; None where there is none yet."""
-    from mlem_core.robustness.audit import STAGE
+    from mlem_core.robustness.audit import find_audit
 
-    return view.once("audit", lambda: view.analysis.kept(STAGE, stored.store()))
+    # Figures have the same key for that of RSA.
+    key = "audit" if similarity == RSA else ("audit", similarity)
+    return view.once(key, lambda: find_audit(view.analysis, stored.store(), similarity))
 
 
-def flag_reasons(view: View) -> Reasons:
+def flag_reasons(view: View, similarity: str = RSA) -> Reasons:
     """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
     from mlem_core.robustness.flags import flags, reasons
 
-    audit, names = audit_of(view), naming.now()
+    audit, names = audit_of(view, similarity), naming.now()
     if audit is None:
         return {}
 
-    def made() -> Reasons:
+    def by_measure() -> Reasons:
         flagged = flags(audit, names)
-        return {measure: dict(reasons(flagged, measure)) for measure in MEASURES}
+        measures = ("profiles", "scores", similarity, "tau")
+        return {measure: dict(reasons(flagged, measure)) for measure in measures}
 
-    return view.once(("reasons", repr(names)), made) or {}
+    return view.once(("reasons", repr(names), similarity), by_measure) or {}
 
 
 def choose_marks() -> None:
@@ -231,17 +242,17 @@ def choose_marks() -> None:
     )
 
 
-def offer_audit(view: View) -> None:
+def offer_audit(view: View, similarity: str = RSA) -> None:
     """The button that makes the audit, or its progress."""
     background.offer(
-        view.work("audit", {}),
+        view.work("audit", {} if similarity == RSA else {"similarity": similarity}),
         "Audit every layer",
         "Works in the background on stored representations; only the control with random "
         "weights runs the models again. It takes a few minutes.",
     )
 
 
-def say_of_pair(view: View, a: str, b: str) -> None:
+def say_of_pair(view: View, a: str, b: str, similarity: str = RSA) -> None:
     """What the audit says of two layers "model:layer" that a page compares."""
     from mlem_core.robustness.flags import of_two
 
@@ -251,7 +262,7 @@ def say_of_pair(view: View, a: str, b: str) -> None:
         "b": f"The profile of {other}",
         "both": f"The similarity of {one} and {other}",
     }
-    flagged = of_two(flag_reasons(view), parse_layer(a), parse_layer(b))
+    flagged = of_two(flag_reasons(view, similarity), parse_layer(a), parse_layer(b))
     sentences = [plain(f"{names[side]}: {why}.") for side, why in flagged.items()]
     if sentences:
         with st.expander("The audit flags these layers", icon=":material/warning:"):

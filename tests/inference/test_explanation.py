@@ -18,7 +18,6 @@ from mlem_core.inference.pair_contributions import (
     kept_at,
     pair_contributions,
 )
-from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.storage.store import Store
 
@@ -106,7 +105,7 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     compared = None if name == "rsa" else similarities.compared(whole, name, store)
     assert main(command) == 0
     if name == "procrustes":
-        assert alignment(whole, (A, B), compared).headline in capsys.readouterr().out
+        assert explain(whole, A, B, compared=compared).headline in capsys.readouterr().out
         return
     found = with_transfer(explain(whole, A, B, compared=compared), whole)
     assert found.sentence in capsys.readouterr().out

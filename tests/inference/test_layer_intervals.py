@@ -48,7 +48,7 @@ def test_what_is_left_out_gives_the_rsa_of_the_others(planted, intervals):
         assert len(rows) in (117, 118)
         squared = [explicit.squared(planted.layers[f"layer_0{k}"][rows]) for k in (0, 1)]
         expected = spearmanr(*squared).statistic
-        assert intervals.rsa_without[d, 0, 1] == pytest.approx(expected, abs=1e-6)
+        assert intervals.values_without[d, 0, 1] == pytest.approx(expected, abs=1e-6)
 
 
 def test_values_are_those_of_the_analysis(planted, intervals):
@@ -59,7 +59,7 @@ def test_values_are_those_of_the_analysis(planted, intervals):
     rho = results.scores.groupby("layer")["rho"].mean()
     np.testing.assert_allclose(intervals.scores[:, 0], rho, atol=1e-6)
     np.testing.assert_allclose(intervals.tau, results.similarity_profiles, atol=1e-6)
-    np.testing.assert_allclose(intervals.rsa, results.similarity_rsa, atol=1e-6)
+    np.testing.assert_allclose(intervals.values, results.similarity_rsa, atol=1e-6)
     terms, totals = terms_and_whole(intervals, A, B)
     exact = explain(whole, A, B)
     known = explanation_of(intervals, A, B, exact.coding)
@@ -77,7 +77,7 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     found = standard_error(resampled.left_out)
     n = len(intervals.features) + 1
     np.testing.assert_allclose(intervals.terms_error[:, 0, 1], found[:n], rtol=0.5, atol=1e-3)
-    own = standard_error(intervals.rsa_without)[0, 1]
+    own = standard_error(intervals.values_without)[0, 1]
     assert own == pytest.approx(found[n], rel=0.5)
     tests, family = term_tests(intervals, A, B, "bonferroni")
     expected = jackknife(resampled.value, resampled.left_out).p[:n]
@@ -156,7 +156,7 @@ def test_other_features_estimators_and_few_layers_at_a_time(
         patch.setattr("mlem_core.inference.layer_intervals.CHUNK_BYTES", 1)
         found = layer_intervals(whole, Store(tmp_path / "one"), asked)
     assert found.columns == ("colour", "size", "colour × size")
-    np.testing.assert_allclose(found.rsa_without, intervals.rsa_without, atol=1e-6)
+    np.testing.assert_allclose(found.values_without, intervals.values_without, atol=1e-6)
     assert terms_and_whole(found, A, B)[0]["term"].tolist() == ["colour", "size", UNEXPLAINED]
     together = layer_intervals(whole, Store(tmp_path / "all"), asked)
     np.testing.assert_array_equal(together.scores_lower, found.scores_lower)
@@ -200,11 +200,11 @@ def of_words(tmp_path_factory):
 def test_words_are_drawn_too_where_they_recur(of_words):
     _, intervals = of_words
     assert intervals.units == Units(60, 15, "word") and intervals.sizes == (50, 15, 50)
-    assert len(intervals.rsa_without) == len(intervals.scores_without) == 115
+    assert len(intervals.values_without) == len(intervals.scores_without) == 115
     # The errors are those of both kinds of units, against t with as many degrees as words give.
-    both = standard_error(intervals.rsa_without, intervals.sizes)[0, 1]
-    sentences = standard_error(intervals.rsa_without[:50])[0, 1]
-    words = standard_error(intervals.rsa_without[50:65])[0, 1]
+    both = standard_error(intervals.values_without, intervals.sizes)[0, 1]
+    sentences = standard_error(intervals.values_without[:50])[0, 1]
+    words = standard_error(intervals.values_without[50:65])[0, 1]
     assert both > 1.5 * sentences and both >= words
     quantile = t.ppf(0.975, 14)
     terms, _ = terms_and_whole(intervals, A, B)
@@ -222,5 +222,5 @@ def test_words_are_drawn_too_where_they_recur(of_words):
 def test_the_agreement_of_the_measures_has_an_interval(systems):
     intervals = layer_intervals(systems.analysis, systems.store, n_replicates=20)
     value, low, high = agreement_interval(intervals)
-    assert value == pytest.approx(agreement(intervals.tau, intervals.rsa))
+    assert value == pytest.approx(agreement(intervals.tau, intervals.values))
     assert -1 <= low <= value <= high <= 1

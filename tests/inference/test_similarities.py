@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import explicit
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import layer_pairs, refused
 from scipy.stats import t
@@ -12,12 +13,16 @@ from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
-from mlem_core.inference.procrustes_cca import aligned_interval, alignment
-from mlem_core.inference.similarity_terms import terms_by_chance, terms_interval
+from mlem_core.inference.layer_intervals import blocks_of, find, layer_intervals
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.similarity_intervals import Comparison
+from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.decomposition import decompose, with_sums
-from mlem_core.pairs.alignments import components
-from mlem_core.pairs.resampling_units import StimulusUnits
-from mlem_core.pairs.similarities import SIMILARITIES, of_some
+from mlem_core.pairs.similarities import SIMILARITIES, components
+from mlem_core.pairs.similarity_sums import PairCells, of_some
+from mlem_core.robustness.audit import audit, find_audit
+from mlem_core.robustness.claims import Claim, over_stimuli
+from mlem_core.robustness.flags import check
 from mlem_core.storage.store import Store
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
@@ -32,10 +37,10 @@ def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, na
     found = similarities.compared(whole, name, store)
     kept = similarities.find(whole, name, store)
     np.testing.assert_array_equal(kept.values, found.values)
-    index = similarities.pair_index(whole)
     squared = [explicit.squared(layer) for layer in planted.layers.values()]
+    division = similarities.pair_cells(whole, SIMILARITIES[name])
     everything = np.ones(len(whole.stimuli), dtype=bool)
-    given = SIMILARITIES[name], squared, index.cell, index.n_cells, everything
+    given = SIMILARITIES[name], squared, division, everything
     np.testing.assert_allclose(found.values, of_some(*given)[1].similarity, atol=1e-9)
     assert found.values[0, 1] > 0.05 > abs(found.values[0, 2])
     chosen = found.of(whole, whole.select(["size"], [A, B]))
@@ -64,13 +69,14 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     pairs = layer_pairs(features, layers, np.arange(N), explicit.random_folds(N, 3))
     squared = [explicit.squared(layer) for layer in layers]
     similarity = SIMILARITIES[name]
-    found = terms_interval(pairs, similarity, squared, 0)
+    compared = Comparison(pairs, similarity, squared)
+    found = compared.interval()
     blocks = pairs.units.blocks(REFITS, np.random.default_rng(0))
 
     def similarity_of(kept):
         some = [explicit.squared(layer[kept]) for layer in layers]
-        cells = np.zeros(len(some[0]), dtype=np.int64)
-        return of_some(similarity, some, cells, 1, np.ones(kept.sum(), bool))[1].similarity[0, 1]
+        one = PairCells(np.zeros(len(some[0]), dtype=np.int64), 1, np.zeros(kept.sum(), int))
+        return of_some(similarity, some, one, np.ones(kept.sum(), bool))[1].similarity[0, 1]
 
     without = np.array([similarity_of(row > 0) for row in blocks.weights])
     n = len(without)
@@ -80,26 +86,28 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     assert found.lower[at] == pytest.approx(value - reach, abs=1e-9)
     assert found.upper[at] == pytest.approx(value + reach, abs=1e-9)
     # Terms: around those of all stimuli, as wide as those without each block say.
-    cells = len(pairs.tables.counts)
-    _, sums = of_some(similarity, squared, pairs.cells, cells, np.ones(N, dtype=bool))
+    _, sums = compared.sums()
     terms = decompose(with_sums(pairs.tables, sums), sums.similarity).values[:, 0, 1]
     middle = (found.lower + found.upper)[:at] / 2
     np.testing.assert_allclose(middle, terms, atol=1e-9)
-    chance = terms_by_chance(pairs, similarity, squared)
+    chance = compared.chance()
     assert len(chance) == at - 1 and (chance > 0).all()
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", (*OTHERS, *ALIGNED))
 def test_two_layers_are_explained_by_another_similarity(planted, name):
     whole, store = planted.analysis, planted.store
     alike = similarities.compared(whole, name, store)
     why = explain(whole, "m:0", "m:1", compared=alike)
     assert why.value == alike.values[0, 1] and why.whole["quantity"][0] == name
-    assert why.terms["value"].sum() == pytest.approx(why.value, abs=1e-12)
     found = with_intervals(why, whole, store)
     for part in (found.terms, found.whole):
         assert (part["lower"] <= part["value"] + 1e-9).all()
         assert (part["value"] <= part["upper"] + 1e-9).all()
+    if name in ALIGNED:
+        assert f"{why.value:.2f}" in found.headline and "unseen sentences" in found.headline
+        return
+    assert why.terms["value"].sum() == pytest.approx(why.value, abs=1e-12)
     colour = found.terms.set_index("term").loc["colour"]
     assert colour["lower"] > 0 and colour["value"] > colour["chance"]
 
@@ -109,6 +117,12 @@ def two(seed, shared=1.0):
     rng = np.random.default_rng(seed)
     common = shared * rng.standard_normal((N_ALIGNED, 3))
     return [components(common + rng.standard_normal((N_ALIGNED, 3))) for _ in range(2)]
+
+
+def interval(name, layers, folds, sentences, words=None):
+    tables = layer_pairs(pd.DataFrame({"f": list("ab" * 20)}), layers, sentences, folds).tables
+    given = (A, B), tables, (), (), None, np.zeros(0, int), sentences, folds, words
+    return Comparison(LayerPairs(*given), SIMILARITIES[name], layers).interval()
 
 
 def by_hand(name, layers, folds, units):
@@ -125,14 +139,14 @@ def by_hand(name, layers, folds, units):
 def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
     layers, sentences = two(0), np.arange(N_ALIGNED) // 2
     folds, similarity = sentences % 4, SIMILARITIES[name]
-    value, lower, upper, *_ = aligned_interval(similarity, layers, StimulusUnits(folds, sentences))
+    value, lower, upper, *_ = interval(name, layers, folds, sentences)
     variance, n = by_hand(name, layers, folds, sentences)
-    assert value[0] == similarity.aligned(*layers, folds)
+    assert value[0] == pytest.approx(similarity.aligned(*layers, folds))
     reach = t.ppf(0.975, n - 1) * np.sqrt(variance)
     np.testing.assert_allclose([lower[0], upper[0]], [value[0] - reach, min(1, value[0] + reach)])
     # Where words recur they are left out too.
     words = np.random.default_rng(0).permutation(np.arange(N_ALIGNED) % 12)
-    lower = aligned_interval(similarity, layers, StimulusUnits(folds, sentences, words)).lower
+    lower = interval(name, layers, folds, sentences, words).lower
     both = np.unique(np.stack((sentences, words)), axis=1, return_inverse=True)[1].ravel()
     (s, n_s), (w, n_w), (b, _) = (
         by_hand(name, layers, folds, units) for units in (sentences, words, both)
@@ -142,20 +156,29 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
 
 
 def test_few_sentences_are_refused():
-    few = StimulusUnits(np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
     with refused("9 sentences", "at least 10"):
-        aligned_interval(SIMILARITIES["cca"], two(0), few)
+        interval("cca", two(0), np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
 
 
-@pytest.mark.parametrize("name", ALIGNED)
-def test_two_layers_of_an_analysis_are_aligned(planted, name):
+@pytest.mark.parametrize("name", ["cka", "procrustes"])
+def test_intervals_of_all_layers_claims_and_audit_take_it_by_its_name(planted, name):
     whole, store = planted.analysis, planted.store
-    compared = similarities.compared(whole, name, store)
-    found = alignment(whole, (A, B), compared)
-    assert found.whole["value"].tolist() == [compared.values[0, 1]] and not found.how_sure
-    sure = with_intervals(found, whole, store)
-    row = sure.whole.iloc[0]
-    assert row["lower"] < row["value"] == compared.values[0, 1] < row["upper"]
-    assert f"{row['value']:.2f}" in sure.headline and "unseen sentences" in sure.headline
-    with refused("RSA", "terms by feature"):
-        alignment(whole, (A, B), similarities.compared(whole, "rsa", store))
+    values = similarities.compared(whole, name, store).values
+    chosen = whole.select(similarity=name)
+    every = layer_intervals(whole, store, chosen, n_replicates=20)
+    of_rsa = find(whole, store, n_replicates=20)
+    np.testing.assert_allclose(every.values, values, atol=1e-12)
+    np.testing.assert_array_equal(every.scores, of_rsa.scores)
+    assert find(whole, store, chosen, n_replicates=20).similarity == name
+    compared = Comparison.of(whole, SIMILARITIES[name], whole.layers, chosen.features, store)
+    _, sums = compared.sums(blocks_of(whole, 20).weights[3] > 0)
+    np.testing.assert_allclose(every.values_without[3], sums.similarity, atol=1e-6)
+    assert {name, f"{name}_lower", f"{name}_p"} <= set(similarity_table(every).table)
+    claim = Claim.parse(f"closer m:0 m:1 m:2 {name}")
+    assert over_stimuli(claim, every).value == pytest.approx(values[0, 1] - values[0, 2])
+    assert over_stimuli(claim, of_rsa) is None
+    audited = audit(whole, store, similarity=name)
+    assert audited.pairs[f"{name}_before"][0] == pytest.approx(values[0, 1])
+    # What depends on no distance stays as it is with another one.
+    assert set(audited.pairs["variant"]) == {"without-outliers", "standardised"}
+    assert find_audit(whole, store, name).similarity is check(audited, A, B).similarity

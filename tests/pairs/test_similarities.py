@@ -15,17 +15,18 @@ from sklearn.cross_decomposition import CCA
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
-import mlem_core.pairs.similarities as similarities
 from mlem_core.measures.decomposition import decompose, with_sums
-from mlem_core.pairs.alignments import COMPONENTS, cca, components, every_two, procrustes
+from mlem_core.pairs import similarity_sums as of_sums
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.similarities import (
+    COMPONENTS,
     NEIGHBOURS,
     SIMILARITIES,
-    of_some,
-    similarity_named,
-    similarity_sums,
+    cca,
+    components,
+    procrustes,
 )
+from mlem_core.pairs.similarity_sums import PairCells, of_some, similarity_sums
 
 N = 45
 NAMES = ("rsa", "cka", "neighbours")
@@ -33,11 +34,15 @@ slow = pytest.mark.slow
 each = pytest.mark.parametrize("name", NAMES)
 
 
+def cells_of(index):
+    return PairCells(index.cell, index.n_cells, np.zeros(N, dtype=int))
+
+
 def compared(name, features, layers, folds=None):
     """The sums of some layers, and tables with them."""
     index = index_of(features, folds)
     squared = [lambda layer=layer: explicit.squared(layer) for layer in layers]
-    found = similarity_sums(similarity_named(name), squared, index.cell, index.n_cells)
+    found = similarity_sums(SIMILARITIES[name], squared, cells_of(index))
     return found, with_sums(tables_without_layers(index), found)
 
 
@@ -103,7 +108,7 @@ def test_neighbours_with_many_ties_are_those_of_every_row(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(NEIGHBOURS + 2, 40))
     squared = explicit.squared(rng.integers(0, 4, (n, 2)).astype(float))
-    values, _ = similarity_named("neighbours").of(squared)
+    values, _ = SIMILARITIES["neighbours"].of(squared)
     found = np.zeros((n, n))
     i, j = explicit.pairs(n)
     found[i, j], found[j, i] = values
@@ -146,7 +151,7 @@ def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(ca
 def test_layers_whose_values_go_to_a_file_are_the_same(case, name, monkeypatch):
     features, layers, _ = case
     here = compared(name, features, layers)[0]
-    monkeypatch.setattr(similarities, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(of_sums, "IN_MEMORY_BYTES", 0)
     there = compared(name, features, layers)[0]
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -158,7 +163,7 @@ def test_some_of_the_stimuli_are_as_if_there_were_no_others(case, name):
     kept = np.random.default_rng(0).random(N) < 0.7
     index = index_of(features, folds)
     squared = [explicit.squared(layer) for layer in layers]
-    counts, found = of_some(similarity_named(name), squared, index.cell, index.n_cells, kept)
+    counts, found = of_some(SIMILARITIES[name], squared, cells_of(index), kept)
     alone, _ = compared(name, features[kept].reset_index(drop=True), [x[kept] for x in layers])
     np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-12)
     np.testing.assert_allclose(found.squares, alone.squares, rtol=1e-9)
@@ -180,9 +185,9 @@ def test_too_few_stimuli_and_unknown_names_are_refused(name):
     with refused(f"{few} stimuli", f"at least {few + 1}"):
         similarity.of(np.ones(few * (few - 1) // 2))
     with refused("svcca", "rsa, cka, neighbours, procrustes, cca"):
-        similarity_named("svcca")
+        SIMILARITIES.named("svcca")
     with refused("already", by=ValueError):
-        similarities.register(similarity)
+        SIMILARITIES.register(similarity)
 
 
 TURNED = 90
@@ -262,12 +267,13 @@ def test_stimuli_of_no_fold_have_no_part():
 
 
 def test_every_two_layers():
-    one, other = two(3)
-    layers = [lambda: one, lambda: other, lambda: np.ones((TURNED, 2))]
-    found = every_two(procrustes, layers, FOLDS, lambda *_: None)
+    parts = [components(rows) for rows in (*two(3), np.ones((TURNED, 2)))]
+    layers = [lambda part=part: part for part in parts]
+    division = PairCells(np.zeros(0, int), 0, FOLDS)
+    found = similarity_sums(SIMILARITIES["procrustes"], layers, division).similarity
     np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_allclose(np.diag(found), [1, 1, 0], atol=1e-12)
-    assert found[0, 1] == pytest.approx(procrustes(components(one), components(other), FOLDS))
+    assert found[0, 1] == pytest.approx(procrustes(*parts[:2], FOLDS))
+    np.testing.assert_array_equal(found[2], [0, 0, 1])
 
 
 @pytest.mark.parametrize("name", ["procrustes", "cca"])

@@ -30,14 +30,18 @@ from mlem_core.cli.commands import main
 from mlem_core.report.formats import FORMATS
 from streamlit.testing.v1 import AppTest
 files = "--stimuli colours --representations brain=brain.npz --folds 3"
-choices = "--estimator clipped --distance chebyshev --similarities pearson"
+choices = "--estimator clipped --distance chebyshev --similarity pearson --bootstrap 20"
 asked = f"analyze {files} {choices} --out out --capsule all.zip"
 assert main(asked.split()) == 0
+for command in ("why brain:0 brain:1 --bootstrap 20", "audit --out out"):
+    assert main(f"{command} {files} --similarity pearson".split()) == 0
 assert main(["verify", "all.zip"]) == 0 and "json" in FORMATS
 assert main("analyze --stimuli colours --model tiny-bert --out out2".split()) == 2
 app = AppTest.from_file("pages/best_page.py", default_timeout=120).run()
 assert not app.exception and not app.error, [one.value for one in (*app.exception, *app.error)]
 print([one.value for one in app.title], len(app.get("plotly_chart")))
+app = AppTest.from_file("pages/explore_page.py", default_timeout=120).run()
+print("Pearson: squared distances" in app.selectbox(key="choice similarity example").options)
 """
 
 
@@ -62,15 +66,18 @@ def test_what_the_diffs_add_runs_from_the_command_line_and_in_the_app(copy):
     packed = gzip.compress((copy / "colours.csv").read_bytes(), mtime=0)
     (copy / "mlem_core" / "data" / "sets" / "colours.csv.gz").write_bytes(packed)
     rows = np.random.default_rng(0).standard_normal((len(words()), 4))
-    np.savez(copy / "brain.npz", layer_00=rows)
+    np.savez(copy / "brain.npz", layer_00=rows, layer_01=rows[::-1])
     paths = {"PYTHONPATH": str(copy), "MLEM_CACHE": str(copy / "cache")}
     paths["BROWSER_PATH"] = "/nowhere"  # a capsule has its figures as HTML then, at once
     asked = [sys.executable, "-c", ADDED]
     done = subprocess.run(asked, cwd=copy, env={**os.environ, **paths}, **HEARD)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "['Best layers'] 1"
+    assert done.stdout.splitlines()[-2:] == ["['Best layers'] 1", "True"]
+    assert "Pearson r" in done.stdout
     assert "tiny_bert_package" in done.stderr
-    assert {"scores.csv", "similarity_pearson.csv"} <= {p.name for p in (copy / "out").iterdir()}
+    written = {path.name for path in (copy / "out").iterdir()}
+    assert {"similarity_pearson.csv", "similarity_intervals_pearson.csv"} <= written
+    assert "pearson_before" in pd.read_csv(copy / "out" / "audit_pairs.csv")
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.inference.explanation import best_known, kept_intervals
 from mlem_core.inference.partial import of_layers
-from mlem_core.inference.procrustes_cca import alignment
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import partial_rsa
 from mlem_core.report.figures import Drawing, FigureContext, draw
@@ -79,8 +78,9 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name)
     matrices = draw("similarity", shown)
     assert name in matrices.data and found.similarity.no_terms in matrices.caption
     assert draw("why", shown) is None and draw("why_layers", shown) is None
-    with refused(name, "no terms"):
-        explain(analysis, "a:0", "a:1", compared=found)
+    two = explain(analysis, "a:0", "a:1", compared=found)
+    assert two.terms.empty and two.value == found.values[0, 1]
+    np.testing.assert_array_equal(analysis.similarity[name], found.square)
     tables = how_sure(replace(shown, drawing=Drawing(store=store)))
     assert f"similarity_{name}.csv" in tables and f"why_{name}.csv" not in tables
 
@@ -101,7 +101,8 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
 
 def test_the_interval_of_an_alignment_is_in_the_capsule(made):
     (analysis, store), shown = made, shown_with(made, "rsa")
-    found = alignment(analysis, shown.pair, similarities.compared(analysis, "cca", store))
+    cca = similarities.compared(analysis, "cca", store)
+    found = explain(analysis, *shown.pair, compared=cca)
     sure = kept_intervals(found, analysis, store)
     pd.testing.assert_frame_equal(how_sure(shown)["pair_cca.csv"], sure.whole)
     assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""
@@ -113,11 +114,17 @@ def test_the_command_line_writes_a_similarity_without_terms_and_says_so(
     analysis, _ = made
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
     given, out = [*arguments_of(analysis.spec), "--folds=3"], tmp_path / "out"
-    assert main(["analyze", *given, "--similarities=cca,cka", f"--out={out}"]) == 0
+    asked = [*given, "--similarity=cka", f"--out={out}"]
+    assert main(["analyze", *asked, "--similarities=cca", "--bootstrap=20"]) == 0
     assert (out / "similarity_cca.csv").exists() and not (out / "why_layers_cca.csv").exists()
-    assert (out / "why_layers_cka.csv").exists()
-    said = capsys.readouterr().err
-    assert "RSA" in said and "CKA" in said
+    assert (out / "why_layers_cka.csv").exists() and (out / "similarity_intervals_cca.csv").exists()
+    said = capsys.readouterr()
+    assert "RSA" in said.err and "CKA" in said.err and "highest CKA" in said.out
+    assert main(["audit", *asked]) == 0 and "cka_before" in pd.read_csv(out / "audit_pairs.csv")
+    claim = ["--claim=closer a:0 a:1 b:0 cka", f"--out={out}"]
+    assert main(["multiverse", *given, *claim, "--vary=estimator=ridge"]) == 0
+    assert {"rsa", "cka", "tau"} <= set(pd.read_csv(out / "universe_similarity.csv"))
+    capsys.readouterr()
     assert main(["why", "a:0", "a:1", *given, "--similarity=cca"]) == 0
     assert "canonical correlation" in capsys.readouterr().out
 

@@ -215,8 +215,8 @@ def test_a_claim_over_other_sentences(made):
     intervals = layer_intervals(made.analysis, made.store)
     closer = over_stimuli(Claim("closer", (A, B, C)), intervals)
     a, b, c = intervals.places((A, B, C))
-    value = intervals.rsa[a, b] - intervals.rsa[a, c]
-    without = intervals.rsa_without[:, a, b] - intervals.rsa_without[:, a, c]
+    value = intervals.values[a, b] - intervals.values[a, c]
+    without = intervals.values_without[:, a, b] - intervals.values_without[:, a, c]
     sizes = intervals.sizes
     assert len(sizes) == 3 and intervals.units.two_way
     bounds = jackknife(value, without, sizes)

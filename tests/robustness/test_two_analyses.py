@@ -130,7 +130,7 @@ def test_other_folds_leave_out_the_same_blocks(both, results, store):
     assert two.find_paired(one, other, store) is None
     made = two.paired(one, other, store)
     # RSA has nothing to do with folds: without the same blocks it is the same.
-    np.testing.assert_array_equal(made.first.rsa_without, made.second.rsa_without)
+    np.testing.assert_array_equal(made.first.values_without, made.second.values_without)
     kept = two.find_paired(one, other, store)
     table = two.similarity_differences((results[0], other.results()), kept).table
     assert (table[["rsa_difference", "rsa_lower", "rsa_upper"]] == 0).all(axis=None)

@@ -54,7 +54,7 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
     assert intervals.layers == tuple(example.layers) and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
-    np.testing.assert_allclose(intervals.rsa, example.rsa, atol=1e-4)
+    np.testing.assert_allclose(intervals.values, example.rsa, atol=1e-4)
     pair, features = example.most_alike(), example.select().features
     why = explain(example, *pair)
     terms, whole = terms_and_whole(intervals, *pair)
