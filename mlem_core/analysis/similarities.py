@@ -19,6 +19,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
+from mlem_core.base.room import check_disk, check_memory
 from mlem_core.base.scaling import moderate
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
@@ -36,7 +37,6 @@ from mlem_core.pairs.similarities import (
     similarity_sums,
 )
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from mlem_core.analysis.spec import check_numbers
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.files import check_target, is_full
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
 from mlem_core.scale.cluster import computing_on, from_environment
-from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from mlem_core.base.files import replacing
 from mlem_core.data.columns import NUMBER
-from mlem_core.storage.files import replacing
 
 # What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
@@ -32,7 +32,7 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bo
     ----------
     frame : the table
     target : path (written under another name, then renamed), or an open text or binary file
-    synced : as of `mlem_core.storage.files.replacing`
+    synced : as of `mlem_core.base.files.replacing`
     """
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.rename_axis(index=frame.index.name or "").reset_index()

@@ -30,6 +30,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS, save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.files import replacing
 from mlem_core.base.held import scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
@@ -64,7 +65,6 @@ from mlem_core.report.portable import (
     sources_of,
 )
 from mlem_core.report.tables import csv_bytes
-from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
 # Stimuli, and the distances of features that are given by them.

@@ -17,8 +17,8 @@ from typing import Any
 import filelock
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import write_json
 from mlem_core.base.schema import parsed
-from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 
 VERSION = 1
