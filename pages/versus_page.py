@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.report import captions
 from pages.parts import background, choices, exporting, frame, naming, opening, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
@@ -77,6 +76,7 @@ def _what_differs(views: tuple[View, View]) -> None:
 
 def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None:
     from mlem_core import figures
+    from mlem_core.figures import two_analyses as drawings
     from mlem_core.robustness import two_analyses
 
     names = stored.names()
@@ -95,7 +95,7 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         ),
         _both(results),
         "two-profiles",
-        captions.side_by_side(called),
+        drawings.side_by_side_caption(called),
     ).show()
     if not two_analyses.common_layers(views[0].analysis, views[1].analysis):
         st.info(two_analyses.why_no_intervals(views[0].analysis, views[1].analysis))
@@ -110,7 +110,7 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         draw(),
         of_importance.table,
         "importance-differences",
-        captions.two_analyses(
+        drawings.differences_caption(
             "Difference of importance",
             called,
             over,
@@ -127,7 +127,7 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         compare(),
         of_similarity.table,
         "similarity-differences",
-        captions.two_analyses(
+        drawings.differences_caption(
             "Difference of similarity", called, over, of_similarity.family, "A dot (RSA)"
         ),
         narrow=partial(compare, across=1),

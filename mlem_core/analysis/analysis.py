@@ -62,7 +62,7 @@ class Analysis:
     map_stress: Mapping[Layer, float] = field(default_factory=dict)
     pair_errors: pd.DataFrame = field(default_factory=pair_errors.none)
 
-    plot = Later("report.figures", "AnalysisPlots")
+    plot = Later("figures.plots", "AnalysisPlots")
 
     def __repr__(self) -> str:
         return as_text(*_lines(self))

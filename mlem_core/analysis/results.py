@@ -69,7 +69,7 @@ class Results:
     n_folds: int
     pair_errors: pd.DataFrame = field(default_factory=none)
 
-    plot = Later("report.figures", "ResultsPlots")
+    plot = Later("figures.plots", "ResultsPlots")
 
     def _lines(self) -> tuple[str, Lines]:
         models = list(dict.fromkeys(model for model, _ in self.layers))

@@ -9,7 +9,7 @@ from typing import Any
 class Later:
     """An attribute that is made of its owner by a class of another package, when it is asked for.
 
-    `plot = Later("report.figures", "ResultsPlots")` gives `results.plot.profiles()` without the
+    `plot = Later("figures.plots", "ResultsPlots")` gives `results.plot.profiles()` without the
     package of `results` knowing of figures: the name is resolved at run time, as the names of
     `mlem_core` are.
     """

@@ -59,12 +59,12 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
     from mlem_core.cli.found import found
+    from mlem_core.figures.captions import tau_by_chance
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.pairs.similarities import similarity_named
-    from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
     spec = _spec(options)
@@ -104,8 +104,8 @@ def _analyze(options: argparse.Namespace) -> None:
     said = _groups(analysis, results, bounds, store, extra)
     complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
+        from mlem_core.figures.plots import Drawing
         from mlem_core.report import capsule
-        from mlem_core.report.figures import Drawing
 
         with Bars() as bars:
             drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)

@@ -11,6 +11,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
+from mlem_core.figures.context import Drawing, FigureContext, held_out
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain, explanation_of
@@ -18,7 +19,6 @@ from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES
-from mlem_core.report.figures import Drawing, FigureContext, held_out
 
 
 def found(

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.in_words import FOLDS
 from mlem_core.base.typing import parse_layer
+from mlem_core.figures.captions import joined
 from mlem_core.figures.naming import layer_labels, layer_title, model_called, model_labels
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
@@ -66,6 +68,15 @@ def side_by_side(
         return pd.concat(parts, ignore_index=True)
 
     return profiles(put_together(importance), put_together(scores), features, across=2)
+
+
+def side_by_side_caption(names: tuple[str, str]) -> str:
+    """Caption of the profiles of two analyses, by what these are called."""
+    return joined(
+        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
+        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
+        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
+    )
 
 
 def importance_differences(
@@ -217,3 +228,21 @@ def _nothing(text: str) -> go.Figure:
     figure, _ = panels([""], height=160, across=1)
     say(figure, text)
     return figure
+
+
+def differences_caption(
+    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
+) -> str:
+    """Caption of the differences of two analyses; without intervals `over` is empty.
+
+    Parameters
+    ----------
+    mark : what stands in the figure where a difference is not 0
+    caveat : on the intervals
+    """
+    return joined(
+        f"{what}: “{names[0]}” less “{names[1]}”.",
+        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
+        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
+        caveat if over else "",
+    )

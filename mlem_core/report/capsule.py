@@ -35,6 +35,7 @@ from mlem_core.base.held import scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
@@ -50,8 +51,7 @@ from mlem_core.report.contents import (
     as_json,
     write_zip,
 )
-from mlem_core.report.figures import Drawing, FigureContext, RenderedFigure, all_figures
-from mlem_core.report.formats import as_latex, pictures
+from mlem_core.report.formats import as_latex, csv_bytes, pictures
 from mlem_core.report.methods import texts, versions_text
 from mlem_core.report.portable import (
     content_of,
@@ -64,7 +64,6 @@ from mlem_core.report.portable import (
     renamed,
     sources_of,
 )
-from mlem_core.report.tables import csv_bytes
 
 DEFAULT_DRAWING = Drawing()
 # Stimuli, and the distances of features that are given by them.

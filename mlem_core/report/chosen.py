@@ -21,11 +21,10 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.schema import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
+from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
 from mlem_core.report import latex
 from mlem_core.report.contents import write_zip
-from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure, draw
-from mlem_core.report.formats import FORMATS, as_latex
-from mlem_core.report.tables import csv_bytes
+from mlem_core.report.formats import FORMATS, as_latex, csv_bytes
 
 LONGEST_TITLE = 300  # letters
 LONGEST_CAPTION = 4000
@@ -37,7 +36,7 @@ class Chosen:
 
     Attributes
     ----------
-    figure : its name in `mlem_core.report.figures.FIGURES`
+    figure : its name in `mlem_core.figures.plots.FIGURES`
     analysis : id of the analysis that it is of
     selection : what of it is shown
     pair : the two layers that are compared; None: those that are looked at first

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
-from mlem_core.report import captions
+from mlem_core.figures import captions
 from pages.explore import values
 from pages.parts import background, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
@@ -71,6 +71,7 @@ def show_profiles(view: View) -> None:
         "baselines",
         partial(_baseline, view),
     )
+    exporting.show_tab(view, "profiles")
 
 
 def _correlated(view: View) -> None:

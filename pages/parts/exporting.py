@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from mlem_core.figures import Paper
+    from mlem_core.figures.context import RenderedFigure
     from mlem_core.report.chosen import Chosen
     from mlem_core.report.formats import ExportFormat
-    from mlem_core.report.shown import RenderedFigure
     from pages.parts.view import View
 
 # The figures that can be saved where two layers are looked at.
@@ -46,8 +46,8 @@ class Panel:
     line : what the screen says below it; by default its caption
     title : of the files, and of the LaTeX table
     options : what a report needs beside the page's choices to draw it again, see
-        `mlem_core.report.shown.Drawing`
-    registered : its name in `mlem_core.report.figures.FIGURES`; empty where it is none of these,
+        `mlem_core.figures.context.Drawing`
+    registered : its name in `mlem_core.figures.plots.FIGURES`; empty where it is none of these,
         and no report can draw it
     """
 
@@ -76,12 +76,12 @@ class Panel:
 
         Parameters
         ----------
-        figure : its name in `mlem_core.report.figures.FIGURES`
+        figure : its name in `mlem_core.figures.plots.FIGURES`
         name : of its files and its widgets, where that is not the figure's
         options : as of a panel
         marked : rows of the stimuli that are marked in their maps
         """
-        from mlem_core.report.figures import FIGURES, draw
+        from mlem_core.figures.plots import FIGURES, draw
 
         shown = view.shown(marked=marked, **options)
         drawn = None if shown is None else draw(figure, shown)
@@ -107,7 +107,7 @@ class Panel:
 
     def rendered(self) -> RenderedFigure:
         """The figure as formats of export take it."""
-        from mlem_core.report.shown import RenderedFigure
+        from mlem_core.figures.context import RenderedFigure
 
         table = None if self.table is None else self.table()
         return RenderedFigure(self.figure, self.title, self.caption, self.data, table)
@@ -154,10 +154,23 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
         panel.show()
 
 
+def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
+    """The figures whose record says that they stand on a tab of Explore, or in a part of one."""
+    from mlem_core.figures.plots import FIGURES
+
+    records = [record for record in FIGURES.values() if record.tab == tab]
+    for record in sorted(records, key=lambda record: record.place):
+        panel = Panel.of(view, record.name)
+        if panel is not None:
+            if titled:
+                st.subheader(record.title)
+            panel.show()
+
+
 @st.fragment
 def _below(drawing: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
-    from mlem_core.report.captions import glosses
+    from mlem_core.figures.captions import glosses
 
     row = st.container(horizontal=True, vertical_alignment="center")
     line = drawing.line or drawing.caption
@@ -327,7 +340,7 @@ def draw_table(
     features : that have a column
     more : goes to `st.dataframe`
     """
-    from mlem_core.report.tables import csv_bytes
+    from mlem_core.report.formats import csv_bytes
 
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     rows = _some_rows(table, name)

@@ -13,8 +13,8 @@ from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
+    from mlem_core.figures.plots import RenderedFigure
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import RenderedFigure
 
 
 _HELPS = {

@@ -14,8 +14,8 @@ from pypdf import PdfReader
 from mlem_core import Store, run
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
+from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
 from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.figures import FIGURES, Drawing, FigureContext, draw
 from mlem_core.report.formats import as_latex
 from mlem_core.report.latex import table as latex_table
 from mlem_core.report.methods import methods_paragraph

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from mlem_core.analysis.in_words import FOLDS, computed_on, fitted
+from mlem_core.figures import captions
+from mlem_core.figures.captions import TERMS, glosses
+from mlem_core.figures.compare import compare_caption
+from mlem_core.figures.profiles import profiles_caption
+from mlem_core.figures.similarity import similarity_caption
+from mlem_core.figures.stimulus_maps import map_caption
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.report import captions
-from mlem_core.report.all_layers import profiles_caption, similarity_caption
-from mlem_core.report.captions import TERMS, glosses
-from mlem_core.report.two_layers import compare_caption, map_caption
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
