@@ -189,35 +189,24 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
             Annotations(intervals, flags),
         ),
         f"Importances in {context.called[0]} and {context.called[1]}",
-        compare_caption(
-            context.basis, context.over, flagged=bool(flags), n_features=results.n_profile_features
-        ),
+        compare_caption(context, flagged=bool(flags)),
         _of_both(results.importance, context.pair) if intervals is None else intervals,
         importance_of(results, a, b),
     )
 
 
-def compare_caption(
-    basis: str, over: str = "", *, flagged: bool = False, n_features: int = 0
-) -> str:
-    """Caption of two layers against each other.
-
-    Parameters
-    ----------
-    over : what intervals are over; empty where there are none
-    flagged : whether the layers, or their similarity, are flagged by an audit
-    n_features : of the profiles, for what τ is by chance
-    """
-    spread = f"95 % confidence intervals over {over}" if over else FOLDS
+def compare_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of two layers against each other, of which an audit may have flagged something."""
+    spread = f"95 % confidence intervals over {context.over}" if context.over else FOLDS
     return joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
         "diagonal a feature matters as much in both.",
-        tau_by_chance(n_features),
+        tau_by_chance(context.results.n_profile_features),
         "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the "
         "end of the diagonal the similarity of the two."
         if flagged
         else "",
-        basis,
+        context.basis,
     )
 
 

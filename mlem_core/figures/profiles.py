@@ -365,52 +365,29 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
             ),
         ),
         "Importance of each feature over the layers",
-        profiles_caption(
-            context.basis,
-            context.coding,
-            "" if tested is None else tested.family,
-            context.over,
-            flagged=bool(flags),
-            warning=correlated_features(results.feature_correlations, context.names),
-        ),
+        profiles_caption(context, flagged=bool(flags)),
         results.importance if tested is None else tested.table,
         table,
     )
 
 
-def profiles_caption(
-    basis: str,
-    coding: str,
-    family: str = "",
-    over: str = "",
-    *,
-    flagged: bool = False,
-    warning: str = "",
-) -> str:
-    """Caption of the importances over the layers.
-
-    Parameters
-    ----------
-    coding : as in `mlem_core.pairs.columns.coding`
-    family, over : what the p-values are corrected over, and what is drawn anew, see
-        `mlem_core.pairs.resampling_units.Units.over`; empty where there are no intervals
-    flagged : whether layers are flagged by an audit
-    warning : about features that correlate
-    """
+def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of the importances over the layers, of which an audit may have flagged some."""
     spread = f"Bands are {FOLDS}."
-    if family:
+    if context.score_tests is not None:
         spread = (
-            f"Bands are 95 % confidence intervals over {over}; a marker is open where the "
-            f"importance is not above 0 (p > 0.05, corrected over a family of {family})."
+            f"Bands are 95 % confidence intervals over {context.over}; a marker is open where the "
+            "importance is not above 0 (p > 0.05, corrected over a family of "
+            f"{context.score_tests.family})."
         )
     return joined(
         "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
         "feature is permuted, computed as an expectation; mean over folds.",
         spread,
-        f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(coding)}.",
+        f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(context.coding)}.",
         "Triangles: layers of which a conclusion changes in the audit." if flagged else "",
-        warning,
-        basis,
+        correlated_features(context.results.feature_correlations, context.names),
+        context.basis,
     )
 
 

@@ -12,7 +12,6 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.similarities import RSA
 from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.figures.captions import joined, tau_by_chance
@@ -46,7 +45,7 @@ from mlem_core.figures.style import (
     wrapped,
 )
 from mlem_core.measures.similarity import agreement
-from mlem_core.pairs.similarities import SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import SIMILARITIES
 
 Pair = tuple[Layer, Layer]
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
@@ -333,83 +332,57 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
 )
 def draw_similarity(context: FigureContext) -> RenderedFigure | None:
     """Figure 2 of Salle et al. (2024), or with another similarity in the place of RSA."""
-    results, other = context.results, context.compared
     if not context.several:
         return None
-    profiles, square, agrees = (
-        results.similarity_profiles,
-        results.similarity_rsa,
-        results.agreement,
-    )
-    measures, tested = ["rsa", "tau"], context.similarity_tests
+    results, other, tested = context.results, context.compared, context.similarity_tests
+    measures, square = ["rsa", "tau"], results.similarity_rsa
     if other is not None:
-        square, agrees = other.square, agreement(profiles.to_numpy(), other.values)
-        measures, tested = ["tau"], None
+        measures, square, tested = ["tau"], other.square, None
     flags = {measure: context.reasons(measure) for measure in measures}
     small = context.drawing.narrow or context.drawing.screen
+    data = None if tested is None else tested.table
+    drawn = similarity_matrices(
+        results.similarity_profiles,
+        square,
+        across=1 if small else 2,
+        order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
+        pair=context.marked_pair,
+        annotations=Annotations(data, flags),
+    )
     return RenderedFigure(
-        similarity_matrices(
-            profiles,
-            square,
-            across=1 if small else 2,
-            order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
-            pair=context.marked_pair,
-            annotations=Annotations(None if tested is None else tested.table, flags),
-        ),
+        drawn,
         "Similarity of every two layers" + (f" ({other.similarity.short})" if other else ""),
-        similarity_caption(
-            context.basis,
-            SIMILARITIES[RSA] if other is None else other.similarity,
-            None if tested is None else (tested.family, context.over),
-            flagged=other is None and any(flags.values()),
-            agreement=agrees,
-            n_features=results.n_profile_features,
-        ),
-        pairs_of_layers(results, *([] if other is None else [square]))
-        if tested is None
-        else tested.table,
-        None if tested is None else tested_pairs(tested.table),
+        similarity_caption(context, flagged=other is None and any(flags.values())),
+        pairs_of_layers(results, *([] if other is None else [square])) if data is None else data,
+        None if data is None else tested_pairs(data),
     )
 
 
-def similarity_caption(
-    basis: str,
-    similarity: Similarity = SIMILARITIES[RSA],
-    tested: tuple[str, str] | None = None,
-    *,
-    flagged: bool = False,
-    agreement: float = math.nan,
-    n_features: int = 0,
-) -> str:
-    """Caption of the two matrices of similarity.
-
-    Parameters
-    ----------
-    similarity : what stands beside τ
-    tested : `family` and `over`, as in `profiles_caption`, where there are intervals
-    n_features : of the profiles, for what τ is by chance
-    """
+def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of the two matrices of similarity, of which an audit may have flagged pairs."""
+    results, other, intervals = context.results, context.compared, ""
     agnostic = "RSA, Spearman ρ of the neural distances over all pairs"
-    if similarity.name != RSA:
+    agrees, tested = results.agreement, context.similarity_tests
+    if other is not None:
         agnostic = (
-            f"the {similarity.called} ({similarity.meaning}), 0 on average for layers that have "
-            "nothing to do with each other"
+            f"the {other.similarity.called} ({other.similarity.meaning}), 0 on average for layers "
+            "that have nothing to do with each other"
         )
-    number = "" if math.isnan(agreement) else f", here {agreement:.2f}"
-    intervals = ""
-    if tested is not None:
+        agrees = agreement(results.similarity_profiles.to_numpy(), other.values)
+    elif tested is not None:
         intervals = (
-            f"In the table: 95 % confidence intervals over {tested[1]}, and p of RSA, corrected "
-            f"over a family of {tested[0]}."
+            f"In the table: 95 % confidence intervals over {context.over}, and p of RSA, corrected "
+            f"over a family of {tested.family}."
         )
+    here = "" if math.isnan(agrees) else f", here {agrees:.2f}"
     return joined(
         f"Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: "
-        f"{agnostic}. Their agreement is the Spearman ρ of the two upper triangles{number}.",
-        similarity.no_terms,
-        tau_by_chance(n_features),
+        f"{agnostic}. Their agreement is the Spearman ρ of the two upper triangles{here}.",
+        "" if other is None else other.similarity.no_terms,
+        tau_by_chance(results.n_profile_features),
         "Dots: pairs whose similarity changes in the audit." if flagged else "",
         intervals,
-        basis,
+        context.basis,
     )
 
 

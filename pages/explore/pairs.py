@@ -134,12 +134,12 @@ def _similar_in(view: View) -> None:
 def _published(view: View) -> None:
     """The numbers of the first paper beside these, where its models are analysed."""
     panel = Panel.of(view, "published")
-    if panel is None or panel.table is None:
+    if panel is None:
         return
     st.markdown("**Beside the first paper**")
     panel.show()
     exporting.show_table(
-        panel.table(),
+        panel.drawn.printed,
         "published",
         "The same in numbers",
         "An empty cell: a layer that is not shown.",

@@ -115,7 +115,7 @@ def _method_scores(view: View) -> None:
     if panel is None:
         return
     panel.show()
-    found = set(panel.data["method"])
+    found = set(panel.drawn.data["method"])
     missing = [name for name in methods.slow(view.analysis, view.selection) if name not in found]
     if missing:
         background.offer(
@@ -190,7 +190,7 @@ def _baseline(view: View) -> None:
     results = view.results()
     if name == "univariate" and results is not None:
         exporting.show_table(
-            methods.units(panel.data, results),
+            methods.units(panel.drawn.data, results),
             "units",
             "Single units in numbers",
             "median, best: of the held-out ρ of the units of a layer; whole: of the metric model "
