@@ -13,7 +13,6 @@ from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
-    DIVERGING,
     GREY,
     INK,
     PALETTE,
@@ -25,6 +24,7 @@ from mlem_core.figures.style import (
     plain,
     quiet,
     short_names,
+    similarity_axis,
 )
 from mlem_core.groups.sentences import sizes
 from mlem_core.groups.summary import GroupSummary
@@ -151,25 +151,10 @@ def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow:
     below = 74 if flat else 134
     quiet(figure, height=height + 16 + below)
     wide = 1.0 if narrow else min(1.0, _WIDE * n)
-    bar = {
-        "orientation": "h",
-        "thickness": 10,
-        "outlinewidth": 0,
-        "tickvals": [-1, 0, 1],
-        "ticktext": ["−1 (opposite)", "0", "1 (alike)"],
-        "tickfont": {"size": SIZE - 1},
-        "len": 0.8 * wide,
-        "x": wide / 2,
-        "xanchor": "center",
-        "yref": "container",
-        "yanchor": "bottom",
-        "y": 22 / (height + 16 + below),
-        "ypad": 0,
-    }
     figure.update_layout(
         annotations=texts,
         margin={"t": 16, "b": below},
-        coloraxis={"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar},
+        coloraxis=similarity_axis(height + 16 + below, wide / 2, 0.8 * wide),
     )
     shared = {
         "tickvals": list(range(n)),

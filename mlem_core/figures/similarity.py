@@ -31,7 +31,6 @@ from mlem_core.figures.matrix import (
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
     AUDIT,
-    DIVERGING,
     INK,
     NO_ANNOTATIONS,
     SIZE,
@@ -41,6 +40,7 @@ from mlem_core.figures.style import (
     as_p,
     panel_ref,
     quiet_layout,
+    similarity_axis,
     title_of,
     wrapped,
 )
@@ -201,14 +201,6 @@ def _arrange(
 
 def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: Labels) -> None:
     """The colour scale of all matrices, below them, and the margins."""
-    bar: dict[str, Any] = {
-        "thickness": 10,
-        "outlinewidth": 0,
-        "tickvals": [-1, -0.5, 0, 0.5, 1],
-        "ticktext": ["−1 (opposite)", "−0.5", "0", "0.5", "1 (alike)"],
-        "tickfont": {"size": SIZE - 1},
-        "tickangle": 0,
-    }
     below = around.below
     if of.tree is not None:
         text = model_key(of, 100 if arranged == "row" else 48)
@@ -216,19 +208,13 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
         lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
         layout["annotations"].append(key | lies)
         below += 20 * (text.count("<br>") + 1)
-    low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
-    wide = 0.4 if arranged == "row" else 0.8
-    bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
-    if arranged != "row":
-        bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
     below += 44
-    layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
     top = 8 if arranged in _SINGLE else 40
     left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
-    # Room for its numbers below it, which its own height leaves out.
-    bar["y"] = 22 / layout["height"]
+    length, most = (0.4, 5) if arranged == "row" else (0.8, 3)
+    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, most)
 
 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from mlem_core.figures.naming import layer_labels, layer_title, model_called, mo
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
     CLEAR,
-    DIVERGING,
     INK,
     SIGNIFICANT,
     Annotations,
     as_number,
     as_p,
     block_edges,
+    color_axis,
     model_blocks,
     panel_ref,
     panels,
@@ -164,18 +164,9 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     figure.update_layout(
         **axes,
         shapes=edges,
-        coloraxis={
-            "colorscale": DIVERGING,
-            "cmin": -end,
-            "cmax": end,
-            "colorbar": {
-                "thickness": 10,
-                "len": 0.6,
-                "outlinewidth": 0,
-                "tickvals": [-end, 0, end],
-                "ticktext": [short(-end), "0", f"+{short(end)}"],
-            },
-        },
+        coloraxis=color_axis(
+            -end, end, {-end: short(-end), 0: "0", end: f"+{short(end)}"}, len=0.6
+        ),
         margin={"b": 96},
         showlegend=False,
     )

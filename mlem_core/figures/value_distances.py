@@ -26,6 +26,7 @@ from mlem_core.figures.style import (
     TITLE,
     as_number,
     bar_title,
+    color_axis,
     in_full,
     panel_layout,
     panel_ref,
@@ -90,7 +91,9 @@ def value_matrices(
             "scaleanchor": f"x{ref}",
             "showticklabels": first,
         }
-    layout["coloraxis"] = _scale(highest)
+    beside = {0.0: "0", highest / 2: short(highest / 2), highest: short(highest)}
+    title = bar_title("squared distance")
+    layout["coloraxis"] = color_axis(0.0, highest, beside, SEQUENTIAL, len=0.8, title=title)
     layout["margin"] = {"l": 56, "r": 90, "t": 36, "b": 70}
     return go.Figure({"data": traces, "layout": layout})
 
@@ -101,22 +104,6 @@ def _values(rows: pd.DataFrame) -> list[str]:
 
 def _of(rows: pd.DataFrame, layer: Layer) -> pd.DataFrame:
     return rows[(rows["model"] == layer[0]) & (rows["layer"] == layer[1])]
-
-
-def _scale(highest: float) -> dict[str, Any]:
-    return {
-        "cmin": 0.0,
-        "cmax": highest,
-        "colorscale": SEQUENTIAL,
-        "colorbar": {
-            "thickness": 10,
-            "len": 0.8,
-            "outlinewidth": 0,
-            "title": bar_title("squared distance"),
-            "tickvals": [0.0, highest / 2, highest],
-            "ticktext": ["0", short(highest / 2), short(highest)],
-        },
-    }
 
 
 def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[dict[str, Any]]:
@@ -247,7 +234,7 @@ def draw_values(context: FigureContext) -> RenderedFigure | None:
         value_matrices(*values, [layer]),
         f"Distances of the values of {name} in {context.names.layer(layer_name(layer))}",
         matrices_caption(name, context.basis),
-        own[(own["model"] == layer[0]) & (own["layer"] == layer[1])],
+        _of(own, layer),
     )
 
 

@@ -26,8 +26,7 @@ from mlem_core.report import latex
 from mlem_core.report.contents import write_zip
 from mlem_core.report.formats import FORMATS, as_latex, csv_bytes
 
-LONGEST_TITLE = 300  # letters
-LONGEST_CAPTION = 4000
+LONGEST = {"title": 300, "caption": 4000}  # letters
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,9 @@ class Chosen:
             )
         return chosen
 
-    def titled(self, title: str) -> Chosen:
-        """With a title of one's own, on one line; empty: the one that follows from it."""
-        return replace(self, title=" ".join(title.split())[:LONGEST_TITLE])
-
-    def captioned(self, caption: str) -> Chosen:
-        """With a caption of one's own; empty: the one that follows from it."""
-        return replace(self, caption=" ".join(caption.split())[:LONGEST_CAPTION])
+    def worded(self, part: str, text: str) -> Chosen:
+        """With a title or caption of one's own, on one line; empty: the one that follows."""
+        return replace(self, **{part: " ".join(text.split())[: LONGEST[part]]})
 
     def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.
