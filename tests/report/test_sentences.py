@@ -1,6 +1,5 @@
 """Sentences of a report that would mislead if they were wrong: what is said, and of what."""
 
-import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,20 +23,17 @@ BASIS = computed_on(1_200, 719_400, 5)
 UNITS = Units(n_sentences=600, n_items=40)
 
 
-def shown(*, over="", r=0.0, agreement=math.nan):
+def shown(over="", r=0.0, agreement=float("nan")):
     """What captions take of a context; without words for what intervals are over there are none."""
-    tests = SimpleNamespace(family="9 tests") if over else None
     correlations = pd.DataFrame([[1.0, r], [r, 1.0]], list("ab"), list("ab"))
-    results = {"feature_correlations": correlations, "n_profile_features": 2}
-    return SimpleNamespace(
-        **{"basis": BASIS, "coding": HOW_MUCH, "over": over, "names": None, "compared": None},
-        results=SimpleNamespace(agreement=agreement, **results),
-        score_tests=tests,
-        similarity_tests=tests,
-    )
+    made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
+    tests = SimpleNamespace(family="9 tests") if over else None
+    said = {"basis": BASIS, "coding": HOW_MUCH, "over": over, "names": None, "compared": None}
+    said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
+    return SimpleNamespace(**said)
 
 
-PLAIN, SURE = shown(), shown(over="sentences and words", r=0.5, agreement=0.634)
+PLAIN, SURE = shown(), shown("sentences and words", 0.5, 0.634)
 TESTED = profiles_caption(SURE, flagged=True)
 
 
