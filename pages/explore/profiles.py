@@ -47,30 +47,19 @@ def show_profiles(view: View) -> None:
         "Held-out scores of each layer and fold",
         captions.scores(view.coding),
     )
-    frame.folded(
-        values.TITLE,
-        ":material/call_split:",
-        "values",
-        partial(values.show_in_layers, view, results),
-    )
-    frame.folded(
-        "Where features correlate: other importances",
-        ":material/link:",
-        "correlated",
-        partial(_correlated, view),
-    )
-    frame.folded(
-        "How well each method predicts, and MLEM against FR-RSA",
-        ":material/leaderboard:",
-        "methods",
-        partial(_method_scores, view),
-    )
-    frame.folded(
-        "The same layers by other methods",
-        ":material/balance:",
-        "baselines",
-        partial(_baseline, view),
-    )
+    of_values = partial(values.show_in_layers, results=results)
+    for title, icon, name, body in (
+        (values.TITLE, "call_split", "values", of_values),
+        ("Where features correlate: other importances", "link", "correlated", _correlated),
+        (
+            "How well each method predicts, and MLEM against FR-RSA",
+            "leaderboard",
+            "methods",
+            _method_scores,
+        ),
+        ("The same layers by other methods", "balance", "baselines", _baseline),
+    ):
+        frame.folded(title, f":material/{icon}:", name, partial(body, view))
     exporting.show_tab(view, "profiles")
 
 
