@@ -82,7 +82,8 @@ class Chosen:
 
     def worded(self, part: str, text: str) -> Chosen:
         """With a title or caption of one's own, on one line; empty: the one that follows."""
-        return replace(self, **{part: " ".join(text.split())[: LONGEST[part]]})
+        words: dict[str, Any] = {part: " ".join(text.split())[: LONGEST[part]]}
+        return replace(self, **words)
 
     def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.
