@@ -58,7 +58,7 @@ def _how_printed() -> tuple[Paper, bool]:
 
 def _offer_figures(view: View) -> None:
     """All figures of what is shown now, a button each."""
-    from mlem_core.report.figures import FIGURES
+    from mlem_core.figures.plots import FIGURES
 
     popover = st.popover(
         "Add a figure",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.report import captions
 from pages.parts import background, choices, exporting, frame, naming, opening, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
@@ -74,6 +73,8 @@ def _what_differs(views: tuple[View, View]) -> None:
 
 def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None:
     from mlem_core import figures
+    from mlem_core.figures import two_analyses as drawings
+    from mlem_core.figures.context import RenderedFigure
     from mlem_core.robustness import two_analyses
 
     names = stored.names()
@@ -84,16 +85,13 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         for one, view in zip(results, views, strict=True)
     ]
     st.subheader("Profiles side by side")
-    Panel(
-        figures.side_by_side(
-            (results[0].importance, results[1].importance),
-            (results[0].scores, results[1].scores),
-            list(dict.fromkeys([*features, *drawn[0], *drawn[1]])),
-        ),
-        _both(results),
-        "two-profiles",
-        captions.side_by_side(called),
-    ).show()
+    profiles = figures.side_by_side(
+        (results[0].importance, results[1].importance),
+        (results[0].scores, results[1].scores),
+        list(dict.fromkeys([*features, *drawn[0], *drawn[1]])),
+    )
+    caption = drawings.side_by_side_caption(called)
+    Panel(RenderedFigure(profiles, "", caption, _both(results)), "two-profiles").show()
     if not two_analyses.common_layers(views[0].analysis, views[1].analysis):
         st.info(two_analyses.why_no_intervals(views[0].analysis, views[1].analysis))
         return
@@ -103,34 +101,31 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
     st.subheader("Difference of importances")
     of_importance = two_analyses.importance_differences(results, intervals, correction)
     draw = partial(figures.importance_differences, of_importance.table, features)
+    caption = drawings.differences_caption(
+        "Difference of importance",
+        called,
+        over,
+        of_importance.family,
+        "A filled marker",
+        _caveat(views),
+    )
     Panel(
-        draw(),
-        of_importance.table,
+        RenderedFigure(draw(), "", caption, of_importance.table),
         "importance-differences",
-        captions.two_analyses(
-            "Difference of importance",
-            called,
-            over,
-            of_importance.family,
-            "A filled marker",
-            _caveat(views),
-        ),
-        narrow=partial(draw, across=2),
+        partial(draw, across=2),
     ).show()
     st.subheader("Difference of similarities")
     of_similarity = two_analyses.similarity_differences(results, intervals, correction)
     compare = partial(figures.similarity_differences, of_similarity.table)
+    caption = drawings.differences_caption(
+        "Difference of similarity", called, over, of_similarity.family, "A dot (RSA)"
+    )
     Panel(
-        compare(),
-        of_similarity.table,
+        RenderedFigure(compare(), "Difference of similarities", caption, of_similarity.table),
         "similarity-differences",
-        captions.two_analyses(
-            "Difference of similarity", called, over, of_similarity.family, "A dot (RSA)"
-        ),
-        narrow=partial(compare, across=1),
-        line="How much more (orange) or less (blue) alike two layers are in the first analysis "
-        "than in the second.",
-        title="Difference of similarities",
+        partial(compare, across=1),
+        "How much more (orange) or less (blue) alike two layers are in the first analysis than in "
+        "the second.",
     ).show()
     exporting.show_table(
         two_analyses.differences(views[0].analysis, views[1].analysis),

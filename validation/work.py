@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
+from mlem_core.base.files import replacing
 from mlem_core.base.parallel import cores
-from mlem_core.storage.files import replacing
 
 Row = dict[str, Any]
 PART = "part"

@@ -154,7 +154,7 @@ class FinishedRun:
 class Analysis(FinishedRun):
     """A finished run, whose results are computed for whatever is selected of it."""
 
-    plot = Later("report.figures", "AnalysisPlots")
+    plot = Later("figures.plots", "AnalysisPlots")
     similarity = Later("analysis.similarities", "AnalysisSimilarities")
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
+from mlem_core.base.room import check_disk, check_memory
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.representations import Representations
@@ -26,7 +27,6 @@ from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import executor
-from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import InFile, Stage
 from mlem_core.storage.store import Store
 

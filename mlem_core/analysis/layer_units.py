@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import replacing
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.models.representations import Representations
@@ -30,7 +31,6 @@ from mlem_core.pairs.ranks import PairRanks, is_little
 from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import Executor
 from mlem_core.scale.worker import Big
-from mlem_core.storage.files import replacing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.pair_errors import none
+from mlem_core.base.files import replacing_files
 from mlem_core.base.repr_html import Later, Lines, as_html, as_text
 from mlem_core.base.text import listed, many, number, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
@@ -23,7 +24,6 @@ from mlem_core.measures import similarity
 from mlem_core.measures.importance import fitted, most_important
 from mlem_core.measures.value_distances import value_distances
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.files import replacing_files
 
 Fits = tuple[FoldFits, FloatArray]  # as `mlem_core.measures.importance.fitted` gives them
 
@@ -68,7 +68,7 @@ class Results:
     n_folds: int
     pair_errors: pd.DataFrame = field(default_factory=none)
 
-    plot = Later("report.figures", "ResultsPlots")
+    plot = Later("figures.plots", "ResultsPlots")
 
     def _lines(self) -> tuple[str, Lines]:
         models = list(dict.fromkeys(model for model, _ in self.layers))

@@ -18,6 +18,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
+from mlem_core.base.room import check_disk, check_memory
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.columns import feature_columns
@@ -35,7 +36,6 @@ from mlem_core.pairs.similarities import (
 )
 from mlem_core.pairs.similarity_sums import LayerInput, PairCells, SimilaritySums, similarity_sums
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.room import check_disk, check_memory
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

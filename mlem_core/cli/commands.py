@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from mlem_core.analysis.spec import check_numbers
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.files import check_target, is_full
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.cli.options import BAD_INPUT, parser, spec_of
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
 from mlem_core.scale.cluster import computing_on, from_environment
-from mlem_core.storage.files import check_target, is_full
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,12 +59,12 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
     from mlem_core.cli.found import found
+    from mlem_core.figures.captions import tau_by_chance
     from mlem_core.inference.caveats import generalises
     from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
-    from mlem_core.report.captions import tau_by_chance
     from mlem_core.storage.store import Store
 
     spec = _spec(options)
@@ -110,8 +110,8 @@ def _analyze(options: argparse.Namespace) -> None:
     said = _groups(analysis, results, bounds, by, store, extra)
     complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
+        from mlem_core.figures.plots import Drawing
         from mlem_core.report import capsule
-        from mlem_core.report.figures import Drawing
 
         with Bars() as bars:
             drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)

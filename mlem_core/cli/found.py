@@ -12,13 +12,13 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
+from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
-from mlem_core.report.shown import held_out
 
 
 def found(

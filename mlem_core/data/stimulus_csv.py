@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import replacing
 from mlem_core.base.text import short, some
 from mlem_core.data.columns import (
     NUMBER,
@@ -32,7 +33,6 @@ from mlem_core.data.columns import (
 )
 from mlem_core.data.reading.content import Columns, Source, content, decode, parse
 from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare, words_at, words_in
-from mlem_core.storage.files import replacing
 
 CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
 # What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
@@ -246,7 +246,7 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bo
     ----------
     frame : the table
     target : path (written under another name, then renamed), or an open text or binary file
-    synced : as of `mlem_core.storage.files.replacing`
+    synced : as of `mlem_core.base.files.replacing`
     """
     if not isinstance(frame.index, pd.RangeIndex):
         frame = frame.rename_axis(index=frame.index.name or "").reset_index()

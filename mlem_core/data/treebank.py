@@ -33,6 +33,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, many, short
 from mlem_core.data import doubts
 from mlem_core.data.added import count_words
@@ -46,7 +47,6 @@ from mlem_core.data.reading.conllu import (
 from mlem_core.data.reading.content import Source
 from mlem_core.data.stimuli import StimulusSet, bare
 from mlem_core.data.stimulus_csv import CARRIED, from_frame
-from mlem_core.storage.room import check_memory
 
 LEVELS = ("word", "sentence")
 SUFFIX = ".conllu"

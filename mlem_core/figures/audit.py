@@ -1,4 +1,4 @@
-"""What may be an artefact in which layer, and in how many universes a claim holds."""
+"""What may be an artefact in which layer."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from mlem_core.analysis.in_words import computed_on
 from mlem_core.base.labels import width
-from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     GREY,
-    LINE,
-    PALETTE,
     SEQUENTIAL,
     SIZE,
     as_number,
     model_blocks,
     plain,
     quiet,
-    short_names,
     sparse_ticks,
-    wrapped,
 )
+from mlem_core.robustness.flags import marked
+from mlem_core.robustness.variants import CONTROL, SAYS
 
-_LABELS = 200  # px; to the left of a curve
 _NARROW = 200  # px; of the map in one column of a journal
-HOLDS, FAILS = PALETTE[0], PALETTE[1]
 
 
 def audit_map(
@@ -224,111 +221,32 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
     )
 
 
-def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: str) -> go.Figure:
-    """The margin of a claim in every universe, and below it the choices that each is made of.
-
-    Parameters
-    ----------
-    curve : of `mlem_core.robustness.claims.curve`
-    dimensions : the columns of choices
-    claim : in words
-    """
-    by_universe = curve.sort_values("universe")
-    rows = [(name, value) for name in dimensions for value in by_universe[name].unique()]
-    dots = max(0.25, min(0.7, 0.05 * len(rows)))
-    figure = make_subplots(
-        2, 1, shared_xaxes=True, row_heights=[1 - dots, dots], vertical_spacing=0.04
+@figure(
+    "audit",
+    "Audit of every layer",
+    "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a conclusion "
+    "changes.",
+)
+def draw_audit(context: FigureContext) -> RenderedFigure | None:
+    """How much of each possible artefact there is; None where there is no audit."""
+    audit, flagged = context.audit, context.flagged
+    if audit is None or flagged is None:
+        return None
+    on = computed_on(len(context.analysis.stimuli), context.analysis.tables.n_pairs).removesuffix(
+        "."
     )
-    figure.add_traces(_margins(curve, dimensions), rows=1, cols=1)
-    figure.add_traces([_choice(curve, y, *row) for y, row in enumerate(rows)], rows=2, cols=1)
-    quiet(figure, height=240 + 20 * len(rows) + 60)
-    said = wrapped(f"{claim}: {int(curve['holds'].sum())} of {len(curve)}", 58)
-    figure.add_hline(y=0, line={"color": LINE, "width": 1.5}, row=1, col=1)
-    figure.update_xaxes(showticklabels=False, showgrid=False)
-    figure.update_xaxes(title_text="analysis variants, by margin", row=2, col=1)
-    figure.update_yaxes(title_text="margin", row=1, col=1)
-    firsts = dict(reversed(rows))
-    values = short_names([value for _, value in rows], 18)
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=[
-            f"{_name(name)}  {label}" if firsts[name] == value else label
-            for (name, value), label in zip(rows, values, strict=True)
+    return RenderedFigure(
+        audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
+        "Audit of every layer",
+        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
+        "about which a conclusion changes by twice the limit or more. "
+        f"{on} with all features of the analysis.",
+        audit.layers,
+        audit.layers.assign(layer=[layer_name(one) for one in _layers(audit.layers)])[
+            ["layer", "rho", "top", "position0_ranks", "mean_cosine", "outlier_share"]
         ],
-        tickfont={"size": SIZE - 1},
-        range=[len(rows) - 0.4, -0.6],
-        zeroline=False,
-        row=2,
-        col=1,
-    )
-    figure.update_layout(
-        # Over the whole figure: the panel alone is too narrow for it.
-        title={"text": said, "x": 0.5, "xanchor": "center", "font": {"size": SIZE + 1}},
-        title_y=1,
-        title_yref="container",
-        title_yanchor="top",
-        title_pad={"t": 12},
-        margin={"l": _LABELS, "r": 16, "t": 26 + 19 * (said.count("<br>") + 1), "b": 56},
-        # The curve rises, so that this corner is free.
-        legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},
-        legend_font_size=SIZE - 1,
-    )
-    return figure
-
-
-def _margins(curve: pd.DataFrame, dimensions: Sequence[str]) -> list[go.Scatter]:
-    """The universes in which the claim holds, those in which it does not, and a ring around the
-    analysis as it is."""
-    traces = []
-    for holds, label, color in ((True, "holds", HOLDS), (False, "does not hold", FAILS)):
-        shown = curve[curve["holds"] == holds]
-        hover = []
-        for _, universe in shown.iterrows():
-            lines = [f"{_name(name)}: {plain(universe[name])}" for name in dimensions]
-            head = f"<b>{label}</b>, margin {as_number(universe['margin'])}<br>"
-            hover.append(head + "<br>".join(lines))
-        traces.append(
-            go.Scatter(
-                x=shown["place"].to_numpy(),
-                y=shown["margin"].to_numpy(),
-                mode="markers",
-                name=label,
-                marker={"color": color, "size": 7},
-                hovertext=hover,
-                hoverinfo="text",
-                showlegend=len(shown) > 0,
-            )
-        )
-    as_it_is = curve[curve["own"].to_numpy(dtype=bool)]
-    ring = go.Scatter(
-        x=as_it_is["place"],
-        y=as_it_is["margin"],
-        mode="markers",
-        name="this analysis",
-        marker={"color": "rgba(0,0,0,0)", "size": 14, "line": {"color": GREY, "width": 2}},
-        hoverinfo="skip",
-    )
-    return [*traces, ring]
-
-
-def _choice(curve: pd.DataFrame, y: int, name: str, value: str) -> go.Scatter:
-    """A square for each universe with this choice."""
-    shown = curve[curve[name] == value]
-    return go.Scatter(
-        x=shown["place"].to_numpy(),
-        y=np.full(len(shown), y),
-        mode="markers",
-        name=f"{name}={value}",
-        marker={
-            "color": list(np.where(shown["holds"], HOLDS, FAILS)),
-            "size": 5,
-            "symbol": "square",
-        },
-        hovertext=[f"{_name(name)}: {plain(value)}"] * len(shown),
-        hoverinfo="text",
-        showlegend=False,
     )
 
 
-def _name(dimension: str) -> str:
-    return dimension.replace("_", " ")
+def _layers(table: pd.DataFrame) -> list[Layer]:
+    return list(zip(table["model"], table["layer"].astype(int), strict=True))

@@ -10,10 +10,14 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.base.typing import Layer
+from mlem_core.analysis.in_words import FOLDS
+from mlem_core.analysis.results import Results
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.figures.captions import STRESS, joined, tau_by_chance
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, label_places
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.stimulus_maps import as_small
+from mlem_core.figures.stimulus_maps import as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
@@ -30,6 +34,8 @@ from mlem_core.figures.style import (
     title_of,
     wrapped,
 )
+from mlem_core.inference.tables import score_table
+from mlem_core.robustness.flags import of_two
 
 
 def importance_scatter(
@@ -157,6 +163,66 @@ def _flags_at_ends(
     )
 
 
+@figure(
+    "compare",
+    "Importances of two layers",
+    "Which features matter in the two layers; on the diagonal a feature matters as much in both.",
+    offered=True,
+)
+def draw_compare(context: FigureContext) -> RenderedFigure | None:
+    """The importances of both layers."""
+    if not context.several:
+        return None
+    results, (a, b) = context.results, context.pair_names
+    intervals = None
+    if context.intervals is not None:
+        intervals = score_table(context.intervals, list(dict.fromkeys(context.pair))).table
+    reasons = {measure: context.reasons(measure) for measure in ("profiles", "rsa", "tau")}
+    flags = of_two(reasons, *context.pair)
+    return RenderedFigure(
+        importance_scatter(
+            results.importance,
+            context.pair,
+            context.terms,
+            float(results.similarity_profiles.loc[a, b]),
+            float(results.similarity_rsa.loc[a, b]),
+            Annotations(intervals, flags),
+        ),
+        f"Importances in {context.called[0]} and {context.called[1]}",
+        compare_caption(context, flagged=bool(flags)),
+        _of_both(results.importance, context.pair) if intervals is None else intervals,
+        importance_of(results, a, b),
+    )
+
+
+def compare_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of two layers against each other, of which an audit may have flagged something."""
+    spread = f"95 % confidence intervals over {context.over}" if context.over else FOLDS
+    return joined(
+        f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
+        "diagonal a feature matters as much in both.",
+        tau_by_chance(context.results.n_profile_features),
+        "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the "
+        "end of the diagonal the similarity of the two."
+        if flagged
+        else "",
+        context.basis,
+    )
+
+
+def _of_both(importance: pd.DataFrame, pair: tuple[Layer, Layer]) -> pd.DataFrame:
+    at = list(zip(importance["model"], importance["layer"], strict=True))
+    return importance[[layer in pair for layer in at]]
+
+
+def importance_of(results: Results, a: str, b: str) -> pd.DataFrame:
+    """Mean importance of each feature in two layers "model:layer"; the largest in `a` first."""
+    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
+    table = means.mean()
+    columns = {name: table.loc[parse_layer(name)] for name in dict.fromkeys((a, b))}
+    return pd.DataFrame(columns).sort_values(a, ascending=False).reset_index()
+
+
 def two_layers(
     scatter: go.Figure, maps: tuple[go.Figure, go.Figure], *, narrow: bool = False
 ) -> go.Figure:
@@ -228,3 +294,31 @@ class _Places(NamedTuple):
 
 _WIDE = _Places((([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540)
 _NARROW = _Places((([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 720)
+
+
+@figure(
+    "two_layers",
+    "Figure 4: scatter and maps of two layers",
+    "Two layers: which features matter in each, and how each lays out the stimuli.",
+    offered=True,
+)
+def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
+    """The importances of both layers and their maps in one figure."""
+    scatter, sides = draw_compare(context), (map_of_side(context, 0), map_of_side(context, 1))
+    if scatter is None or sides[0] is None or sides[1] is None:
+        return None
+    a, b = context.called
+    color = context.names.feature(color_of(context))
+    drawn: tuple[go.Figure, go.Figure] = (sides[0].figure, sides[1].figure)
+    return RenderedFigure(
+        two_layers(scatter.figure, drawn, narrow=context.drawing.narrow),
+        f"{a} and {b}: importances and maps of the stimuli",
+        joined(
+            f"(a) {scatter.caption} (b, c) The stimuli in {a} and {b}, coloured by {color}: metric "
+            "MDS of the neural distances; stimuli that lie close are represented alike.",
+            sample_of(len(sides[0].data), len(context.analysis.stimuli)),
+            STRESS,
+        ),
+        scatter.data,
+        scatter.table,
+    )

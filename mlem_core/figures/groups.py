@@ -1,4 +1,4 @@
-"""Groups of models: mean profiles over depth and training, a matrix of groups, universality."""
+"""Groups of models: mean profiles over depth, a matrix of groups, universality."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
-    DIVERGING,
-    FAINT,
     GREY,
     INK,
     PALETTE,
@@ -25,13 +24,15 @@ from mlem_core.figures.style import (
     plain,
     quiet,
     short_names,
+    similarity_axis,
 )
+from mlem_core.groups.sentences import sizes
+from mlem_core.groups.summary import GroupSummary
+from mlem_core.inference import layer_intervals
 
 _ROW = 34  # px
-_BELOW = 100  # px between two rows of panels
+BELOW = 100  # px between two rows of panels
 _NAMES = {"rsa": "RSA"}
-_ZERO = 0.16  # how far step 0 stands left of the first other step, in parts of the axis
-_SCORE = "held-out ρ"
 # Groups up to which a cell has room for its interval, and for its value.
 _INTERVALS, _VALUES = 6, 12
 _CELL = 58  # px; how high a cell is
@@ -54,13 +55,13 @@ def group_profiles(
     groups = list(dict.fromkeys(profiles["group"]))
     sizes = profiles.groupby("group", sort=False)["members"].first()
     titles = [f"{plain(name, 18)} (n = {sizes[name]})" for name in groups]
-    figure, places = panels(titles, height=300, across=across, below=_BELOW)
+    figure, places = panels(titles, height=300, across=across, below=BELOW)
     colors = feature_colors(features)
     for group, (row, column) in zip(groups, places, strict=True):
         own = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
         for name, line in own.groupby("feature", sort=False):
             color, called = colors.get(str(name), GREY), feature_name(str(name))
-            for trace in _traces(line, "layer", line["depth"].to_numpy(), color, called):
+            for trace in line_with_band(line, "layer", line["depth"].to_numpy(), color, called):
                 trace.legendgroup = str(name)
                 trace.showlegend = trace.fill is None and group == groups[0]
                 figure.add_trace(trace, row=row, col=column)
@@ -70,114 +71,7 @@ def group_profiles(
     return figure
 
 
-def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
-    """Where training steps stand on a logarithmic axis, and where it is broken.
-
-    Parameters
-    ----------
-    steps : sorted; 0, which has no logarithm, stands left of the others
-
-    Returns
-    -------
-    (n_steps,) log10 of each; and the middle between 0 and the next, None without a step 0
-    """
-    found = np.array([np.log10(step) if step > 0 else np.nan for step in steps])
-    if not len(steps) or steps[0] > 0:
-        return found, None
-    if len(steps) == 1:
-        return np.zeros(1), None
-    width = found[-1] - found[1]
-    apart = max(_ZERO * width / (1 - _ZERO), 0.3)
-    found[0] = found[1] - apart
-    return found, float(found[1] - apart / 2)
-
-
-def _ticks(steps: Sequence[int], places: FloatArray) -> tuple[list[float], list[str]]:
-    """Places and texts of the ticks: each step where there are few, else powers of ten, and 0."""
-    kept = list(zip(places, steps, strict=True))
-    if len(kept) > 5:
-        powers = [10**k for k in range(16) if steps[0] <= 10**k <= steps[-1]]
-        kept = [(float(np.log10(power)), power) for power in powers]
-        if len(kept) < 2:
-            kept = [(places[at], steps[at]) for at in (int(steps[0] == 0), len(steps) - 1)]
-        kept = [(places[0], 0)] * (steps[0] == 0) + kept
-    span = float(places[-1] - places[0]) or 1.0
-    apart: list[tuple[float, int]] = []
-    for place, step in kept:
-        if not apart or (place - apart[-1][0]) / span > 0.11:
-            apart.append((float(place), step))
-    return [place for place, _ in apart], [_in_short(step) for _, step in apart]
-
-
-def _in_short(step: int) -> str:
-    """143k of 143,000; whole numbers only."""
-    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if step >= size and step * 10 % size == 0:
-            return f"{step / size:g}{letter}"
-    return f"{step:,}"
-
-
-def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 3) -> go.Figure:
-    """The importance of each feature and the held-out ρ over the steps of training.
-
-    A band is the interval over seeds; it is drawn where there is one at two steps at least.
-
-    Parameters
-    ----------
-    table : trajectory, step, seeds, quantity, feature, value, lower, upper; a row a trajectory,
-        step, quantity and feature
-    features : of all analyses that are to have the same colours
-    """
-    names = list(dict.fromkeys(table["trajectory"]))
-    seeds = table.groupby("trajectory", sort=False)["seeds"].agg(["min", "max"])
-    figure, places = panels(
-        [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names],
-        height=300,
-        across=across,
-        below=_BELOW,
-    )
-    # Swatches as their lines are drawn: the score is dashed.
-    figure.update_layout(legend={"itemsizing": "trace"})
-    steps = sorted(map(int, table["step"].unique()))
-    at, broken = step_places(steps)
-    colors, place_of = feature_colors(features), dict(zip(steps, at, strict=True))
-    shown: set[str] = set()
-    for name, (row, column) in zip(names, places, strict=True):
-        own = table[table["trajectory"] == name].sort_values("step", kind="stable")
-        for (quantity, feature), line in own.groupby(["quantity", "feature"], sort=False):
-            score = quantity == "rho"
-            called = _SCORE if score else feature_name(str(feature))
-            color = GREY if score else colors.get(str(feature), GREY)
-            x = np.array([place_of[int(step)] for step in line["step"]])
-            for trace in _traces(line, "step", x, color, called, dashed=score):
-                trace.legendgroup = f"{quantity} {feature}"
-                trace.showlegend = trace.fill is None and trace.legendgroup not in shown
-                figure.add_trace(trace, row=row, col=column)
-            shown.add(f"{quantity} {feature}")
-        if broken is not None:
-            figure.add_vline(
-                x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column
-            )
-    values, texts = _ticks(steps, at)
-    around = 0.04 * (float(at[-1] - at[0]) or 1.0)
-    figure.update_xaxes(
-        tickvals=values,
-        ticktext=texts,
-        range=[float(at[0]) - around, float(at[-1]) + around],
-        title_text="training step",
-    )
-    figure.update_yaxes(matches="y")
-    figure.update_yaxes(title_text="importance (FI), ρ", col=1)
-    return figure
-
-
-def _seeds(least: int, most: int) -> str:
-    if least != most:
-        return f"{least} to {most} seeds"
-    return "one run" if most == 1 else f"{most} seeds"
-
-
-def _traces(
+def line_with_band(
     line: pd.DataFrame, at: str, x: FloatArray, color: str, called: str, *, dashed: bool = False
 ) -> list[go.Scatter]:
     """The band, where there is one, and the line of a feature over x, which the hover says `at`."""
@@ -257,25 +151,10 @@ def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow:
     below = 74 if flat else 134
     quiet(figure, height=height + 16 + below)
     wide = 1.0 if narrow else min(1.0, _WIDE * n)
-    bar = {
-        "orientation": "h",
-        "thickness": 10,
-        "outlinewidth": 0,
-        "tickvals": [-1, 0, 1],
-        "ticktext": ["−1 (opposite)", "0", "1 (alike)"],
-        "tickfont": {"size": SIZE - 1},
-        "len": 0.8 * wide,
-        "x": wide / 2,
-        "xanchor": "center",
-        "yref": "container",
-        "yanchor": "bottom",
-        "y": 22 / (height + 16 + below),
-        "ypad": 0,
-    }
     figure.update_layout(
         annotations=texts,
         margin={"t": 16, "b": below},
-        coloraxis={"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar},
+        coloraxis=similarity_axis(height + 16 + below, wide / 2, 0.8 * wide),
     )
     shared = {
         "tickvals": list(range(n)),
@@ -355,3 +234,84 @@ def universality(table: pd.DataFrame) -> go.Figure:
         zeroline=False,
     )
     return figure
+
+
+def of_groups(context: FigureContext) -> GroupSummary | None:
+    """What is known of groups of models; None where nothing is said of models."""
+    if not context.analysis.spec.has_groups or not context.several:
+        return None
+    return group_summary(context)
+
+
+def group_summary(context: FigureContext) -> GroupSummary:
+    analysis, chosen, store = context.analysis, context.selection, context.drawing.store
+    bounds = context.intervals
+    left = analysis.kept(layer_intervals.LEFT, store, chosen)
+    return context.once(
+        ("groups", bounds is None, left is None),
+        lambda: GroupSummary(analysis, context.results, chosen, bounds, left),
+    )
+
+
+@figure(
+    "group_profiles",
+    "Mean profiles of the groups",
+    "The mean importance profile of each group, and the spread over its models.",
+    tab="groups",
+)
+def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
+    """The mean importance profile of each group."""
+    found = of_groups(context)
+    if found is None:
+        return None
+    return RenderedFigure(
+        group_profiles(found.profiles, context.terms, across=context.across),
+        "Mean profiles of the groups",
+        "Mean importance of each feature over relative depth, for each group of models; bands are "
+        f"95 % intervals over {found.over}, where a group has n of two or more. Groups of one "
+        f"speak of no other model. {sizes(found)} {context.basis}",
+        found.profiles,
+    )
+
+
+@figure(
+    "group_similarity",
+    "Similarity within and between groups",
+    "How alike models of one group are (on the diagonal), and models of two groups.",
+    tab="groups",
+)
+def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
+    """The mean RSA within and between groups, as a matrix."""
+    found = of_groups(context)
+    if found is None or len(found.members.members) < 2:
+        return None
+    return RenderedFigure(
+        group_similarity(found.similarity, narrow=context.drawing.narrow),
+        "Similarity within and between groups",
+        "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
+        "on the diagonal of models of one group, else of two groups. 95 % intervals over "
+        f"{found.over}; they need three models of a group. {sizes(found)} {context.computed_on}",
+        found.similarity,
+    )
+
+
+@figure(
+    "universality",
+    "Universality of the terms",
+    "How much of what models of one group share, models of two groups share: 1 is as much.",
+    tab="groups",
+)
+def draw_universality(context: FigureContext) -> RenderedFigure | None:
+    """How universal the terms are; None where members of no group surely share any."""
+    found = of_groups(context)
+    if found is None or found.universality["universality"].isna().all():
+        return None
+    return RenderedFigure(
+        universality(found.universality),
+        "Universality of the terms",
+        "Universality: the mean of a term of the RSA correlation over pairs of models of different "
+        "groups, divided by that over pairs of different models of one group (layers of the same "
+        f"relative depth). 95 % intervals over {found.over}; terms that models of a group do not "
+        f"share for sure are left out. {sizes(found)} {context.computed_on}",
+        found.universality,
+    )

@@ -18,6 +18,8 @@ from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import width
 from mlem_core.base.text import stress_in_words
+from mlem_core.figures.captions import STRESS, joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name, layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (
     FAINT,
@@ -112,8 +114,6 @@ _SIDES = {
     "top center": (0, 1),
     "bottom center": (0, -1),
 }
-
-
 _GAP = 0.02  # from a point to its label, in parts of a panel
 
 
@@ -258,3 +258,28 @@ def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[st
         ]
         words[(str(model), int(layer))] = "".join(lines)
     return words
+
+
+@figure(
+    "layer_maps",
+    "Maps of the layers",
+    "Layers that are alike lie close together. Click two of them to compare them.",
+    offered=True,
+)
+def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
+    """The layers as points."""
+    results = context.results
+    if not context.several:
+        return None
+    across = 1 if context.drawing.narrow else 2
+    return RenderedFigure(
+        layer_maps(results.layer_map, results.importance, across, results.map_stress),
+        "Maps of the layers",
+        joined(
+            "Metric MDS of 1 − similarity: layers that are alike lie close together; a line joins "
+            "the layers of a model in order. The axes have no meaning of their own.",
+            STRESS,
+            context.basis,
+        ),
+        results.layer_map,
+    )

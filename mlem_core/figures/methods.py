@@ -1,11 +1,10 @@
-"""The methods and numbers of both papers beside each other, and beside those found here.
+"""The methods of both papers beside each other on the same layers.
 
-Source: figures S7 to S9 and S12 of Jalouzot et al. (2024).
+Source: figures S7 to S9 of Jalouzot et al. (2024).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,27 +12,25 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import FloatArray, IntArray, parse_layer
-from mlem_core.figures.naming import layer_title, layer_titles, model_labels
-from mlem_core.figures.profiles import band, layer_axes, profiles
+from mlem_core.analysis import baselines, methods
+from mlem_core.analysis.in_words import FOLDS
+from mlem_core.base.typing import FloatArray, IntArray, layer_name
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import layer_title, model_labels
+from mlem_core.figures.profiles import band, profiles
 from mlem_core.figures.style import (
     LEGEND,
-    LINE,
     MODEL_COLORS,
     PALETTE,
     SYMBOLS,
-    TITLE,
     as_number,
-    faded,
     panel_layout,
     panel_ref,
-    quiet,
     whole_layers,
 )
+from mlem_core.robustness import noise
 
 RHO = "prediction accuracy (held-out ρ)"
-_ROW = 64  # px; of a number that was published
-_MARKS = (("published", "published", "circle-open", 0), ("here", "here", "circle", 1))
 _MEASURES = (
     ("frobenius", "apart in their weights", "Frobenius distance"),
     ("tau", "alike in their profiles", "weighted Kendall τ"),
@@ -105,14 +102,14 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     for place, (measure, _, unit) in enumerate(_MEASURES):
         ref, color = panel_ref(place), PALETTE[place]
         axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}", "showlegend": False}
-        x, mean, sd = _over_folds(agreement, measure, "noise")
+        x, mean, sd = over_folds(agreement, measure, "noise")
         line = {
             "x": x,
             "y": mean,
             "mode": "lines+markers",
             "line": {"color": color, "width": 2},
             "marker": {"symbol": SYMBOLS[0], "size": 7},
-            "hovertext": _said([f"noise {as_number(n)}" for n in x], mean, sd),
+            "hovertext": hover_over_folds([f"noise {as_number(n)}" for n in x], mean, sd),
             "hoverinfo": "text",
         }
         traces += [axes | one for one in (band(x, mean - sd, mean + sd, color, unit), line)]
@@ -132,106 +129,12 @@ def _panels(over: str, across: int) -> dict[str, Any]:
     return layout
 
 
-def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> go.Figure:
-    """The held-out ρ of every unit alone, layer by layer, and of the whole layer (figure S12).
-
-    Parameters
-    ----------
-    units : model, layer, unit, fold, rho
-    scores : model, layer, fold, rho of the metric model of the whole layer
-    across : panels beside each other
-    """
-    models = list(dict.fromkeys(units["model"]))
-    layout, places = panel_layout(model_labels(models, TITLE), height=320, across=across)
-    means = units.groupby(["model", "layer", "unit"], sort=False)["rho"].mean().reset_index()
-    traces: list[dict[str, Any]] = []
-    for place, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
-        ref = panel_ref(place)
-        axes = {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
-        own = means[means["model"] == model]
-        whole = scores[(scores["model"] == model) & scores["layer"].isin(own["layer"])]
-        drawn = [*_shapes(model, own), _best(model, own), _whole(model, whole)]
-        traces += [axes | trace | {"showlegend": False} for trace in drawn]
-        if place == 0:
-            # The first shape, the best unit and the whole layer stand for all.
-            for at in (0, -2, -1):
-                traces[at]["showlegend"] = True
-        layer_axes(layout, ref, (model, own["layer"]), RHO if column == 1 else None)
-    return go.Figure(traces, layout, _validate=False)
-
-
-def _shapes(model: str, own: pd.DataFrame) -> list[dict[str, Any]]:
-    """A violin a layer: how the scores of its units are spread."""
-    layers = np.sort(own["layer"].unique())
-    wide = 0.85 * float(np.diff(layers).min()) if len(layers) > 1 else 0.8
-    shapes = []
-    for n in layers:
-        rho = own.loc[own["layer"] == n, "rho"].to_numpy(dtype=np.float64)
-        said = f"median {as_number(np.median(rho))}, best {as_number(rho.max())}"
-        shapes.append(
-            {
-                "type": "violin",
-                "x0": n,
-                "y": rho,
-                "width": wide,
-                # The shape ends where the units do.
-                "spanmode": "hard",
-                "points": False,
-                "line": {"color": PALETTE[4], "width": 1},
-                "fillcolor": faded(PALETTE[4], 0.35),
-                "meanline": {"visible": False},
-                "box": {"visible": True, "width": 0.12, "fillcolor": "rgba(0,0,0,0)"},
-                "name": "single units",
-                "legendgroup": "units",
-                "hoveron": "violins",
-                "text": f"<b>{layer_title((model, int(n)))}</b><br>{len(rho):,} units: {said}",
-                "hoverinfo": "text",
-            }
-        )
-    return shapes
-
-
-def _best(model: str, own: pd.DataFrame) -> dict[str, Any]:
-    """The unit with the highest score of each layer."""
-    best = own.loc[own.groupby("layer")["rho"].idxmax()]
-    texts = [
-        f"<b>{layer_title((model, int(n)))}</b><br>unit {unit}: ρ = {as_number(rho)}"
-        for n, unit, rho in best[["layer", "unit", "rho"]].itertuples(index=False)
-    ]
-    return {
-        "type": "scatter",
-        "x": best["layer"],
-        "y": best["rho"],
-        "mode": "markers",
-        "marker": {"color": PALETTE[0], "size": 6},
-        "name": "best unit",
-        "hovertext": texts,
-        "hoverinfo": "text",
-    }
-
-
-def _whole(model: str, scores: pd.DataFrame) -> dict[str, Any]:
-    """The metric model of all units together."""
-    x, mean, sd = _over_folds(scores, "rho")
-    return {
-        "type": "scatter",
-        "x": x,
-        "y": mean,
-        "mode": "lines+markers",
-        "line": {"color": PALETTE[1], "width": 2, "dash": "dash"},
-        "marker": {"symbol": "diamond", "size": 7},
-        "name": "whole layer",
-        "hovertext": _said(_titles(model, x), mean, sd, "whole layer: ρ = "),
-        "hoverinfo": "text",
-    }
-
-
 def _line(
     own: pd.DataFrame, measure: str, named: tuple[str, str], place: int
 ) -> list[dict[str, Any]]:
     """The mean over folds with its standard deviation, and what hovering says."""
     model, label = named
-    x, mean, sd = _over_folds(own, measure)
+    x, mean, sd = over_folds(own, measure)
     color = MODEL_COLORS[place % len(MODEL_COLORS)]
     line = {
         "x": x,
@@ -241,17 +144,19 @@ def _line(
         "mode": "lines+markers",
         "line": {"color": color, "width": 2},
         "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10},
-        "hovertext": _said(_titles(model, x), mean, sd),
+        "hovertext": hover_over_folds(layer_names(model, x), mean, sd),
         "hoverinfo": "text",
     }
     return [*([band(x, mean - sd, mean + sd, color, model)] if len(x) > 1 else []), line]
 
 
-def _titles(model: str, layers: IntArray) -> list[str]:
+def layer_names(model: str, layers: IntArray) -> list[str]:
     return [layer_title((model, int(n))) for n in layers]
 
 
-def _said(titles: Sequence[str], mean: FloatArray, sd: FloatArray, before: str = "") -> list[str]:
+def hover_over_folds(
+    titles: Sequence[str], mean: FloatArray, sd: FloatArray, before: str = ""
+) -> list[str]:
     """What hovering over the points of a line over folds says."""
     return [
         f"<b>{title}</b><br>{before}{as_number(m)} ± {as_number(s)} (sd)"
@@ -259,65 +164,107 @@ def _said(titles: Sequence[str], mean: FloatArray, sd: FloatArray, before: str =
     ]
 
 
-def _over_folds(table: pd.DataFrame, value: str, by: str = "layer") -> tuple[Any, Any, Any]:
+def over_folds(table: pd.DataFrame, value: str, by: str = "layer") -> tuple[Any, Any, Any]:
     """The layers (or what else the lines go over) in order, mean and standard deviation."""
     stats = table.groupby(by)[value].agg(["mean", "std"]).fillna({"std": 0.0})
     mean, sd = (stats[name].to_numpy(np.float64) for name in ("mean", "std"))
     return stats.index.to_numpy(), mean, sd
 
 
-def published_values(table: pd.DataFrame) -> go.Figure:
-    """A row a number: the published one and the one found here.
+# What is seen where MLEM and FR-RSA are compared.
+_AGREEMENT = (
+    "Left: Frobenius distance of their matrices of weights, each of norm 1. Right: weighted "
+    f"Kendall τ of their importance profiles. Mean over folds, bands are {FOLDS}."
+)
 
-    Parameters
-    ----------
-    table : quantity, layer_a, layer_b, published, here, see
-        `mlem_core.analysis.methods.beside_published`; a number that is missing is not drawn
+
+@figure(
+    "methods",
+    "Prediction accuracy by method",
+    "How well each method predicts the distances of unseen stimuli; no function of these features "
+    "gets above the ceiling.",
+)
+def draw_methods(context: FigureContext) -> RenderedFigure | None:
+    """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
+    store = context.drawing.store
+    if store is None:
+        return None
+    of = context.analysis, store, context.selection
+    found, others = methods.results_by_method(*of), baselines.with_rho(*of)
+    # Like every figure of what takes long it is not in a capsule of which nothing was asked.
+    asked = context.drawing.screen or others
+    if not asked and not set(found) & set(methods.slow(context.analysis, context.selection)):
+        return None
+    table = methods.scores(found, others)
+    return RenderedFigure(
+        method_scores(table, context.results.scores, methods.NAMES, context.across),
+        "Prediction accuracy by method",
+        "Spearman ρ of predicted and neural distances on held-out stimuli by method: mean over "
+        f"folds, bands are {FOLDS}. MLEM, Spearman maximises ρ_a with weights of at least 0 (with "
+        "interactions: a positive definite matrix), FR-RSA with any; random forest: Spearman ρ of "
+        "the distances of its predicted representations; single units: a metric model fitted to "
+        "each unit alone, mean over them. Dotted: the ceiling. "
+        f"{context.computed_on}",
+        table,
+        table.groupby(["model", "layer", "method"], sort=False)["rho"]
+        .mean()
+        .unstack()
+        .reset_index()
+        .rename(columns=methods.NAMES),
+    )
+
+
+@figure(
+    "method_agreement",
+    "MLEM and FR-RSA, layer by layer",
+    "Whether both fit the same weights, and whether they order the features alike.",
+)
+def draw_method_agreement(context: FigureContext) -> RenderedFigure | None:
+    """Figure S7 of Jalouzot et al. (2024); None where one of the two has not been computed."""
+    store = context.drawing.store
+    if store is None:
+        return None
+    found = methods.results_by_method(context.analysis, store, context.selection)
+    if not set(methods.COMPARED) <= set(found):
+        return None
+    table = methods.agreement(*(found[name] for name in methods.COMPARED))
+    means = table.groupby(["model", "layer"], sort=False)[["frobenius", "tau"]].mean()
+    return RenderedFigure(
+        method_agreement(table, 1 if context.drawing.narrow else 2),
+        "MLEM and FR-RSA, layer by layer",
+        f"MLEM (estimator spearman) and FR-RSA on each layer. {_AGREEMENT} {context.computed_on}",
+        table,
+        means.reset_index(),
+    )
+
+
+@figure(
+    "noise_agreement",
+    "MLEM and FR-RSA under noise",
+    "Whether both still fit the same weights, and order the features alike, when a layer is noisy.",
+)
+def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
+    """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
+
+    Of the layer that is chosen, else of the first that is shown of which it has been computed.
     """
-    labels = [_label(*row) for row in table[["layer_a", "layer_b"]].itertuples(index=False)]
-    figure = go.Figure()
-    for at, (one, other) in enumerate(table[["published", "here"]].to_numpy().tolist()):
-        if not math.isnan(other):
-            figure.add_scatter(
-                x=[one, other], y=[at, at], mode="lines", line={"color": LINE, "width": 2},
-                showlegend=False, hoverinfo="skip",
-            )  # fmt: skip
-    for column, name, symbol, place in _MARKS:
-        color = PALETTE[place]
-        figure.add_scatter(
-            x=table[column],
-            y=list(range(len(table))),
-            mode="markers",
-            marker={
-                "symbol": symbol,
-                "size": 11,
-                "color": color,
-                "line": {"width": 2, "color": color},
-            },
-            name=name,
-            hovertext=[
-                f"{label.replace('<br>', ' ')}<br>{name}: {as_number(value)}"
-                for label, value in zip(labels, table[column], strict=True)
-            ],
-            hoverinfo="text",
+    store, analysis = context.drawing.store, context.analysis
+    chosen = context.drawing.options.get("noisy", "")
+    layers = [one for one in context.selection.layers if layer_name(one) == chosen]
+    if store is None:
+        return None
+    for layer in layers or context.selection.layers:
+        table = noise.find_noise(analysis, store, context.selection, layer)
+        if table is None:
+            continue
+        means = table.groupby("noise")[["frobenius", "tau"]].mean()
+        title = context.names.layer_title(layer)
+        return RenderedFigure(
+            noise_agreement(table, 1 if context.drawing.narrow else 2),
+            f"MLEM and FR-RSA with noise in {title}",
+            f"MLEM (estimator spearman) and FR-RSA on {title} with Gaussian noise added to each "
+            f"unit, in standard deviations of the unit. {_AGREEMENT} {context.computed_on}",
+            table,
+            means.reset_index(),
         )
-    quiet(figure, height=_ROW * len(table) + 110)
-    figure.update_xaxes(
-        title_text="weighted Kendall τ, or ρ of the two similarities", zeroline=True, nticks=6
-    )
-    figure.update_yaxes(
-        tickvals=list(range(len(table))),
-        ticktext=labels,
-        range=[len(table) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-        automargin=True,
-    )
-    return figure
-
-
-def _label(a: str, b: str) -> str:
-    """What a row is of: two layers, or all of them."""
-    if not a:
-        return "agreement<br>of τ and RSA"
-    return "<br>".join(layer_titles([parse_layer(a), parse_layer(b)], TITLE))
+    return None

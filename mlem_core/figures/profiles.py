@@ -9,7 +9,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.in_words import FOLDS
+from mlem_core.analysis.results import Results
+from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.figures.captions import ceiling, correlated_features, joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     feature_labels,
     feature_name,
@@ -38,30 +43,15 @@ from mlem_core.figures.style import (
     whole_layers,
     wrapped,
 )
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.tables import score_table
+from mlem_core.robustness.flags import of_layers
 
 MARKS = 10
 _SCORES = {
     "rho": ("prediction accuracy (held-out ρ)", "dash"),
     "ceiling": ("best possible (ceiling)", "dot"),
 }
-
-
-def with_interactions(
-    importance: pd.DataFrame, features: Sequence[str], most: int = 4
-) -> list[str]:
-    """The features, then the interactions that matter most in any layer (`most` of them).
-
-    Parameters
-    ----------
-    importance : model, layer, fold, feature, importance
-    features : all features of the analysis; what else is in the table is an interaction
-    """
-    others = importance[~importance["feature"].isin(list(features))]
-    if others.empty:
-        return list(features)
-    means = others.groupby(["feature", "model", "layer"])["importance"].mean()
-    strongest = means.groupby("feature").max().nlargest(most)
-    return [*features, *strongest.index]
 
 
 def profiles(
@@ -345,3 +335,85 @@ def _feature_traces(
     nowhere = {"x": [None], "y": [None], "error_y": None, "hovertext": None, "hoverinfo": "skip"}
     entry = trace | nowhere | {"marker": closed}
     return [*traces, trace | {"showlegend": False}, entry]
+
+
+@figure(
+    "profiles",
+    "Importance over the layers",
+    lambda context: (
+        f"What is lost of the prediction accuracy (ρ on {held_out(context.analysis)}) when a "
+        "feature is permuted, layer by layer."
+    ),
+    offered=True,
+)
+def draw_profiles(context: FigureContext) -> RenderedFigure:
+    """Figure 3 of Salle et al. (2024)."""
+    results, tested = context.results, context.score_tests
+    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
+    flags = of_layers(reasons, context.selection.layers)
+    table = profile_table(results)
+    if context.intervals is not None:
+        table = profile_intervals(context.intervals, results)
+    return RenderedFigure(
+        profiles(
+            results.importance,
+            results.scores,
+            context.terms,
+            across=context.across,
+            annotations=Annotations(
+                None if tested is None else tested.table, flags, marked=context.marked_pair or ()
+            ),
+        ),
+        "Importance of each feature over the layers",
+        profiles_caption(context, flagged=bool(flags)),
+        results.importance if tested is None else tested.table,
+        table,
+    )
+
+
+def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of the importances over the layers, of which an audit may have flagged some."""
+    spread = f"Bands are {FOLDS}."
+    if context.score_tests is not None:
+        spread = (
+            f"Bands are 95 % confidence intervals over {context.over}; a marker is open where the "
+            "importance is not above 0 (p > 0.05, corrected over a family of "
+            f"{context.score_tests.family})."
+        )
+    return joined(
+        "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
+        "feature is permuted, computed as an expectation; mean over folds.",
+        spread,
+        f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(context.coding)}.",
+        "Triangles: layers of which a conclusion changes in the audit." if flagged else "",
+        correlated_features(context.results.feature_correlations, context.names),
+        context.basis,
+    )
+
+
+def profile_table(results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
+
+    def mean_sd(values: pd.Series[float]) -> str:
+        return minus(f"{values.mean():.3f} ({values.std():.3f})")
+
+    by = ["model", "layer"]
+    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
+    features = list(dict.fromkeys(results.importance["feature"]))
+    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
+    table = pd.concat([scores, cells.unstack()[features]], axis=1)
+    return table.reset_index()
+
+
+def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
+    table = score_table(intervals, results.layers).table
+    table = table[table["quantity"] != "ceiling"]
+    cells = [
+        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
+    ]
+    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
+    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
+    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
+    return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)

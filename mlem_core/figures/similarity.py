@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +11,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import FloatArray, Layer, parse_layer
+from mlem_core.analysis.results import Results
+from mlem_core.base.text import number
+from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
+from mlem_core.figures.captions import joined, tau_by_chance
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
     SIDE,
     Grid,
@@ -26,7 +31,6 @@ from mlem_core.figures.matrix import (
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
     AUDIT,
-    DIVERGING,
     INK,
     NO_ANNOTATIONS,
     SIZE,
@@ -36,13 +40,14 @@ from mlem_core.figures.style import (
     as_p,
     panel_ref,
     quiet_layout,
+    similarity_axis,
     title_of,
     wrapped,
 )
+from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.similarities import SIMILARITIES
 
 Pair = tuple[Layer, Layer]
-
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
 _ALONE, _COLUMN, _SMALL = 400, 340, 290
 _IN_FULL = 60  # letters of a layer's name on hovering
@@ -81,50 +86,14 @@ def similarity_matrices(
     layers = [parse_layer(name) for name in rsa.index]
     of = grid(layers, order, rsa.to_numpy(dtype=np.float64))
     matrices = []
-    for square, measure in ((profiles, _TAU), (rsa, _measure_of(rsa))):
-        hover = _interval_texts(annotations.intervals, profiles.index, measure.column)
+    for square, measure in ((profiles, TAU), (rsa, _measure_of(rsa))):
+        hover = interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
-        matrices.append(_Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
-    return _drawn(of, matrices, "row" if across == 2 else "column", pair)
+        matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
+    return matrix_figure(of, matrices, "row" if across == 2 else "column", pair)
 
 
-def partial_matrix(
-    square: pd.DataFrame,
-    unit: str,
-    pair: Pair | None = None,
-    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
-    *,
-    small: bool = False,
-) -> go.Figure:
-    """How alike all layers are by one measure, as of `mlem_core.measures.partial`, by model.
-
-    It has neither a title nor dots. Its layers stand up the side and, in the same order, along the
-    bottom: of transfer those whose metric it is, and those that are predicted. A cell without a
-    number is empty.
-
-    Parameters
-    ----------
-    square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
-    unit : what it is, told on hovering
-    pair : the two layers whose cells are outlined, with the value of the one to the upper right
-    flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
-    small : for half of a window: the names of the models stand below it only
-    """
-    layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
-    matrix = _Matrix(
-        _TAU._replace(key="partial", column="partial", title=unit, unit=unit),
-        values,
-        _interval_texts(None, square.index, "partial"),
-        flags,
-    )
-    # The value that is shown is that of the cell in which it stands.
-    if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
-        pair = pair[1], pair[0]
-    arranged: _Arrangement = "small" if small else "alone"
-    return _drawn(grid(layers, "model", values), [matrix], arranged, pair)
-
-
-class _Measure(NamedTuple):
+class Measure(NamedTuple):
     key: str  # in the flags
     column: str  # begins its columns in the table of intervals
     title: str
@@ -132,31 +101,31 @@ class _Measure(NamedTuple):
     short: str
 
 
-_TAU = _Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
+TAU = Measure("tau", "weighted_tau", "by feature importance", "weighted Kendall τ", "τ")
 
 
-def _measure_of(square: pd.DataFrame) -> _Measure:
+def _measure_of(square: pd.DataFrame) -> Measure:
     """RSA, or the similarity that the axis of the columns is called by."""
     one = SIMILARITIES[str(square.columns.name or "rsa")]
-    return _Measure(one.name, one.name, one.title, one.unit, one.short)
+    return Measure(one.name, one.name, one.title, one.unit, one.short)
 
 
-class _Matrix(NamedTuple):
+class Matrix(NamedTuple):
     """The values of a measure, and of each cell what hovering adds and why it is flagged."""
 
-    measure: _Measure
+    measure: Measure
     values: FloatArray
     hover: np.ndarray
     flags: Mapping[Pair, str]
 
 
-_Arrangement = Literal["alone", "small", "row", "column"]
+Arrangement = Literal["alone", "small", "row", "column"]
 _SINGLE = ("alone", "small")
 _NAMED_BELOW = ("small", "column")  # there is little room at their sides
 
 
-def _drawn(
-    of: Grid, matrices: Sequence[_Matrix], arranged: _Arrangement, pair: Pair | None
+def matrix_figure(
+    of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
     side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN}[arranged]
@@ -170,7 +139,7 @@ def _drawn(
         tree = [line]
     # Below each other both leave room for the tree, so that they are of one size.
     ends = [
-        (start, end if matrix.measure is not _TAU or arranged == "column" else of.span[1])
+        (start, end if matrix.measure is not TAU or arranged == "column" else of.span[1])
         for matrix in matrices
     ]
     for place, matrix in enumerate(matrices):
@@ -178,7 +147,7 @@ def _drawn(
         drawn = _matrix_traces(of, matrix, dots=several)
         if of.tree is not None:
             drawn.append(model_strip(of))
-        if matrix.measure is not _TAU and tree:
+        if matrix.measure is not TAU and tree:
             drawn += tree
             scale = _tree_scale(of, end, ref, matrix.measure.short)
             layout["annotations"].append(scale)
@@ -206,7 +175,7 @@ def _drawn(
 def _arrange(
     layout: dict[str, Any],
     of: Grid,
-    arranged: _Arrangement,
+    arranged: Arrangement,
     ends: Sequence[tuple[float, float]],
     below: int,
 ) -> None:
@@ -230,16 +199,8 @@ def _arrange(
         layout["yaxis"]["constraintoward"] = layout["yaxis2"]["constraintoward"] = "top"
 
 
-def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around: Labels) -> None:
+def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: Labels) -> None:
     """The colour scale of all matrices, below them, and the margins."""
-    bar: dict[str, Any] = {
-        "thickness": 10,
-        "outlinewidth": 0,
-        "tickvals": [-1, -0.5, 0, 0.5, 1],
-        "ticktext": ["−1 (opposite)", "−0.5", "0", "0.5", "1 (alike)"],
-        "tickfont": {"size": SIZE - 1},
-        "tickangle": 0,
-    }
     below = around.below
     if of.tree is not None:
         text = model_key(of, 100 if arranged == "row" else 48)
@@ -247,19 +208,13 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: _Arrangement, around:
         lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
         layout["annotations"].append(key | lies)
         below += 20 * (text.count("<br>") + 1)
-    low = {"yref": "container", "yanchor": "bottom", "ypad": 0}
-    wide = 0.4 if arranged == "row" else 0.8
-    bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "len": wide} | low
-    if arranged != "row":
-        bar |= {"tickvals": [-1, 0, 1], "ticktext": ["−1 (opposite)", "0", "1 (alike)"]}
     below += 44
-    layout["coloraxis"] = {"cmin": -1, "cmax": 1, "colorscale": DIVERGING, "colorbar": bar}
     top = 8 if arranged in _SINGLE else 40
     left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
-    # Room for its numbers below it, which its own height leaves out.
-    bar["y"] = 22 / layout["height"]
+    length, most = (0.4, 5) if arranged == "row" else (0.8, 3)
+    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, most)
 
 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
@@ -277,7 +232,7 @@ def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
     }
 
 
-def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, Any]]:
+def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[dict[str, Any]]:
     """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
     measure, flags, n = matrix.measure, matrix.flags, len(of.layers)
     labels = layer_labels(of.layers, _IN_FULL)
@@ -336,7 +291,7 @@ def _matrix_traces(of: Grid, matrix: _Matrix, *, dots: bool) -> list[dict[str, A
     return [heatmap, points, marks]
 
 
-def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
+def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
     """(n_layers, n_layers) what hovering over a cell says of its interval and test."""
     texts = np.full((len(names), len(names)), "", dtype=object)
     if table is None or f"{measure}_lower" not in table:
@@ -352,3 +307,100 @@ def _interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -
         a, b = place[one], place[other]
         texts[a, b] = texts[b, a] = text
     return texts
+
+
+@figure(
+    "similarity",
+    "Similarity of every two layers",
+    "How alike every two layers are, by their features and by their distances alone. Click a cell "
+    "to choose its two layers.",
+    offered=True,
+)
+def draw_similarity(context: FigureContext) -> RenderedFigure | None:
+    """Figure 2 of Salle et al. (2024), or with another similarity in the place of RSA."""
+    if not context.several:
+        return None
+    results, other, tested = context.results, context.compared, context.similarity_tests
+    measures, square = ["rsa", "tau"], results.similarity_rsa
+    if other is not None:
+        measures, square, tested = ["tau"], other.square, None
+    flags = {measure: context.reasons(measure) for measure in measures}
+    small = context.drawing.narrow or context.drawing.screen
+    data = None if tested is None else tested.table
+    drawn = similarity_matrices(
+        results.similarity_profiles,
+        square,
+        across=1 if small else 2,
+        order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
+        pair=context.marked_pair,
+        annotations=Annotations(data, flags),
+    )
+    return RenderedFigure(
+        drawn,
+        "Similarity of every two layers" + (f" ({other.similarity.short})" if other else ""),
+        similarity_caption(context, flagged=other is None and any(flags.values())),
+        pairs_of_layers(results, *([] if other is None else [square])) if data is None else data,
+        None if data is None else tested_pairs(data),
+    )
+
+
+def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of the two matrices of similarity, of which an audit may have flagged pairs."""
+    results, other, intervals = context.results, context.compared, ""
+    agnostic = "RSA, Spearman ρ of the neural distances over all pairs"
+    agrees, tested = results.agreement, context.similarity_tests
+    if other is not None:
+        agnostic = (
+            f"the {other.similarity.called} ({other.similarity.meaning}), 0 on average for layers "
+            "that have nothing to do with each other"
+        )
+        agrees = agreement(results.similarity_profiles.to_numpy(), other.values)
+    elif tested is not None:
+        intervals = (
+            f"In the table: 95 % confidence intervals over {context.over}, and p of RSA, corrected "
+            f"over a family of {tested.family}."
+        )
+    here = "" if math.isnan(agrees) else f", here {agrees:.2f}"
+    return joined(
+        f"Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: "
+        f"{agnostic}. Their agreement is the Spearman ρ of the two upper triangles{here}.",
+        "" if other is None else other.similarity.no_terms,
+        tau_by_chance(results.n_profile_features),
+        "Dots: pairs whose similarity changes in the audit." if flagged else "",
+        intervals,
+        context.basis,
+    )
+
+
+def pairs_of_layers(results: Results, *others: pd.DataFrame) -> pd.DataFrame:
+    """Both similarities of every two different layers: layer_a, layer_b, weighted_tau, rsa.
+
+    Each pair once, as it stands above the diagonal. `others` are squares of further similarities,
+    as `mlem_core.analysis.similarities.LayerSimilarity.square` has them, each a further column.
+    """
+    names = [layer_name(layer) for layer in results.layers]
+    above = np.triu_indices(len(names), 1)
+    squares = {"weighted_tau": results.similarity_profiles, "rsa": results.similarity_rsa}
+    squares |= {str(square.columns.name): square for square in others}
+    named = {"layer_a": above[0], "layer_b": above[1]}
+    return pd.DataFrame(
+        {name: [names[at] for at in places] for name, places in named.items()}
+        | {name: square.loc[names, names].to_numpy()[above] for name, square in squares.items()}
+    )
+
+
+def tested_pairs(table: pd.DataFrame) -> pd.DataFrame:
+    """Both similarities of every two layers with their intervals as text, and p of RSA.
+
+    Parameters
+    ----------
+    table : of `mlem_core.inference.tables.similarity_table`
+    """
+    cells = {
+        heading: [
+            f"{number(value)} [{number(low)}, {number(high)}]"
+            for value, low, high in table[[name, f"{name}_lower", f"{name}_upper"]].to_numpy()
+        ]
+        for name, heading in (("weighted_tau", "τ [95 %]"), ("rsa", "RSA [95 %]"))
+    }
+    return table[["layer_a", "layer_b"]].assign(**cells, rsa_p_corrected=table["rsa_p_corrected"])

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.in_words import computed_on
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
     BARS,
@@ -100,6 +102,27 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     return figure
 
 
+@figure(
+    "feature_correlations",
+    "Correlations of the features",
+    "Where two features vary together, their importances cannot be told apart well.",
+    offered=True,
+    tab="stimuli",
+    place=1,
+)
+def draw_feature_correlations(context: FigureContext) -> RenderedFigure:
+    """Figure S5 of Salle et al. (2024)."""
+    results = context.results
+    return RenderedFigure(
+        feature_correlations(results.feature_correlations),
+        "Correlations of the feature distances",
+        "Pearson correlation of the distances of two features over all pairs of stimuli; where it "
+        "is far from 0, the importances of the two cannot be told apart well. "
+        f"{computed_on(results.n_stimuli, results.n_pairs)}",
+        results.feature_correlations.rename_axis("feature").reset_index(),
+    )
+
+
 def feature_counts(
     table: pd.DataFrame,
     features: Sequence[tuple[str, str]],
@@ -181,3 +204,37 @@ def _counted(values: pd.Series, kind: str) -> tuple[list[str], list[int], list[s
         pairs.append(("missing", missing))
     hover = [f"{in_full(label)}: {count:,} stimuli" for label, count in pairs]
     return [label for label, _ in pairs], [count for _, count in pairs], hover
+
+
+@figure(
+    "feature_counts",
+    "Values of the features",
+    "How many stimuli have each value.",
+    offered=True,
+    tab="stimuli",
+)
+def draw_feature_counts(context: FigureContext) -> RenderedFigure:
+    """The values of the features."""
+    stimuli, names = context.analysis.stimuli, list(context.selection.features)
+    kinds = [(f.name, f.kind) for f in stimuli.features if f.name in names]
+    across = {"across": 2} if context.drawing.narrow else {}
+    return RenderedFigure(
+        feature_counts(stimuli.table, kinds, context.all_features, **across),
+        "Values of the features",
+        f"How many of the {context.results.n_stimuli:,} stimuli have each value.",
+        value_counts(stimuli.table, names),
+    )
+
+
+def value_counts(table: pd.DataFrame, features: list[str]) -> pd.DataFrame:
+    """feature, value, count of some columns of the stimuli; missing (an empty value) last."""
+    rows: list[tuple[str, object, int]] = []
+    for name in features:
+        counts = table[name].value_counts(dropna=True).sort_index()
+        rows += [
+            (name, f"{value:g}" if isinstance(value, float) else value, int(count))
+            for value, count in counts.items()
+        ]
+        missing = int(table[name].isna().sum())
+        rows += [(name, None, missing)] if missing else []
+    return pd.DataFrame(rows, columns=["feature", "value", "count"])

@@ -1,12 +1,13 @@
-"""Maps of the stimuli of a layer: as points, as groups inside groups, and of many layers.
+"""Maps of the stimuli: of a layer, and of many layers.
 
-Source: figures 3 and 4 of Salle et al. (2024), figure 6 of Jalouzot et al. (2024).
+Source: figures 3 and 4 of Salle et al. (2024).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,12 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.base.text import minus
-from mlem_core.base.typing import FloatArray
+from mlem_core.analysis import maps
+from mlem_core.analysis.in_words import computed_on
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Layer
+from mlem_core.figures.captions import STRESS, joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
 from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
@@ -24,13 +29,10 @@ from mlem_core.figures.style import (
     LEVELS,
     PALETTE,
     SEQUENTIAL,
-    SIZE,
-    SYMBOLS,
     as_text,
     as_value,
     bar_title,
     common_levels,
-    faded,
     mark_of,
     panel_ref,
     panels,
@@ -38,8 +40,6 @@ from mlem_core.figures.style import (
     quiet,
 )
 
-OPEN = "circle-open"  # what has no level of the second feature, or a rare one
-_DEEPEST = 3
 _HEIGHT = 200  # px of a panel of several, which is a square
 
 
@@ -72,11 +72,11 @@ def stimulus_map(
         shown = points[chosen]
         if len(marked):
             out = shown["stimulus"].isin(marked).to_numpy()
-            marker |= _standing_out(out, marker["size"], marker["size"] + 3)
+            marker |= standing_out(out, marker["size"], marker["size"] + 3)
         own: dict[str, Any] = {"name": name, "marker": marker}
         own["showlegend"] = kind != "ordered" or name == "missing"
-        figure.add_trace(go.Scatter(_selectable(shown, [color]) | own))
-    _finish(figure, 460, title, points, stress)
+        figure.add_trace(go.Scatter(selectable(shown, [color]) | own))
+    finish(figure, 460, title, points, stress)
     if kind != "ordered":
         figure.update_layout(legend_title_text=feature_labels([color], LEGEND)[0])
     else:
@@ -84,7 +84,7 @@ def stimulus_map(
     return figure
 
 
-def _selectable(points: pd.DataFrame, features: Sequence[str]) -> dict[str, Any]:
+def selectable(points: pd.DataFrame, features: Sequence[str]) -> dict[str, Any]:
     """The trace of stimuli that can be selected; hovering says their features."""
     said = zip(points["label"], *(points[one] for one in features), strict=True)
     names = [feature_name(one) for one in features]
@@ -107,12 +107,12 @@ def _named(feature: str, value: Any) -> str:
     return f"{feature}: {plain(as_value(value))}"
 
 
-def _standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
+def standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
     """How stimuli look of which some are marked: (n_stimuli,) `out`."""
     return {"size": np.where(out, large, small), "opacity": np.where(out, 1.0, 0.12)}
 
 
-def _finish(
+def finish(
     figure: go.Figure, height: int, title: str, points: pd.DataFrame, stress: float, more: str = ""
 ) -> None:
     """What a map of stimuli has beside them."""
@@ -164,169 +164,76 @@ def _levels(values: pd.Series) -> list[_Group]:
     return groups
 
 
-def nested_map(
-    points: pd.DataFrame,
-    groups: pd.DataFrame,
-    features: Sequence[str],
-    outlines: Mapping[tuple[str, ...], FloatArray],
-    title: str,
-    stress: float = UNKNOWN,
-) -> go.Figure:
-    """Stimuli of one layer as points, and the centres of their groups, joined to those inside them.
+def points_of(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
+    """The map of the stimuli in a layer, and how far it is off.
+
+    Raises
+    ------
+    InputError
+        As `mlem_core.analysis.maps.stimulus_map`; there is no store.
+    """
+    if (store := context.drawing.store) is None:
+        raise InputError("maps of the stimuli need a store, where the representations are.")
+    of = context.analysis, *layer, store
+    return context.once(
+        ("map", layer), lambda: (maps.stimulus_map(*of), maps.stimulus_map_stress(*of))
+    )
+
+
+def color_of(context: FigureContext) -> str:
+    """The feature that colours the stimuli: the one chosen, else the easiest to read."""
+    chosen = context.drawing.options.get("color", "")
+    if chosen in context.all_features:
+        return chosen
+    return maps.easiest_to_read(context.analysis.stimuli, context.selection.features)
+
+
+def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None:
+    """The stimuli in a layer, coloured by a feature; None where they cannot be had."""
+    stimuli, color = context.analysis.stimuli, color_of(context)
+    try:
+        points, stress = points_of(context, layer)
+    except InputError:
+        return None  # there is no store, or the representations are no longer in it
+    own = stimuli.take(points["stimulus"].to_numpy())
+    labels = own.sentences
+    if own.word_index is not None:
+        both = zip(own.words, labels, strict=True)
+        labels = [f"{word} in: {sentence}" for word, sentence in both]
+    points = points.assign(**{"label": labels, color: own.table[color].to_numpy()})
+    title = context.names.layer_title(layer)
+    kind = next(one.kind for one in stimuli.features if one.name == color)
+    return RenderedFigure(
+        stimulus_map(points, color, kind, title, list(context.drawing.marked), stress),
+        f"Stimuli in {title}",
+        map_caption(len(points), len(stimuli), context.names.feature(color)),
+        points,
+    )
+
+
+def map_of_side(context: FigureContext, side: int) -> RenderedFigure | None:
+    return _coloured_map(context, context.pair[side]) if context.several else None
+
+
+def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
+    """Caption of the stimuli of one layer as points.
 
     Parameters
     ----------
-    points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature;
-        where there is a column marked, those that are stand out
-    groups : of `mlem_core.measures.nested.nested_groups`
-    features : two or three in the order in which they divide; the first one's levels are the
-        colours, those of the second the marks
-    outlines : by the levels of a group, its outline (n_corners, 2)
-    title : of the layer
-    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
+    color : the feature that colours them, where it is not said beside it
     """
-    first, second = features[:2]
-    colors, marks = (
-        dict(zip(_frequent(groups, one), cycle, strict=False))
-        for one, cycle in ((first, PALETTE), (second, SYMBOLS))
+    return joined(
+        "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
+        "far apart differently.",
+        sample_of(n_shown, n_stimuli),
+        f"Coloured by {color}." if color else "",
+        STRESS,
+        computed_on(n_stimuli),
     )
-    figure = make_subplots(1, 1)
-    traces = [
-        _outline(corners, colors[at[0]]) for at, corners in outlines.items() if at[0] in colors
-    ]
-    color, mark = points[first].map(colors).fillna(GREY), points[second].map(marks).fillna(OPEN)
-    for (hue, symbol), own in points.groupby([color, mark], sort=False):
-        # Faint: their centres are what is looked at.
-        look: dict[str, Any] = {"size": 5, "opacity": 0.45}
-        if "marked" in own:
-            look = _standing_out(own["marked"].to_numpy(), 5, 9)
-        marker = {"color": hue, "symbol": symbol, **look}
-        drawn = {"marker": marker, "showlegend": False, "name": "stimuli"}
-        traces.append(_selectable(own, features) | drawn)
-    traces += _branches(groups, features, colors)
-    traces.append(_centres(groups, features, colors, marks))
-    traces += _legend(features, colors, marks, bool((mark == OPEN).any()))
-    figure.add_traces([trace for trace in traces if len(trace["x"])])
-    between = groups.groupby("depth")["between"].first()
-    shares = [minus(f"{share:.0%}").replace("%", " %") for share in between if np.isfinite(share)]
-    said = f"between groups: {', then '.join(shares)}" if shares else ""
-    _finish(figure, 500, title, points, stress, said)
-    return figure
 
 
-def _frequent(groups: pd.DataFrame, feature: str) -> list[str]:
-    """Its most frequent levels, as many as there are colours, in their own order."""
-    tally = groups[groups[feature] != ""].groupby(feature)["n"].sum()
-    return sorted(tally.nlargest(len(PALETTE)).index)
-
-
-def _outline(corners: FloatArray, color: str) -> dict[str, Any]:
-    return {
-        "x": [*corners[:, 0], corners[0, 0]],
-        "y": [*corners[:, 1], corners[0, 1]],
-        "mode": "lines",
-        "fill": "toself",
-        "fillcolor": faded(color, 0.1),
-        "line": {"color": faded(color, 0.5), "width": 1, "shape": "spline", "smoothing": 0.6},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "outline",
-    }
-
-
-def _branches(
-    groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Lines from the centre of each group to those of the groups inside it."""
-    by_level: dict[str, tuple[list[Any], list[Any]]] = {level: ([], []) for level in colors}
-    place = {_key(row, features): (row["x"], row["y"]) for row in groups.to_dict("records")}
-    for key, (x, y) in place.items():
-        depth = sum(level != "" for level in key)
-        if depth > 1 and key[0] in by_level:
-            parent = place[tuple(key[: depth - 1]) + ("",) * (len(key) - depth + 1)]
-            for axis, ends in zip(by_level[key[0]], ((parent[0], x), (parent[1], y)), strict=True):
-                axis += [*ends, None]
-    return [
-        {
-            "x": x,
-            "y": y,
-            "mode": "lines",
-            "line": {"color": colors[level], "width": 1.5},
-            "hoverinfo": "skip",
-            "showlegend": False,
-            "name": "branches",
-        }
-        for level, (x, y) in by_level.items()
-    ]
-
-
-def _key(row: Mapping[Any, Any], features: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row[one]) for one in features)
-
-
-def _centres(
-    groups: pd.DataFrame,
-    features: Sequence[str],
-    colors: Mapping[str, str],
-    marks: Mapping[str, str],
-) -> dict[str, Any]:
-    """The centre of each group, the deeper the smaller."""
-    own = groups[groups[features[0]].isin(list(colors))]
-    keys = [_key(row, features) for row in own.to_dict("records")]
-    return {
-        "x": own["x"].tolist(),
-        "y": own["y"].tolist(),
-        "mode": "markers",
-        "marker": {
-            "color": [colors[key[0]] for key in keys],
-            "symbol": [marks.get(key[1], "circle") for key in keys],
-            "size": [(18, 12, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
-            "line": {"color": "white", "width": 1.5},
-        },
-        "hovertext": [
-            "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
-            for key, n in zip(keys, own["n"], strict=True)
-        ],
-        "hoverinfo": "text",
-        "showlegend": False,
-        "name": "centres",
-    }
-
-
-def _legend(
-    features: Sequence[str],
-    colors: Mapping[str, str],
-    marks: Mapping[str, str],
-    others: bool,
-) -> list[dict[str, Any]]:
-    """An entry a level, under the name of its feature."""
-    names = feature_labels(list(features), LEGEND)
-    entries: list[tuple[int, str, dict[str, Any]]] = [
-        (0, level, {"color": color, "size": 9}) for level, color in colors.items()
-    ]
-    entries += [
-        (1, level, {"color": GREY, "symbol": mark, "size": 8}) for level, mark in marks.items()
-    ]
-    if others:
-        entries.append((1, "other or missing", {"color": GREY, "symbol": OPEN, "size": 7}))
-    for place in range(2, len(features)):
-        entries.append((place, "smallest centres", {"color": GREY, "size": 6}))
-    return [
-        {
-            "x": [None],
-            "y": [None],
-            "mode": "markers",
-            "marker": marker,
-            "name": plain(level),
-            "legendgroup": str(place),
-            "legendgrouptitle": {
-                "text": f"{'and ' if place else ''}{names[place]}",
-                "font": {"size": SIZE},
-            },
-            "hoverinfo": "skip",
-        }
-        for place, level, marker in entries
-    ]
+def sample_of(n_shown: int, n_stimuli: int) -> str:
+    return f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
 
 
 def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
@@ -393,3 +300,44 @@ def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[s
         "legendgroup": f"stimuli {trace['name']}",
         "showlegend": shown,
     }
+
+
+# Layers of a model that are drawn: each map takes some seconds when it is drawn first. In one
+# column of a journal a page holds fewer.
+MOST, MOST_NARROW = 12, 6
+
+
+@figure(
+    "map_panels",
+    "The stimuli in the layers of a model",
+    "How the layers of a model lay out the stimuli, from the first to the last.",
+)
+def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
+    """The maps of the layers of the model that is chosen; None where they cannot be had.
+
+    Where none is chosen they are left out: each map takes seconds, and what happens to be kept must
+    not decide what is in a capsule.
+    """
+    store, model = context.drawing.store, context.drawing.options.get("mapped", "")
+    own = [layer for layer in context.selection.layers if layer[0] == model]
+    drawn = maps.some_layers(own, MOST_NARROW if context.drawing.narrow else MOST)
+    if store is None or not drawn:
+        return None
+    plain = replace(context, drawing=replace(context.drawing, marked=()))
+    found = [_coloured_map(plain, layer) for layer in drawn]
+    there = [one for one in found if one is not None]
+    if len(there) < len(found):
+        return None
+    tables = [
+        one.data.drop(columns="label").assign(model=model, layer=layer)
+        for one, (_, layer) in zip(there, drawn, strict=True)
+    ]
+    n, color = len(tables[0]), context.names.feature(color_of(context))
+    some = f" {len(drawn)} of the {len(own)} layers are drawn." if len(drawn) < len(own) else ""
+    return RenderedFigure(
+        map_panels([one.figure for one in there], 2 if context.drawing.narrow else 4),
+        f"Stimuli in the layers of {context.names.model(model)}",
+        f"The stimuli in the layers of one model, coloured by {color}.{some} "
+        f"{map_caption(n, len(context.analysis.stimuli))}",
+        pd.concat(tables, ignore_index=True),
+    )

@@ -248,6 +248,40 @@ def bar_title(text: str) -> dict[str, Any]:
     return {"text": text, "side": "right", "font": {"size": SIZE}}
 
 
+def color_axis(
+    low: float, high: float, ticks: Mapping[float, str], colors: Any = DIVERGING, **bar: Any
+) -> dict[str, Any]:
+    """A colour axis with its bar, thin and without a frame.
+
+    Parameters
+    ----------
+    ticks : what stands beside which value
+    bar : where the bar is, and what else there is to say of it
+    """
+    drawn = {"thickness": 10, "outlinewidth": 0, **bar}
+    drawn |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+    return {"cmin": low, "cmax": high, "colorscale": colors, "colorbar": drawn}
+
+
+def similarity_axis(height: float, x: float, length: float, most: int = 3) -> dict[str, Any]:
+    """The colour axis of similarities from −1 to 1, its bar at the lower end of the figure.
+
+    Parameters
+    ----------
+    height : px of the figure
+    x, length : the middle of the bar, and how long it is, as shares of the width
+    most : how many values are named, 3 or 5
+    """
+    ticks = {-1: "−1 (opposite)", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1 (alike)"}
+    if most < len(ticks):
+        ticks = {place: ticks[place] for place in (-1, 0, 1)}
+    across = {"orientation": "h", "x": x, "xanchor": "center", "len": length}
+    # Room for its numbers below it, which its own height leaves out.
+    low = {"y": 22 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
+    font = {"tickfont": {"size": SIZE - 1}, "tickangle": 0}
+    return color_axis(-1, 1, ticks, **across, **low, **font)
+
+
 def say(figure: go.Figure, text: str) -> None:
     figure.add_annotation(text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
     figure.update_xaxes(visible=False)

@@ -9,18 +9,20 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.in_words import FOLDS
 from mlem_core.base.typing import parse_layer
+from mlem_core.figures.captions import joined
 from mlem_core.figures.naming import layer_labels, layer_title, model_called, model_labels
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
     CLEAR,
-    DIVERGING,
     INK,
     SIGNIFICANT,
     Annotations,
     as_number,
     as_p,
     block_edges,
+    color_axis,
     model_blocks,
     panel_ref,
     panels,
@@ -66,6 +68,15 @@ def side_by_side(
         return pd.concat(parts, ignore_index=True)
 
     return profiles(put_together(importance), put_together(scores), features, across=2)
+
+
+def side_by_side_caption(names: tuple[str, str]) -> str:
+    """Caption of the profiles of two analyses, by what these are called."""
+    return joined(
+        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
+        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
+        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
+    )
 
 
 def importance_differences(
@@ -153,18 +164,9 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     figure.update_layout(
         **axes,
         shapes=edges,
-        coloraxis={
-            "colorscale": DIVERGING,
-            "cmin": -end,
-            "cmax": end,
-            "colorbar": {
-                "thickness": 10,
-                "len": 0.6,
-                "outlinewidth": 0,
-                "tickvals": [-end, 0, end],
-                "ticktext": [short(-end), "0", f"+{short(end)}"],
-            },
-        },
+        coloraxis=color_axis(
+            -end, end, {-end: short(-end), 0: "0", end: f"+{short(end)}"}, len=0.6
+        ),
         margin={"b": 96},
         showlegend=False,
     )
@@ -217,3 +219,21 @@ def _nothing(text: str) -> go.Figure:
     figure, _ = panels([""], height=160, across=1)
     say(figure, text)
     return figure
+
+
+def differences_caption(
+    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
+) -> str:
+    """Caption of the differences of two analyses; without intervals `over` is empty.
+
+    Parameters
+    ----------
+    mark : what stands in the figure where a difference is not 0
+    caveat : on the intervals
+    """
+    return joined(
+        f"{what}: “{names[0]}” less “{names[1]}”.",
+        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
+        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
+        caveat if over else "",
+    )

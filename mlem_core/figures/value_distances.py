@@ -1,6 +1,6 @@
-"""How far apart the values of a feature are: matrices, a map, lines over layers, two layers.
+"""How far apart the values of a feature are: matrices, and lines over the layers.
 
-Each is drawn from the table of `mlem_core.measures.value_distances.value_distances`.
+The tables are those of `mlem_core.measures.value_distances.value_distances`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.figures.maps import UNKNOWN, frame_map, uncrowded
-from mlem_core.figures.naming import layer_in_model, layer_title, layer_titles, model_labels
+from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import layer_in_model, layer_titles, model_labels
 from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
     CLEAR,
     DASHES,
-    GREY,
     LINE,
     PALETTE,
     SEQUENTIAL,
@@ -28,19 +26,17 @@ from mlem_core.figures.style import (
     TITLE,
     as_number,
     bar_title,
+    color_axis,
     in_full,
     panel_layout,
     panel_ref,
-    quiet,
     short,
     short_names,
-    title_of,
 )
 
 MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
 NAMED = 5  # pairs of values that are named
 _UNSEEN = "no pair of stimuli has it: what the penalty says"
-_ROOM = 1.25  # of a map, for the labels at its sides
 _CELL = 46  # px; of a large matrix
 
 
@@ -95,7 +91,9 @@ def value_matrices(
             "scaleanchor": f"x{ref}",
             "showticklabels": first,
         }
-    layout["coloraxis"] = _scale(highest)
+    beside = {0.0: "0", highest / 2: short(highest / 2), highest: short(highest)}
+    title = bar_title("squared distance")
+    layout["coloraxis"] = color_axis(0.0, highest, beside, SEQUENTIAL, len=0.8, title=title)
     layout["margin"] = {"l": 56, "r": 90, "t": 36, "b": 70}
     return go.Figure({"data": traces, "layout": layout})
 
@@ -106,22 +104,6 @@ def _values(rows: pd.DataFrame) -> list[str]:
 
 def _of(rows: pd.DataFrame, layer: Layer) -> pd.DataFrame:
     return rows[(rows["model"] == layer[0]) & (rows["layer"] == layer[1])]
-
-
-def _scale(highest: float) -> dict[str, Any]:
-    return {
-        "cmin": 0.0,
-        "cmax": highest,
-        "colorscale": SEQUENTIAL,
-        "colorbar": {
-            "thickness": 10,
-            "len": 0.8,
-            "outlinewidth": 0,
-            "title": bar_title("squared distance"),
-            "tickvals": [0.0, highest / 2, highest],
-            "ticktext": ["0", short(highest / 2), short(highest)],
-        },
-    }
 
 
 def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[dict[str, Any]]:
@@ -191,66 +173,109 @@ def _told(row: Any) -> str:
     return f"{what}squared distance {number}{more}<br>{row.n_pairs:,} pairs of stimuli"
 
 
-def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.Figure:
-    """The values of a feature in a layer as points: near where their means are near.
+MOST_MATRICES = 6
+# In one column of a journal: matrices one below the other, and values of two beside each other.
+MOST_BELOW, FEW_VALUES = 4, 8
+TARGET_UNITS = (
+    "in units of the fitted target (squared neural distances, or their ranks, scaled to [0, 1] in "
+    "each layer)"
+)
 
-    Parameters
-    ----------
-    points : value, x, y, spread, see `mlem_core.measures.value_distances.value_map`; the more a
-        value's stimuli differ among themselves, the wider its ring
-    title : of the layer
-    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
+
+def values_of(context: FigureContext) -> tuple[pd.DataFrame, str] | None:
+    """The table, and the feature that is chosen of those with values told apart.
+
+    Without a choice the one that matters most; None where no values are told apart.
     """
-    names = [str(name) for name in points["value"]]
-    xy = points[["x", "y"]].to_numpy(dtype=np.float64)
-    span = max(float(np.ptp(xy, axis=0).max()) * _ROOM * 1.1, 1e-12)
-    middle = (xy.max(axis=0) + xy.min(axis=0)) / 2
-    unit = (xy - middle) / span + 0.5
-    spread = points["spread"].to_numpy(dtype=np.float64)
-    widest = float(spread.max()) or 1.0
-    # Areas as the variance within the value; a label stands clear of its ring, at its side.
-    sizes = 10 + 34 * np.sqrt(spread / widest)
-    texts, places = uncrowded(unit, short_names(names, 16), sizes / 2 / 300 + 0.01)
-    figure = make_subplots(1, 1)
-    figure.add_traces(
-        [
-            go.Scatter(
-                x=points["x"],
-                y=points["y"],
-                mode="markers+text",
-                text=texts,
-                textposition=places,
-                cliponaxis=False,
-                marker={
-                    "size": sizes,
-                    "color": "rgba(0,114,178,0.10)",
-                    "line": {"color": "rgba(0,114,178,0.5)", "width": 1},
-                },
-                hoverinfo="skip",
-                showlegend=False,
-                name="spread",
-            ),
-            go.Scatter(
-                x=points["x"],
-                y=points["y"],
-                mode="markers",
-                marker={"size": 7, "color": PALETTE[0]},
-                hovertext=[
-                    f"<b>{in_full(name)}</b><br>spread {as_number(one)}"
-                    for name, one in zip(names, spread, strict=True)
-                ],
-                hoverinfo="text",
-                cliponaxis=False,
-                showlegend=False,
-                name="values",
-            ),
-        ]
+    results, chosen = context.results, context.drawing.options.get("feature", "")
+    if not results.resolved:
+        return None
+    if chosen not in results.resolved:
+        chosen = results.most_important(results.resolved)
+    return results.value_distances, chosen
+
+
+def matrices_caption(feature: str, basis: str) -> str:
+    """Caption of the distances of every two values as a matrix, or a matrix a layer."""
+    return (
+        f"Squared distance of every two values of {feature} in the metric model (mean over folds), "
+        f"{TARGET_UNITS}. Rings: the distance of two stimuli of one value, beyond what all pairs "
+        "share. Crosses: values that no pair of stimuli has, where the penalty alone decides. "
+        f"{basis}"
     )
-    quiet(figure, height=400)
-    figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
-    padded = pd.DataFrame(middle + _ROOM * (xy - middle), columns=["x", "y"])
-    frame_map(figure, padded, stress)
-    return figure
+
+
+def table_caption(feature: str) -> str:
+    """Caption of the table behind these figures."""
+    return (
+        f"The values of {feature}: distance (squared, {TARGET_UNITS}) and its standard deviation "
+        "over folds, separation (its part between the means of the two values) and the pairs of "
+        "stimuli that it is seen in."
+    )
+
+
+def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
+    return table[table["feature"] == feature]
+
+
+@figure(
+    "values",
+    "Distances of the values",
+    "How far apart every two values of the feature are.",
+)
+def draw_values(context: FigureContext) -> RenderedFigure | None:
+    """The distance of every two values in one layer."""
+    values = values_of(context)
+    if values is None:
+        return None
+    layer = chosen_layer(context)
+    own, name = _own(*values), context.names.feature(values[1])
+    return RenderedFigure(
+        value_matrices(*values, [layer]),
+        f"Distances of the values of {name} in {context.names.layer(layer_name(layer))}",
+        matrices_caption(name, context.basis),
+        _of(own, layer),
+    )
+
+
+def chosen_layer(context: FigureContext) -> Layer:
+    """The layer that is chosen; else the one in the middle."""
+    layers, chosen = list(context.selection.layers), context.drawing.options.get("layer", "")
+    names = [layer_name(one) for one in layers]
+    return layers[names.index(chosen) if chosen in names else len(layers) // 2]
+
+
+@figure(
+    "values_matrices",
+    "Distances of the values",
+    "How far apart every two values of the feature are.",
+)
+def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
+    """The distance of every two values, a matrix a layer, of some layers."""
+    values = values_of(context)
+    if values is None or not context.several:
+        return None
+    own, narrow = _own(*values), context.drawing.narrow
+    across = 2 if context.drawing.screen else 3
+    if narrow:
+        across = 1 if own["value_a"].nunique() > FEW_VALUES else 2
+    layers = _spaced(list(context.selection.layers), MOST_MATRICES if across > 1 else MOST_BELOW)
+    some = ""
+    if len(layers) < len(context.selection.layers):
+        some = f"{len(layers)} of the {len(context.selection.layers)} layers are drawn. "
+    name = context.names.feature(values[1])
+    return RenderedFigure(
+        value_matrices(*values, layers, across),
+        f"Distances of the values of {name}",
+        matrices_caption(name, some + context.basis),
+        own,
+    )
+
+
+def _spaced(layers: list[Layer], most: int) -> list[Layer]:
+    """At most so many of the layers, evenly spaced."""
+    at = np.linspace(0, len(layers) - 1, min(len(layers), most)).round().astype(int)
+    return [layers[i] for i in dict.fromkeys(at.tolist())]
 
 
 def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure:
@@ -337,62 +362,21 @@ def _of_layers(line: pd.DataFrame) -> list[str]:
     ]
 
 
-def value_scatter(
-    table: pd.DataFrame, pair: tuple[Layer, Layer], rho: float, named: int = NAMED
-) -> go.Figure:
-    """The distances of every two values in two layers against each other.
-
-    Parameters
-    ----------
-    table : value_a, value_b, distance_a, distance_b, difference, n_pairs, see
-        `mlem_core.measures.value_distances.compare_layers`
-    pair : (model, layer) on the x and on the y axis
-    rho : Spearman ρ of the two
-    named : how many pairs, those whose ranks differ most and those furthest apart, are named
-    """
-    xy = table[["distance_a", "distance_b"]].to_numpy(dtype=np.float64)
-    highest = np.maximum(xy.max(axis=0, initial=0.0), 1e-12)
-    ranks = table[["distance_a", "distance_b"]].rank()
-    moved = (ranks["distance_a"] - ranks["distance_b"]).abs()
-    far = ranks.sum(axis=1)
-    shown = {*moved.nlargest(named).index, *far.nlargest(named).index}
-    names = [*dict.fromkeys([*table["value_a"], *table["value_b"]])]
-    label = dict(zip(names, short_names(names), strict=True))
-    texts = [
-        f"{label[row.value_a]} / {label[row.value_b]}" if row.Index in shown else ""
-        for row in table.itertuples()
-    ]
-    titles = [layer_title(layer) for layer in pair]
-    axes = layer_titles(pair, TITLE)
-    texts, places = uncrowded(xy / highest, texts)
-    figure = go.Figure(
-        go.Scatter(
-            x=xy[:, 0],
-            y=xy[:, 1],
-            mode="markers+text",
-            marker={"size": 8, "color": [PALETTE[0] if text else GREY for text in texts]},
-            text=texts,
-            textposition=places,
-            textfont={"size": SIZE - 1},
-            hovertext=[
-                f"<b>{in_full(str(row.value_a))} and {in_full(str(row.value_b))}</b>"
-                f"<br>{titles[0]}: {as_number(row.distance_a)}"
-                f"<br>{titles[1]}: {as_number(row.distance_b)}"
-                f"<br>{row.n_pairs:,} pairs of stimuli"
-                for row in table.itertuples()
-            ],
-            hoverinfo="text",
-            cliponaxis=False,
-            showlegend=False,
-            name="pairs of values",
-        )
+@figure(
+    "values_layers",
+    "Distances of the values",
+    "How far apart the values are, layer by layer.",
+)
+def draw_values_layers(context: FigureContext) -> RenderedFigure | None:
+    """The distances of the values over the layers."""
+    values = values_of(context)
+    if values is None or not context.several:
+        return None
+    own, name = _own(*values), context.names.feature(values[1])
+    return RenderedFigure(
+        value_lines(*values),
+        f"Distances of the values of {name} over the layers",
+        f"Squared distance of every two values of {name} over the layers (mean over folds), "
+        f"{TARGET_UNITS}. Named are the pairs furthest apart on average. {context.basis}",
+        own[own["value_a"] != own["value_b"]],
     )
-    quiet(figure, height=460)
-    for axis, side in ((figure.update_xaxes, 0), (figure.update_yaxes, 1)):
-        axis(
-            title_text=f"squared distance in {axes[side]}",
-            range=[-0.05 * highest[side], 1.12 * highest[side]],
-            zeroline=True,
-        )
-    figure.update_layout(annotations=[title_of(f"Spearman ρ = {as_number(rho, 2)}", "")])
-    return figure

@@ -1,46 +1,38 @@
-"""Why layers are alike: their similarity as a sum of what each feature contributes."""
+"""Why two layers are alike: a similarity, or a score, as a sum of what each feature contributes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import parse_layer
-from mlem_core.figures.naming import (
-    feature_labels,
-    feature_name,
-    layer_title,
-    model_initials,
-    model_labels,
-)
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.typing import Layer
+from mlem_core.figures.captions import joined, tau_by_chance
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
-    CLEAR,
-    DIVERGING,
     GREY,
     LEGEND,
     LINE,
     SIZE,
-    TITLE,
     as_number,
-    bar_title,
-    block_edges,
     faded,
     feature_colors,
-    model_blocks,
-    panel_ref,
-    panels,
     quiet_layout,
-    short,
 )
-from mlem_core.measures.decomposition import UNEXPLAINED
-
-# A contribution this small is next to nothing; a scale goes at least so far.
-LEAST_SPAN = 0.05
+from mlem_core.inference.tables import term_tests
+from mlem_core.measures.decomposition import UNEXPLAINED, score_terms, tau_terms
+from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA
 
 
 def waterfall(
@@ -191,116 +183,112 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     }
 
 
-def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
-    """What each feature contributes to the similarity of every two layers, a panel a term.
+@figure(
+    "why",
+    "Why two layers are alike",
+    "What each feature adds to the similarity of the two layers, and what no feature explains.",
+    offered=True,
+)
+def draw_why(context: FigureContext) -> RenderedFigure | None:
+    """The similarity of both layers as a sum; None of one that has no terms."""
+    if not context.several or (context.compared and not context.compared.similarity.divides):
+        return None
+    explained, intervals, (a, b) = context.why, context.intervals, context.called
+    table, how, similarity = explained.terms, explained.how, explained.similarity
+    of_rsa = similarity.name == RSA
+    unit = () if of_rsa else (similarity.unit,)
+    what = f"The {similarity.called} ({similarity.meaning})"
+    if of_rsa:
+        what = "RSA (Spearman ρ of the neural distances of the two layers)"
+    if of_rsa and intervals is not None and len(intervals.terms):
+        tests, family = term_tests(intervals, *context.pair, context.correction)
+        table = table.merge(tests, on="term")
+        how += f"; p in the table: term other than 0, corrected over a family of {family}"
+    over = Units.of(context.analysis.stimuli).over
+    return RenderedFigure(
+        waterfall(explained.terms, context.all_features, *unit),
+        f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
+        joined(
+            f"{what} as a sum: Shapley values of the part that the features account for, between "
+            "disjoint sets of stimuli (a feature of pure noise adds 0 on average), and the part "
+            "that they do not, which may be negative. The terms add up exactly.",
+            f"Bars: 95 % confidence intervals over {over}, {how}." if how else "",
+            context.computed_on,
+        ),
+        table,
+    )
+
+
+@figure(
+    "why_tau",
+    "Why two profiles are alike",
+    "What each feature adds to the agreement of the two profiles.",
+)
+def draw_why_tau(context: FigureContext) -> RenderedFigure | None:
+    """The weighted Kendall τ of both profiles as a sum."""
+    results = context.results
+    if not context.several or results.n_profile_features < 2:
+        return None
+    table = terms_of_tau(results, *context.pair)
+    a, b = context.called
+    return RenderedFigure(
+        waterfall(table, context.all_features, "weighted Kendall τ"),
+        f"What makes the profiles of {a} and {b} alike",
+        "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
+        "every pair of features that it is in, + where both layers put the two in the same order, "
+        "− where not. A negative bar is a feature that the two layers rank differently. Features "
+        "of hardly any importance change order by chance. "
+        f"{tau_by_chance(results.n_profile_features)} {context.basis}",
+        table,
+    )
+
+
+def draw_why_score(context: FigureContext, side: int) -> RenderedFigure | None:
+    """The held-out ρ of one of both layers as a sum."""
+    if not context.several:
+        return None
+    results, layer = context.results, context.pair[side]
+    table = terms_of_score(context.analysis, context.selection, results, layer)
+    ceiling = float(results.scores.groupby(["model", "layer"])["ceiling"].mean()[layer])
+    return RenderedFigure(
+        waterfall(table, context.all_features, "held-out ρ"),
+        f"What the score of {context.called[side]} is made of",
+        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; the "
+        f"estimated ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a "
+        f"feature without weight has a bar where it correlates with one that has. {context.basis}",
+        table,
+    )
+
+
+for _side, _place in enumerate("ab"):
+    figure(
+        f"why_score_{_place}",
+        "What a layer's score is made of",
+        "What each feature adds to the prediction accuracy in this layer.",
+    )(partial(draw_why_score, side=_side))
+
+
+def terms_of_tau(results: Results, a: Layer, b: Layer) -> pd.DataFrame:
+    """The weighted Kendall τ of the profiles of two layers as a sum: term, value."""
+    means = results.importance.groupby(["model", "layer", "feature"], sort=False)["importance"]
+    profiles = means.mean().unstack("feature")[list(dict.fromkeys(results.importance["feature"]))]
+    two = profiles.loc[[a, b]]
+    terms = tau_terms(two.to_numpy())[:, 0, 1]
+    return pd.DataFrame({"term": list(two.columns), "value": terms})
+
+
+def terms_of_score(
+    analysis: Analysis, selection: Selection, results: Results, layer: Layer
+) -> pd.DataFrame:
+    """What each feature contributes to the held-out ρ of a layer: term, value (mean over folds).
 
     Parameters
     ----------
-    across : panels beside each other; with fewer than 3 the colour bars are below them
-    terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
-        share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
-        to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
-        layer with itself) is left blank
+    results : of the selection, which has the layer
     """
-    titles = feature_labels(list(terms), TITLE)
-    figure, places = panels(titles, height=250 if across > 2 else 210, across=across, below=40)
-    layers = [parse_layer(name) for name in next(iter(terms.values())).index]
-    blocks = model_blocks(layers)
-    off = ~np.eye(len(layers), dtype=bool)
-    names = {layer: layer_title(layer) for layer in layers}
-    # Many names do not fit a narrow panel.
-    crowded = across < 3 and len(blocks) > _CROWDED
-    shared = _along(blocks, crowded)
-    scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
-    edges: list[dict[str, Any]] = []
-    for number, (term, square) in enumerate(terms.items()):
-        (row, column), ref = places[number], panel_ref(number)
-        scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
-        values = np.where(off, square.to_numpy(dtype=np.float64), np.nan)
-        scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
-        hover = [
-            [
-                f"<b>{feature_name(term)}</b><br>{names[a]} and {names[b]}<br>{as_number(value)}"
-                for b, value in zip(layers, line, strict=True)
-            ]
-            for a, line in zip(layers, values, strict=True)
-        ]
-        at = {"row": row, "col": column}
-        figure.add_trace(
-            go.Heatmap(
-                z=values,
-                x=np.arange(len(layers)),
-                y=np.arange(len(layers)),
-                coloraxis=scale,
-                hovertext=hover,
-                hoverinfo="text",
-                hoverongaps=False,
-                name=feature_name(term),
-            ),
-            **at,
-        )
-        edges += block_edges(blocks, ref)
-        ends = [-0.5, len(layers) - 0.5]
-        # Names stand below the last row; between the others they would lie on titles.
-        lowest = row == places[-1][0]
-        angle = 0 if len(blocks) < 3 else -90 if crowded else -40
-        figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
-        figure.update_yaxes(
-            range=ends[::-1], showticklabels=column == 1, scaleanchor=f"x{ref}", **shared, **at
-        )
-    figure.update_layout(shapes=edges)
-    for place, (scale, most) in enumerate(scales.items()):
-        most = max(most, LEAST_SPAN)
-        bar = {
-            "title": bar_title(_SCALES[scale]) | ({"side": "top"} if across < 3 else {}),
-            "thickness": 12,
-            "outlinewidth": 0,
-            "tickvals": [-most, 0, most],
-            **_bar_place(place, most, figure.layout.height, below=across < 3),
-        }
-        axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
-        figure.update_layout({scale: axis})
-    if across < 3:
-        figure.update_layout(margin_b=146, height=figure.layout.height + 98)
-    return figure
-
-
-def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
-    """What both axes of a matrix of layers share: each model by name, or by its initials."""
-    models = [model for *_, model in blocks]
-    return {
-        "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-        "ticktext": list(model_initials(models).values()) if crowded else model_labels(models, 14),
-        "showgrid": False,
-        "zeroline": False,
-        "constrain": "domain",
-        **CLEAR,
-        **({"tickfont": {"size": _SMALL}} if crowded else {}),
-    }
-
-
-_CROWDED, _SMALL = 8, 8  # models, and px of their initials
-_SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
-
-
-def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
-    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
-    low, high = short(-most), f"+{short(most)}"
-    if below:
-        return {
-            "ticktext": [f"{low}<br>apart", "0", f"{high}<br>alike"],
-            "orientation": "h",
-            "x": 0.2 + 0.6 * place,
-            "xanchor": "center",
-            "len": 0.34,
-            "yref": "container",
-            "y": 8 / height,
-            "ypad": 0,
-            "yanchor": "bottom",
-        }
-    # Both have to fit beside a single row of panels, one above the other.
-    room, gap = max(height - 84, 100), 30
-    length = min(170, (room - gap) / 2)
-    y = 1 - place * (length + gap) / room
-    ends = [f"apart ({low})", "0", f"alike ({high})"]
-    return {"ticktext": ends, "lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}
+    own, _ = analysis.subset(replace(selection, layers=(layer,)))
+    weights = results.weights
+    of_layer = weights[(weights["model"] == layer[0]) & (weights["layer"] == layer[1])]
+    wide = of_layer.pivot(index="fold", columns="feature", values="weight").sort_index()
+    terms = score_terms(own, wide[list(own.columns.names)].to_numpy()[None])
+    return pd.DataFrame({"term": list(own.features), "value": terms[0].mean(axis=0)})

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
 from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
 from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
-from mlem_core.storage.room import check_memory
 
 _BLOCK = 4_000_000  # numbers that are looked at a time
 _PIECE = 2**20  # bytes that are read at a time

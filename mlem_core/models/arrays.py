@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed
 from mlem_core.models.array_files import (
     ADVICE,
@@ -24,7 +25,6 @@ from mlem_core.models.array_files import (
 )
 from mlem_core.models.model_paths import first_line
 from mlem_core.storage.digests import Digested, Watched
-from mlem_core.storage.room import check_memory
 
 _LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
 _MOST_DIGITS = 6  # of the number of a layer

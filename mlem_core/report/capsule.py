@@ -30,10 +30,12 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS, save
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.files import replacing
 from mlem_core.base.held import scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import of_layers
@@ -49,8 +51,7 @@ from mlem_core.report.contents import (
     as_json,
     write_zip,
 )
-from mlem_core.report.figures import Drawing, FigureContext, RenderedFigure, all_figures
-from mlem_core.report.formats import as_latex, pictures
+from mlem_core.report.formats import as_latex, csv_bytes, pictures
 from mlem_core.report.methods import texts, versions_text
 from mlem_core.report.portable import (
     content_of,
@@ -63,8 +64,6 @@ from mlem_core.report.portable import (
     renamed,
     sources_of,
 )
-from mlem_core.report.tables import csv_bytes
-from mlem_core.storage.files import replacing
 
 DEFAULT_DRAWING = Drawing()
 # Stimuli, and the distances of features that are given by them.

@@ -21,14 +21,12 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.schema import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
+from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
 from mlem_core.report import latex
 from mlem_core.report.contents import write_zip
-from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure, draw
-from mlem_core.report.formats import FORMATS, as_latex
-from mlem_core.report.tables import csv_bytes
+from mlem_core.report.formats import FORMATS, as_latex, csv_bytes
 
-LONGEST_TITLE = 300  # letters
-LONGEST_CAPTION = 4000
+LONGEST = {"title": 300, "caption": 4000}  # letters
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Chosen:
 
     Attributes
     ----------
-    figure : its name in `mlem_core.report.figures.FIGURES`
+    figure : its name in `mlem_core.figures.plots.FIGURES`
     analysis : id of the analysis that it is of
     selection : what of it is shown
     pair : the two layers that are compared; None: those that are looked at first
@@ -82,13 +80,10 @@ class Chosen:
             )
         return chosen
 
-    def titled(self, title: str) -> Chosen:
-        """With a title of one's own, on one line; empty: the one that follows from it."""
-        return replace(self, title=" ".join(title.split())[:LONGEST_TITLE])
-
-    def captioned(self, caption: str) -> Chosen:
-        """With a caption of one's own; empty: the one that follows from it."""
-        return replace(self, caption=" ".join(caption.split())[:LONGEST_CAPTION])
+    def worded(self, part: str, text: str) -> Chosen:
+        """With a title or caption of one's own, on one line; empty: the one that follows."""
+        words: dict[str, Any] = {part: " ".join(text.split())[: LONGEST[part]]}
+        return replace(self, **words)
 
     def drawn(self, analysis: Analysis, results: Results, drawing: Drawing) -> RenderedFigure:
         """The figure, drawn again, with the user's title and caption.

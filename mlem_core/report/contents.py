@@ -47,7 +47,7 @@ class DrawnAs:
 
     Attributes
     ----------
-    options : as of `mlem_core.report.shown.Drawing`
+    options : as of `mlem_core.figures.context.Drawing`
     features, models : display names by identifier
     """
 

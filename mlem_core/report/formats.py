@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
+
+import pandas as pd
 
 from mlem_core import figures
 from mlem_core.base.parameters import Registry
+from mlem_core.data.stimulus_csv import write_table
+from mlem_core.figures.context import RenderedFigure
 from mlem_core.report import latex
-from mlem_core.report.shown import RenderedFigure
-from mlem_core.report.tables import csv_bytes
 
 # Gives the file of a figure, called so, at the size and in the font of a paper.
 Write = Callable[[RenderedFigure, str, figures.Paper | None], bytes]
@@ -70,6 +73,13 @@ def as_latex(drawn: RenderedFigure, name: str, width_mm: float, form: str = "pdf
     path, title = f"figures/{name}.{form}", drawn.title
     picture = latex.figure(path, width_mm, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
+
+
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """A table as CSV; cells that a spreadsheet would run are escaped."""
+    file = BytesIO()
+    write_table(table, file)
+    return file.getvalue()
 
 
 def _picture(drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str) -> bytes:

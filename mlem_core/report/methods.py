@@ -20,12 +20,12 @@ from mlem_core.data.columns import GIVEN
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
+from mlem_core.figures.context import held_out
 from mlem_core.models.registry import MODELS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
 from mlem_core.report.latex import escape
-from mlem_core.report.shown import held_out
 
 # Key -> its entry in BibTeX; one field a line, names as "Family, Given".
 _ENTRIES = {

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pandas as pd
 
 from mlem_core.analysis.similarities import find
+from mlem_core.figures.context import FigureContext
+from mlem_core.figures.multiverse import claimed
 from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.tables import importance_differences, term_tests
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.report.shown import FigureContext
-from mlem_core.report.two_layers import claimed
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
 from mlem_core.robustness.flags import flags
 

@@ -24,17 +24,16 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
 from mlem_core.data.distance_features import read_kept
+from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.figures.plots import FIGURES
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import capsule, uncertainty_tables
 from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
-from mlem_core.report.figures import FIGURES
 from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
-from mlem_core.report.formats import FORMATS
+from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
-from mlem_core.report.shown import Drawing, FigureContext
-from mlem_core.report.tables import csv_bytes
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 

@@ -79,7 +79,7 @@ def audit(
     )
 
 
-def _of_similarity(similarity: str) -> dict[str, str]:
+def _of_similarity(similarity: str) -> dict[str, Any]:
     """What the key of an audit says of its similarity; RSA is not named."""
     return {} if similarity == RSA else {"similarity": similarity}
 

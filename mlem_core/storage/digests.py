@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError
-from mlem_core.storage.files import sync
+from mlem_core.base.files import sync
 
 INFO = "entry.json"
 # What the seals of results say: counted up when their files change.

@@ -21,9 +21,9 @@ from typing import Any
 import filelock
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import is_full
 from mlem_core.base.folders import default_root
 from mlem_core.storage.digests import canonical, forget, making, moved, seal, sealed
-from mlem_core.storage.files import is_full
 
 LAYOUT = 1  # of the store itself: counted up when `entry.json` or the folders change
 # Entries that come with the program (of its example), beside those that a store makes.

@@ -21,11 +21,11 @@ from mlem_core.analysis.run import coded_otherwise, run
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.analysis.values import values_to_resolve
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
 from mlem_core.models.registry import identity_now
 from mlem_core.pairs.columns import MISSING
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
-from mlem_core.storage.files import read_json, replacing, replacing_files, write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, limits
 from mlem_core.tasks.runner import Request, Task, carry_out

@@ -129,8 +129,8 @@ def _pair_intervals(job: JobInput) -> None:
 
 def _capsule(job: JobInput) -> Made:
     from mlem_core.analysis import cached_fits
+    from mlem_core.figures.plots import Drawing
     from mlem_core.report import capsule
-    from mlem_core.report.figures import Drawing
 
     selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:

@@ -21,10 +21,10 @@ import filelock
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import write_json
 from mlem_core.base.parameters import in_text
 from mlem_core.base.schema import parsed
 from mlem_core.base.text import many
-from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 from mlem_core.tasks.analyses import Job

@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock
 import psutil
 
-from mlem_core.storage.files import read_json, write_json
+from mlem_core.base.files import read_json, write_json
 
 # Processes that this one started: a child that has ended stays a zombie until it is polled.
 _children: dict[int, subprocess.Popen[bytes]] = {}

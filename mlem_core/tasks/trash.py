@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlem_core.base.errors import InputError
-from mlem_core.storage.files import read_json, write_json
+from mlem_core.base.files import read_json, write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, notes
 from mlem_core.tasks.processes import starting

@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from pages.explore import groups, notable, stimuli
-from pages.parts import alike, frame, naming, navigation
+from pages.parts import alike, exporting, frame, naming, navigation
 from pages.parts.exporting import Panel
 from pages.parts.view import View, has_pairs
 from pages.parts.wording import without_minus_zero
@@ -23,6 +23,7 @@ def show_all_layers(view: View) -> None:
     frame.alone(partial(_clickable_maps, view))
     stimuli.show_model_maps(view)
     frame.attempt(partial(_models_alike, view))
+    exporting.show_tab(view, "all")
 
 
 def _clickable_maps(view: View) -> None:
@@ -36,8 +37,8 @@ def _clickable_maps(view: View) -> None:
 
 
 def _models_alike(view: View) -> None:
+    from mlem_core.figures.terms import models_alike
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
-    from mlem_core.report.all_layers import models_alike
 
     st.subheader("What makes the models alike")
     of_layers = alike.choose_similarity(view)

@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 def show(view: View) -> None:
     """All that is said of groups and of trajectories; nothing where the analysis has neither."""
+    from mlem_core.figures.groups import of_groups
+    from mlem_core.figures.trajectories import depths, of_training
     from mlem_core.groups.sentences import group_lines, training_lines
-    from mlem_core.report import of_groups
 
     shown = view.shown()
     if shown is None:
         return
-    summary = of_groups.of_groups(shown)
+    summary = of_groups(shown)
     if summary is not None:
         st.subheader("Groups of models")
         for line in group_lines(summary):
             st.markdown(plain(line))
-        for figure in ("group_profiles", "group_similarity", "universality"):
-            exporting.show_figure(view, figure)
-    summary = of_groups.of_training(shown)
+        exporting.show_tab(view, "groups", titled=False)
+    summary = of_training(shown)
     if summary is not None:
         st.subheader("Training")
         for line in training_lines(summary):
             st.markdown(plain(line))
-        _trajectories(view, of_groups.depths(shown))
+        _trajectories(view, depths(shown))
 
 
 # A fragment, so that choosing a depth draws nothing but this.
@@ -44,16 +44,14 @@ def _trajectories(view: View, depths: list[str]) -> None:
 
 
 def _of_depth(view: View, depths: list[str]) -> None:
-    from mlem_core.report import of_groups
+    from mlem_core.figures.trajectories import MEAN
 
     choices.choose_one(
         "Depth",
-        [of_groups.MEAN, *depths],
+        [MEAN, *depths],
         "depth",
-        of_groups.MEAN,
-        format_func=lambda one: (
-            "mean over layers" if one == of_groups.MEAN else f"relative depth {one}"
-        ),
+        MEAN,
+        format_func=lambda one: "mean over layers" if one == MEAN else f"relative depth {one}",
         help="0 is the first layer, 1 the last; of models with other layers the nearest is taken.",
     )
     exporting.show_figure(view, "trajectories")

@@ -17,7 +17,7 @@ from pages.parts.wording import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.report.shown import FigureContext
+    from mlem_core.figures.context import FigureContext
     from pages.parts.view import View
 
 KINDS = {
@@ -104,8 +104,8 @@ def _numbers(row: Mapping[str, Any]) -> str:
 
 
 def _table(shown: FigureContext) -> pd.DataFrame:
+    from mlem_core.figures.terms import decomposition
     from mlem_core.measures.discordant_pairs import discordant_pairs
-    from mlem_core.report.all_layers import decomposition
 
     results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()

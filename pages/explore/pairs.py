@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from mlem_core.report import captions, tables
+from mlem_core.figures import captions
+from mlem_core.figures.compare import importance_of
 from pages.explore import notable, stimuli, values, why
 from pages.parts import (
     alike,
@@ -37,6 +38,7 @@ def show_pairs(view: View) -> None:
     results = view.results() if has_pairs(view) else None
     if results is not None:
         frame.alone(partial(_linked, view, results))
+        exporting.show_tab(view, "pairs")
 
 
 def _linked(view: View, results: Results) -> None:
@@ -113,14 +115,14 @@ def _agreement(value: float, around: dict[str, Any]) -> None:
 
 def _similar_in(view: View) -> None:
     """A matrix of what RSA and τ mix."""
-    from mlem_core.report import partial_rsa
+    from mlem_core.figures import partial as parts
 
     name = choices.choose_one(
         "Similarity",
-        list(partial_rsa.choices(view.selection.estimator)),
+        list(parts.choices(view.selection.estimator)),
         "partial",
         "features",
-        format_func=lambda one: partial_rsa.NAMES[one],
+        format_func=lambda one: parts.NAMES[one],
         help="What the features explain in both layers, what is left, or what the metric of one "
         "predicts in the other.",
     )
@@ -132,12 +134,12 @@ def _similar_in(view: View) -> None:
 def _published(view: View) -> None:
     """The numbers of the first paper beside these, where its models are analysed."""
     panel = Panel.of(view, "published")
-    if panel is None or panel.table is None:
+    if panel is None:
         return
     st.markdown("**Beside the first paper**")
     panel.show()
     exporting.show_table(
-        panel.table(),
+        panel.drawn.printed,
         "published",
         "The same in numbers",
         "An empty cell: a layer that is not shown.",
@@ -208,7 +210,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
             help=f"{by.called.capitalize()}: {by.meaning}.",
         )
     st.dataframe(
-        naming.now().table(without_minus_zero(tables.importance_of(results, a, b))),
+        naming.now().table(without_minus_zero(importance_of(results, a, b))),
         hide_index=True,
         key="importances",
         column_config={
@@ -251,7 +253,7 @@ def _maps(view: View, chosen: list[Layer], by: dict[str, str]) -> None:
 
 
 def _show_map(view: View, layer: Layer, by: dict[str, str], place: str, key: str) -> None:
-    from mlem_core.report.two_layers import points_of
+    from mlem_core.figures.stimulus_maps import points_of
 
     shown = view.shown()
     if shown is None:

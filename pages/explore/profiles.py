@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import layer_name
-from mlem_core.report import captions
+from mlem_core.figures import captions
 from pages.explore import values
 from pages.parts import background, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
@@ -47,30 +47,20 @@ def show_profiles(view: View) -> None:
         "Held-out scores of each layer and fold",
         captions.scores(view.coding),
     )
-    frame.folded(
-        values.TITLE,
-        ":material/call_split:",
-        "values",
-        partial(values.show_in_layers, view, results),
-    )
-    frame.folded(
-        "Where features correlate: other importances",
-        ":material/link:",
-        "correlated",
-        partial(_correlated, view),
-    )
-    frame.folded(
-        "How well each method predicts, and MLEM against FR-RSA",
-        ":material/leaderboard:",
-        "methods",
-        partial(_method_scores, view),
-    )
-    frame.folded(
-        "The same layers by other methods",
-        ":material/balance:",
-        "baselines",
-        partial(_baseline, view),
-    )
+    of_values = partial(values.show_in_layers, results=results)
+    for title, icon, name, body in (
+        (values.TITLE, "call_split", "values", of_values),
+        ("Where features correlate: other importances", "link", "correlated", _correlated),
+        (
+            "How well each method predicts, and MLEM against FR-RSA",
+            "leaderboard",
+            "methods",
+            _method_scores,
+        ),
+        ("The same layers by other methods", "balance", "baselines", _baseline),
+    ):
+        frame.folded(title, f":material/{icon}:", name, partial(body, view))
+    exporting.show_tab(view, "profiles")
 
 
 def _correlated(view: View) -> None:
@@ -114,7 +104,7 @@ def _method_scores(view: View) -> None:
     if panel is None:
         return
     panel.show()
-    found = set(panel.data["method"])
+    found = set(panel.drawn.data["method"])
     missing = [name for name in methods.slow(view.analysis, view.selection) if name not in found]
     if missing:
         background.offer(
@@ -189,7 +179,7 @@ def _baseline(view: View) -> None:
     results = view.results()
     if name == "univariate" and results is not None:
         exporting.show_table(
-            methods.units(panel.data, results),
+            methods.units(panel.drawn.data, results),
             "units",
             "Single units in numbers",
             "median, best: of the held-out ρ of the units of a layer; whole: of the metric model "

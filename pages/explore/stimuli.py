@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from mlem_core.analysis.maps import easiest_to_read, some_layers
-from mlem_core.report.two_layers import MOST, points_of
+from mlem_core.figures.stimulus_maps import MOST, points_of
 from pages.parts import choices, exporting, frame, naming
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -27,12 +27,7 @@ def show_stimuli(view: View) -> None:
     )
     # How features vary together is the same whatever is fitted: with ridge there is no wait.
     quick = replace(view.selection, estimator="ridge", interactions=False)
-    for figure, title in (
-        ("feature_counts", "Values of the features"),
-        ("feature_correlations", "Correlations between the feature distances"),
-    ):
-        st.subheader(title)
-        exporting.show_figure(replace(view, selection=quick), figure)
+    exporting.show_tab(replace(view, selection=quick), "stimuli")
 
 
 def choose_colour(view: View, help: str) -> str:

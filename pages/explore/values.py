@@ -46,7 +46,7 @@ def show_in_layers(view: View, results: Results) -> None:
         if panel is not None:
             with place:
                 panel.show()
-    from mlem_core.report.of_values import table_caption
+    from mlem_core.figures.value_distances import table_caption
 
     table = results.value_distances
     called = naming.now().feature(feature)

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.report import captions
+from mlem_core.figures import captions
 from pages.explore import notable
 from pages.parts import (
     alike,

@@ -11,8 +11,8 @@ from mlem_core.base.typing import parse_layer
 from pages.parts import choices, naming, stored
 
 if TYPE_CHECKING:
+    from mlem_core.figures.plots import RenderedFigure
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import RenderedFigure
     from pages.parts.view import View
 
 # Figures of two layers, in whose place figure 4 of the paper may be wanted.
@@ -81,7 +81,7 @@ def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]
 
 def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
     """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
-    from mlem_core.report.figures import Drawing
+    from mlem_core.figures.plots import Drawing
     from pages.parts.view import View
 
     analysis = stored.open_analysis(one.analysis)

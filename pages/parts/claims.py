@@ -114,10 +114,10 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
     from mlem_core.robustness.claims import orders
 
     panel = Panel.of(view, "multiverse", claim=claim.text)
-    if panel is not None and panel.table is not None:
+    if panel is not None:
         panel.show()
         exporting.show_table(
-            panel.table(),
+            panel.drawn.printed,
             "multiverse-choices",
             "By choice",
             "In how many of the analyses with each choice the claim holds, and its median margin.",

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from mlem_core.figures import Paper
+    from mlem_core.figures.context import RenderedFigure
     from mlem_core.report.chosen import Chosen
     from mlem_core.report.formats import ExportFormat
-    from mlem_core.report.shown import RenderedFigure
     from pages.parts.view import View
 
 # The figures that can be saved where two layers are looked at.
@@ -32,33 +32,25 @@ MOST_ROWS = 5_000
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure of a page, how it was computed, and what leaves the page with it.
+    """A figure of a page, and what leaves the page with it.
 
     Attributes
     ----------
-    figure : what is drawn
-    data : the table that it is drawn from
+    drawn : the figure, with its title, its caption for print and its tables
     name : file name of the downloads, without ending
-    caption : for print: what one sees, how it was computed, and on how much
     narrow : gives the figure for one column of a journal and for a narrow window, where it is
         another one
-    table : gives the LaTeX table, where it is not `data`
     line : what the screen says below it; by default its caption
-    title : of the files, and of the LaTeX table
     options : what a report needs beside the page's choices to draw it again, see
-        `mlem_core.report.shown.Drawing`
-    registered : its name in `mlem_core.report.figures.FIGURES`; empty where it is none of these,
+        `mlem_core.figures.context.Drawing`
+    registered : its name in `mlem_core.figures.plots.FIGURES`; empty where it is none of these,
         and no report can draw it
     """
 
-    figure: Figure
-    data: pd.DataFrame
+    drawn: RenderedFigure
     name: str
-    caption: str
     narrow: Callable[[], Figure] | None = None
-    table: Callable[[], pd.DataFrame] | None = None
     line: str = ""
-    title: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     registered: str = ""
 
@@ -76,41 +68,24 @@ class Panel:
 
         Parameters
         ----------
-        figure : its name in `mlem_core.report.figures.FIGURES`
+        figure : its name in `mlem_core.figures.plots.FIGURES`
         name : of its files and its widgets, where that is not the figure's
         options : as of a panel
         marked : rows of the stimuli that are marked in their maps
         """
-        from mlem_core.report.figures import FIGURES, draw
+        from mlem_core.figures.plots import FIGURES, draw
 
-        shown = view.shown(marked=marked, **options)
-        drawn = None if shown is None else draw(figure, shown)
-        if shown is None or drawn is None:
+        context = view.shown(marked=marked, **options)
+        drawn = None if context is None else draw(figure, context)
+        if context is None or drawn is None:
             return None
 
         def narrow() -> Figure:
-            other = draw(figure, replace(shown, drawing=replace(shown.drawing, narrow=True)))
-            return drawn.figure if other is None else other.figure
+            drawing = replace(context.drawing, narrow=True)
+            return (draw(figure, replace(context, drawing=drawing)) or drawn).figure
 
-        return cls(
-            drawn.figure,
-            drawn.data,
-            name or figure.replace("_", "-"),
-            drawn.caption,
-            narrow,
-            lambda: drawn.printed,
-            FIGURES[figure].below(shown),
-            drawn.title,
-            options,
-            figure,
-        )
-
-    def rendered(self) -> RenderedFigure:
-        """The figure as formats of export take it."""
-        from mlem_core.report.shown import RenderedFigure
-
-        table = None if self.table is None else self.table()
-        return RenderedFigure(self.figure, self.title, self.caption, self.data, table)
+        name = name or figure.replace("_", "-")
+        return cls(drawn, name, narrow, FIGURES[figure].below(context), options, figure)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -132,7 +107,7 @@ class Panel:
     def _chart(self, **selecting: Any) -> Any:
         from mlem_core import figures
 
-        figure = self.figure
+        figure = self.drawn.figure
         if window.narrow():
             figure = figures.in_narrow_window(figure if self.narrow is None else self.narrow())
         state = st.plotly_chart(
@@ -140,7 +115,7 @@ class Panel:
             key=f"figure {self.name}",
             theme="streamlit",
             config={"displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
-            alt=self.caption,
+            alt=self.drawn.caption,
             **selecting,
         )
         _below(self)
@@ -154,40 +129,53 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
         panel.show()
 
 
+def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
+    """The figures whose record says that they stand on a tab of Explore, or in a part of one."""
+    from mlem_core.figures.plots import FIGURES
+
+    records = [record for record in FIGURES.values() if record.tab == tab]
+    for record in sorted(records, key=lambda record: record.place):
+        panel = Panel.of(view, record.name)
+        if panel is not None:
+            if titled:
+                st.subheader(record.title)
+            panel.show()
+
+
 @st.fragment
-def _below(drawing: Panel) -> None:
+def _below(panel: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
-    from mlem_core.report.captions import glosses
+    from mlem_core.figures.captions import glosses
 
     row = st.container(horizontal=True, vertical_alignment="center")
-    line = drawing.line or drawing.caption
-    row.caption(line, width="stretch", help=glosses(f"{line} {drawing.caption}") or None)
+    caption = panel.drawn.caption
+    line = panel.line or caption
+    row.caption(line, width="stretch", help=glosses(f"{line} {caption}") or None)
     ways = row.container(horizontal=True, width="content")
     with ways.popover(
         "How computed",
         icon=":material/function:",
-        key=f"how {drawing.name}",
+        key=f"how {panel.name}",
         help="What is seen, how it was computed and on how much: the caption in print.",
     ):
-        st.markdown(plain(drawing.caption))
+        st.markdown(plain(caption))
     # What is in it is made only when it is opened, so that a redraw does not wait for it.
     popover = ways.popover(
         "Export",
         icon=":material/download:",
-        key=f"export {drawing.name}",
+        key=f"export {panel.name}",
         on_change="rerun",
         help="This figure as a file for a paper, and the numbers behind it; or into the report.",
     )
     if popover.open:
         with popover:
-            frame.attempt(partial(_export, drawing))
+            frame.attempt(partial(_export, panel))
 
 
-def _export(drawing: Panel) -> None:
+def _export(panel: Panel) -> None:
     from mlem_core.report.formats import FORMATS
 
-    at = drawing.name  # of the widgets, whatever is saved
-    figure = drawing.registered
+    at, name, figure = panel.name, panel.name, panel.registered  # `at` of the widgets, always
     if figure in adding.OF_TWO:
         whole = pick(
             "Figure",
@@ -197,22 +185,23 @@ def _export(drawing: Panel) -> None:
             "The importances of the two layers and the maps of the stimuli in both, in one figure.",
         )
         if whole == WHOLE:
-            figure, drawing = "two_layers", replace(drawing, name="figure-4")
+            figure, name = "two_layers", "figure-4"
     labelled = {one.label: one for one in FORMATS.values()}
     form = labelled[pick("Format", list(labelled), at, "format", "What the file is.")]
     st.caption(form.sentence)
     size = paper(at, resolution=form.resolution) if form.printed else None
-    chosen = adding.chosen(figure, drawing.options) if figure else None
+    narrow = size is not None and size.narrow
+    chosen = adding.chosen(figure, panel.options) if figure else None
     row = st.container(horizontal=True)
     with row:
-        made: RenderedFigure | None = drawing.rendered()
+        drawn: RenderedFigure | None = panel.drawn
         if figure == "two_layers" and chosen is not None:
-            made = adding.drawn(chosen, narrow=size is not None and size.narrow)
-        elif made and size is not None and size.narrow and drawing.narrow is not None:
-            made = replace(made, figure=drawing.narrow())
-        if made is None:
+            drawn = adding.drawn(chosen, narrow=narrow)
+        elif narrow and panel.narrow is not None:
+            drawn = replace(panel.drawn, figure=panel.narrow())
+        if drawn is None:
             return
-        _download(made, drawing.name, form, size, at)
+        _download(drawn, name, form, size, at)
         if chosen is not None:
             _add(chosen, at)
 
@@ -327,7 +316,7 @@ def draw_table(
     features : that have a column
     more : goes to `st.dataframe`
     """
-    from mlem_core.report.tables import csv_bytes
+    from mlem_core.report.formats import csv_bytes
 
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     rows = _some_rows(table, name)

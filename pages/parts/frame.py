@@ -11,8 +11,8 @@ from pathlib import Path
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import is_full
 from mlem_core.base.shared import shared
-from mlem_core.storage.files import is_full
 from pages.parts import background, choices, naming, navigation, stored, visitor
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain

@@ -13,8 +13,8 @@ from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
+    from mlem_core.figures.plots import RenderedFigure
     from mlem_core.report.chosen import Chosen
-    from mlem_core.report.figures import RenderedFigure
 
 
 _HELPS = {
@@ -83,10 +83,12 @@ class Card:
             self._files(made)
 
     def _move(self) -> None:
-        for label, icon, change in (
-            ("Up", "arrow_upward", partial(_moved, at=self.at, by=-1)),
-            ("Down", "arrow_downward", partial(_moved, at=self.at, by=1)),
-            ("Remove", "delete", partial(_without, at=self.at)),
+        up, down = (partial(_moved, at=self.at, by=by) for by in (-1, 1))
+        out = partial(_without, at=self.at)
+        for label, icon, how, help in (
+            ("Up", "arrow_upward", up, "Before the figure above."),
+            ("Down", "arrow_downward", down, "Behind the figure below."),
+            ("Remove", "delete", out, "Takes it out of the report; it can be added again."),
         ):
             st.button(
                 label,
@@ -94,12 +96,8 @@ class Card:
                 key=f"report {label} {self.name}",
                 type="tertiary",
                 on_click=adding.change,
-                args=(change,),
-                help={
-                    "Up": "Before the figure above.",
-                    "Down": "Behind the figure below.",
-                    "Remove": "Takes it out of the report; it can be added again.",
-                }[label],
+                args=(how,),
+                help=help,
             )
 
     def _preview(self, made: RenderedFigure) -> None:
@@ -140,17 +138,11 @@ class Card:
 
     def _say(self, part: str, key: str) -> None:
         said = st.session_state[key]
-
-        def change(there: list[Chosen]) -> list[Chosen]:
-            worded = [
-                (one.titled(said) if part == "title" else one.captioned(said))
-                if at == self.at
-                else one
-                for at, one in enumerate(there)
+        adding.change(
+            lambda there: [
+                one.worded(part, said) if at == self.at else one for at, one in enumerate(there)
             ]
-            return worded
-
-        adding.change(change)
+        )
 
     def _files(self, made: RenderedFigure) -> None:
         from mlem_core import figures

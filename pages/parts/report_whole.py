@@ -13,7 +13,7 @@ from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.figures import Paper
-    from mlem_core.report.figures import RenderedFigure
+    from mlem_core.figures.plots import RenderedFigure
     from pages.parts.report_cards import Card
     from pages.parts.view import View
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
-    from mlem_core.report.shown import FigureContext
+    from mlem_core.figures.context import FigureContext
     from mlem_core.tasks.followups import Followup
 
 T = TypeVar("T")
@@ -100,8 +100,8 @@ class View:
     def once(self, key: Hashable, make: Callable[[], T | None]) -> T | None:
         """What `make` gives, kept in memory unless it is None: what is not there yet may come.
 
-        The figures keep theirs in the same place, see `mlem_core.report.shown.Selected.once`: what
-        both need has the same key.
+        The figures keep theirs in the same place, see `mlem_core.figures.context.Selected.once`:
+        what both need has the same key.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class View:
         marked : rows of the stimuli that are marked in their maps
         options : of figures, beside what is chosen
         """
-        from mlem_core.report.shown import Drawing, FigureContext
+        from mlem_core.figures.context import Drawing, FigureContext
 
         results = self._tables() or self.results()
         if results is None:

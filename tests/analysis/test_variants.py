@@ -25,8 +25,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import FOLDS_OVER, in_training
+from mlem_core.figures.plots import Drawing
 from mlem_core.report import capsule
-from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
 

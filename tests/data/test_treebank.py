@@ -291,10 +291,10 @@ def test_sentences_words_and_features_are_bounded(monkeypatch):
     ):
         with refused(*facts):
             read_treebank([data.encode()])
-    monkeypatch.setattr("mlem_core.storage.room.free_memory", lambda: 10_000)
+    monkeypatch.setattr("mlem_core.base.room.free_memory", lambda: 10_000)
     with refused("fewer files"):
         read_treebank([TREE.encode()])
-    monkeypatch.setattr("mlem_core.storage.room.free_memory", lambda: 100_000)
+    monkeypatch.setattr("mlem_core.base.room.free_memory", lambda: 100_000)
     monkeypatch.setattr("mlem_core.data.treebank._COPIES", 1_000)
     with refused("10 words", "smaller sample"):
         read_treebank([(TREE + OTHER).encode()])

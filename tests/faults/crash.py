@@ -28,9 +28,9 @@ from typing import Any
 
 from commands import contents, inputs_in
 
+from mlem_core.base.files import write_json
 from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.options import parser, spec_of
-from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, trash
 from mlem_core.tasks.runner import carry_out

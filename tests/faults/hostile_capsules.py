@@ -18,9 +18,9 @@ from inputs import in_files, noise, words
 from mlem_core.analysis.run import run
 from mlem_core.base.schema import parsed
 from mlem_core.data.columns import NUMBER
+from mlem_core.figures.plots import Drawing
 from mlem_core.report import capsule
 from mlem_core.report.contents import About, as_json
-from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
 
 # What may stand in the place of a value.

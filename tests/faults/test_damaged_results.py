@@ -6,8 +6,8 @@ from inputs import in_files, noise, words
 
 from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import write_json
 from mlem_core.storage.digests import RESULT, seal
-from mlem_core.storage.files import write_json
 from mlem_core.storage.stage import save
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, followups, runner

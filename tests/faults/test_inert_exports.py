@@ -16,8 +16,8 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
 from mlem_core.data.columns import NUMBER
 from mlem_core.data.stimulus_csv import read_written, write_csv
+from mlem_core.figures.plots import Drawing
 from mlem_core.report import capsule
-from mlem_core.report.figures import Drawing
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.storage.store import Store
 

@@ -13,10 +13,10 @@ from inputs import refused
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import write_json
 from mlem_core.base.shared import Shared, shared
 from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
-from mlem_core.storage.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task

@@ -22,8 +22,8 @@ from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.analysis.maps import stimulus_map
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
+from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.report.figures import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.robustness import noise
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples

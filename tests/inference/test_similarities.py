@@ -58,7 +58,7 @@ def test_what_cannot_be_compared_is_refused(planted, tmp_path, monkeypatch):
         with_intervals(replace(explain(some, A, B), similarity=SIMILARITIES["cka"]), some, store)
     with monkeypatch.context() as patch, refused("disk"):
         patch.setattr(similarities, "IN_MEMORY_BYTES", 0)
-        patch.setattr("mlem_core.storage.room.free_disk", lambda _: 10_000)
+        patch.setattr("mlem_core.base.room.free_disk", lambda _: 10_000)
         similarities.compared(whole, "cka", store)
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from screens import Screen, in_this_process
 
+from mlem_core.base.files import write_json
 from mlem_core.base.typing import layer_name
-from mlem_core.storage.files import write_json
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import manual
 

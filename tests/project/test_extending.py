@@ -16,6 +16,7 @@ from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import moments, training_blocks
 from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec
 from mlem_core.estimators.registry import register as register_estimator
+from mlem_core.figures.plots import Drawing
 from mlem_core.pairs.distances import (
     DISTANCES,
     Distance,
@@ -24,7 +25,6 @@ from mlem_core.pairs.distances import (
     squared_distances,
 )
 from mlem_core.report import capsule
-from mlem_core.report.figures import Drawing
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.robustness.multiverse import choices_of, multiverse
 from mlem_core.storage.store import Store

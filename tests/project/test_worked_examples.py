@@ -23,11 +23,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "contributing.md").read_text("utf-8")
 DIFFS = re.findall(r"(?ms)^```diff\n(.*?)^```$", PAGE)
 HEARD = {"text": True, "capture_output": True}
-FILES = [2, 1, 1, 1, 1, 3, 1]  # estimator, distance, similarity, set, model, screen, format
+FILES = [2, 1, 1, 1, 1, 1, 1]  # estimator, distance, similarity, set, model, figure, format
 ADDED = """
-import os, sys
+import zipfile
 from mlem_core.cli.commands import main
 from mlem_core.report.formats import FORMATS
+from mlem_core.tasks import examples
 from streamlit.testing.v1 import AppTest
 files = "--stimuli colours --representations brain=brain.npz --folds 3"
 choices = "--estimator clipped --distance chebyshev --similarity pearson --bootstrap 20"
@@ -37,9 +38,16 @@ for command in ("why brain:0 brain:1 --bootstrap 20", "audit --out out"):
     assert main(f"{command} {files} --similarity pearson".split()) == 0
 assert main(["verify", "all.zip"]) == 0 and "json" in FORMATS
 assert main("analyze --stimuli colours --model tiny-bert --out out2".split()) == 2
-app = AppTest.from_file("pages/best_page.py", default_timeout=120).run()
-assert not app.exception and not app.error, [one.value for one in (*app.exception, *app.error)]
-print([one.value for one in app.title], len(app.get("plotly_chart")))
+names = zipfile.ZipFile("all.zip").namelist()
+assert {"figures/best_layers.html", "latex/best_layers.tex"} <= set(names)
+assert len(examples.example().plot.best_layers().data) == 1
+for page, tab in (("explore", "profiles"), ("report", "")):
+    app = AppTest.from_file(f"pages/{page}_page.py", default_timeout=120)
+    app.query_params["tab"] = tab
+    app.run()
+    assert not app.exception and not app.error, [one.value for one in (*app.exception, *app.error)]
+    said = [one.value for one in app.subheader] + [one.label for one in app.button]
+    print(said.count("Best layers"), len(app.get("plotly_chart")))
 app = AppTest.from_file("pages/explore_page.py", default_timeout=120).run()
 print("Pearson: squared distances" in app.selectbox(key="choice similarity example").options)
 """
@@ -74,6 +82,7 @@ def test_what_the_diffs_add_runs_from_the_command_line_and_in_the_app(copy):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["['Best layers'] 1", "True"]
     assert "Pearson r" in done.stdout
+    assert done.stdout.splitlines()[-2:] == ["1 2", "1 0"]
     assert "tiny_bert_package" in done.stderr
     written = {path.name for path in (copy / "out").iterdir()}
     assert {"similarity_pearson.csv", "similarity_intervals_pearson.csv"} <= written

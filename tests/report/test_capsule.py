@@ -15,12 +15,12 @@ from mlem_core.analysis.files import load
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.cli.commands import main
+from mlem_core.figures.plots import Drawing
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.report import capsule, file_diff
 from mlem_core.report import contents as described
-from mlem_core.report.figures import Drawing
 from mlem_core.report.file_diff import compare
 from mlem_core.report.verify import verify as verify_anywhere
 from mlem_core.storage.store import Store

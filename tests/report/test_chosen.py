@@ -14,8 +14,8 @@ from pypdf import PdfReader
 from mlem_core import Store, run
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
+from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
 from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.figures import FIGURES, Drawing, FigureContext, draw
 from mlem_core.report.formats import as_latex
 from mlem_core.report.latex import table as latex_table
 from mlem_core.report.methods import methods_paragraph
@@ -61,10 +61,10 @@ def test_words_and_names_are_the_users(example, tmp_path):
     assert made.printed["feature"][0] == "word class"
     # What a program reads keeps the identifiers.
     assert "part_of_speech" in set(made.data["feature"])
-    own = chosen.titled(" My\n title ").captioned("My caption.")
+    own = chosen.worded("title", " My\n title ").worded("caption", "My caption.")
     made = own.drawn(example, example.results(), drawing)
     assert (made.title, made.caption) == ("My title", "My caption.")
-    assert own.titled("").captioned("") == chosen
+    assert own.worded("title", "").worded("caption", "") == chosen
 
 
 def test_what_cannot_be_drawn_says_why(example, tmp_path):
@@ -83,7 +83,7 @@ def test_what_cannot_be_drawn_says_why(example, tmp_path):
 
 @pytest.mark.slow
 def test_the_zip_has_all_of_it_in_order(example, tmp_path, chromium_path):
-    chosen = [kept(example, "why").titled("Why & how"), kept(example, "feature_counts")]
+    chosen = [kept(example, "why").worded("title", "Why & how"), kept(example, "feature_counts")]
     names, drawing = ["01-why", "02-feature-counts"], Drawing(store=Store(tmp_path))
     drawn = [one.drawn(example, example.results(), drawing) for one in chosen]
     texts = {"methods.md": "We did.", "methods.tex": "We did.", "references.bib": "@article{a,}"}

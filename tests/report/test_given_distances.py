@@ -15,9 +15,9 @@ from mlem_core.analysis import baselines, diagnostics, files
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import elsewhere
 from mlem_core.cli.commands import main
+from mlem_core.figures.plots import Drawing
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.report import capsule
-from mlem_core.report.figures import Drawing
 from mlem_core.report.verify import verify
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, visitors

@@ -1,24 +1,40 @@
 """Sentences of a report that would mislead if they were wrong: what is said, and of what."""
 
 import re
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from mlem_core.analysis.in_words import FOLDS, computed_on, fitted
+from mlem_core.figures import captions
+from mlem_core.figures.captions import TERMS, glosses
+from mlem_core.figures.compare import compare_caption
+from mlem_core.figures.profiles import profiles_caption
+from mlem_core.figures.similarity import similarity_caption
+from mlem_core.figures.stimulus_maps import map_caption
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.report import captions
-from mlem_core.report.all_layers import profiles_caption, similarity_caption
-from mlem_core.report.captions import TERMS, glosses
-from mlem_core.report.two_layers import compare_caption, map_caption
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
 OF_VALUES = "which values of pos differ (others: whether they differ)"
 BASIS = computed_on(1_200, 719_400, 5)
-TESTED = partial(profiles_caption, BASIS, HOW_MUCH, "9 tests", "sentences and words", flagged=True)
 UNITS = Units(n_sentences=600, n_items=40)
+
+
+def shown(over="", r=0.0, agreement=float("nan")):
+    """What captions take of a context; without words for what intervals are over there are none."""
+    correlations = pd.DataFrame([[1.0, r], [r, 1.0]], list("ab"), list("ab"))
+    made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
+    tests = SimpleNamespace(family="9 tests") if over else None
+    said = {"basis": BASIS, "coding": HOW_MUCH, "over": over, "names": None, "compared": None}
+    said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
+    return SimpleNamespace(**said)
+
+
+PLAIN, SURE = shown(), shown("sentences and words", 0.5, 0.634)
+TESTED = profiles_caption(SURE, flagged=True)
 
 
 @pytest.mark.parametrize(
@@ -35,16 +51,16 @@ UNITS = Units(n_sentences=600, n_items=40)
             "to any value (a value of their own where values are told apart).",
         ),
         (fitted("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
-        (profiles_caption(BASIS, HOW_MUCH), FOLDS),
-        (profiles_caption(BASIS, HOW_MUCH), f"coded by {HOW_MUCH}; it"),
-        (TESTED(), "95 % confidence intervals over sentences and words;"),
-        (TESTED(), "family of 9 tests"),
-        (TESTED(), "Triangles"),
-        (TESTED(warning="a and b correlate."), "a and b correlate. Computed on"),
-        (similarity_caption(BASIS, tested=("9 tests", "sentences")), "over sentences,"),
-        (similarity_caption(BASIS, agreement=0.634), "two upper triangles, here 0.63."),
-        (compare_caption(BASIS, "sentences"), "over sentences;"),
-        (compare_caption(BASIS), FOLDS),
+        (profiles_caption(PLAIN, flagged=False), FOLDS),
+        (profiles_caption(PLAIN, flagged=False), f"coded by {HOW_MUCH}; it"),
+        (TESTED, "95 % confidence intervals over sentences and words;"),
+        (TESTED, "family of 9 tests"),
+        (TESTED, "Triangles"),
+        (TESTED, "a and b (r = 0.50) correlate: permuting one alone may mislead. Computed on"),
+        (similarity_caption(SURE, flagged=False), "over sentences and words, and p of RSA"),
+        (similarity_caption(SURE, flagged=False), "two upper triangles, here 0.63."),
+        (compare_caption(SURE, flagged=False), "over sentences and words;"),
+        (compare_caption(PLAIN, flagged=False), FOLDS),
         (map_caption(1_000, 1_200), "seeded sample of 1,000"),
         (captions.ceiling(HOW_MUCH), "knows nothing of which values differ"),
         (captions.ceiling(OF_VALUES), f"coded by {OF_VALUES}"),
@@ -61,10 +77,10 @@ def test_what_is_said(said, expected):
 @pytest.mark.parametrize(
     ("said", "not_there"),
     [
-        (profiles_caption(BASIS, HOW_MUCH), ("95 %", "Triangles")),
-        (TESTED(), (FOLDS,)),
+        (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles")),
+        (TESTED, (FOLDS,)),
         (map_caption(1_000, 1_000), ("sample",)),
-        (similarity_caption(BASIS), ("here",)),
+        (similarity_caption(PLAIN, flagged=False), ("here",)),
         (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
         (captions.scores(HOW_MUCH), ("β",)),
     ],

@@ -10,11 +10,11 @@ from inputs import arguments_of, in_files, noise, probing, refused, words
 from mlem_core import Store, explain, run
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
+from mlem_core.figures import partial
+from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.explanation import best_known, kept_intervals
 from mlem_core.inference.partial import of_layers
 from mlem_core.measures.similarity import agreement
-from mlem_core.report import partial_rsa
-from mlem_core.report.figures import Drawing, FigureContext, draw
 from mlem_core.report.uncertainty_tables import how_sure
 
 OTHERS = ("cka", "neighbours")
@@ -143,13 +143,13 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
         return draw("similar_in", FigureContext(*shown, Drawing(options={"partial": name})))
 
     found = of_layers(*analysis.subset(analysis.select()), "ridge")
-    assert partial_rsa.choices("ridge") == ("features", "rest", "transfer", "ratio")
-    for name in partial_rsa.choices("ridge"):
+    assert partial.choices("ridge") == ("features", "rest", "transfer", "ratio")
+    for name in partial.choices("ridge"):
         made = drawn(name)
         heat = next(trace for trace in made.figure.data if trace.type == "heatmap")
         square = found.square(name, analysis.layers)
         np.testing.assert_allclose(np.array(heat.z, dtype=float), square.to_numpy(), atol=1e-6)
-        assert made.title == partial_rsa.NAMES[name]
+        assert made.title == partial.NAMES[name]
     pd.testing.assert_frame_equal(made.data, found.table(analysis.layers))
     # The features tell nothing of layer 0, which is noise, and the one and only way to use them
     # is that of the other two.
@@ -158,4 +158,4 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
     with refused("features, rest, transfer"):
         drawn("all")
     # A slow estimator is not fitted for transfer.
-    assert partial_rsa.choices("spearman") == ("features", "rest")
+    assert partial.choices("spearman") == ("features", "rest")

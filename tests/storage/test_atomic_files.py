@@ -7,7 +7,7 @@ import pytest
 from inputs import refused
 
 from mlem_core.analysis.results import write_tables
-from mlem_core.storage.files import check_target, is_full, replacing, replacing_files
+from mlem_core.base.files import check_target, is_full, replacing, replacing_files
 
 
 @pytest.fixture(params=[0o022, 0o077])

@@ -13,12 +13,12 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.typing import Progress
 from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import CHANCE, score_above_chance
 from mlem_core.report import capsule
-from mlem_core.report.figures import Drawing
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups
 

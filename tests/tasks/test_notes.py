@@ -10,7 +10,7 @@ import pytest
 from inputs import refused
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.storage.files import write_json
+from mlem_core.base.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes
 from mlem_core.tasks.notes import Notes, derived, names

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, many, short
 from mlem_core.data.reading.content import ReadAs, Source, content, decode
-from mlem_core.storage.room import check_memory
 
 # A stimulus carries its sentence: what a sentence takes grows with the square of its words.
 MOST_WORDS = 5_000

@@ -1,4 +1,4 @@
-"""What captions share, those that belong to a page alone, and what the terms in them mean.
+"""What captions share, and what the terms in them mean.
 
 A caption says what one sees, how it was computed and on how much; on the screen it is folded under
 the figure's line. It stands beside what draws the figure. Nothing in it is a hint on how to use a
@@ -11,7 +11,7 @@ import re
 
 import pandas as pd
 
-from mlem_core.analysis.in_words import FOLDS, RESOLVED
+from mlem_core.analysis.in_words import RESOLVED
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
@@ -88,33 +88,6 @@ def scores(coding: str) -> str:
     return (
         f"ρ, ρ with ties at random (rho_a), the ceiling, and {chosen}, as the inner "
         "cross-validation chose it."
-    )
-
-
-def side_by_side(names: tuple[str, str]) -> str:
-    """Caption of the profiles of two analyses, by what these are called."""
-    return joined(
-        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
-        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
-        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
-    )
-
-
-def two_analyses(
-    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
-) -> str:
-    """Caption of the differences of two analyses; without intervals `over` is empty.
-
-    Parameters
-    ----------
-    mark : what stands in the figure where a difference is not 0
-    caveat : on the intervals
-    """
-    return joined(
-        f"{what}: “{names[0]}” less “{names[1]}”.",
-        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
-        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
-        caveat if over else "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core import figures
 from mlem_core.analysis import in_words, similarities
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
@@ -54,11 +53,11 @@ class Drawing:
     replicates : of the confidence intervals, where they are in the store
     options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
         "similarity" (in the place of RSA, where it is in the store),
-        "partial" (see `mlem_core.report.partial_rsa`),
+        "partial" (see `mlem_core.figures.partial`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "within" (the one that divides them again), "order" (of the layers of the
         matrices: "model" or "clustering"),
-        "depth" (of trajectories, see `mlem_core.report.of_groups`),
+        "depth" (of trajectories, see `mlem_core.figures.trajectories`),
         "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`),
         "mapped" (the model whose layers are mapped), "noisy" ("model:layer", that noise was added
         to), "group" (features that are permuted together, a line each)
@@ -153,7 +152,7 @@ class Selected:
     @property
     def terms(self) -> list[str]:
         """All features, and the interactions that matter most."""
-        return figures.with_interactions(self.results.importance, self.all_features)
+        return with_interactions(self.results.importance, self.all_features)
 
     @property
     def across(self) -> int:
@@ -169,8 +168,15 @@ class Selected:
 
     @property
     def basis(self) -> str:
-        """How and on how much the results were computed."""
-        return basis(self.analysis, self.selection, self.results, self.coding)
+        """How and on how much the results were computed: the last part of captions."""
+        analysis, selection = self.analysis, self.selection
+        fitted = in_words.fitted(
+            estimator_named(selection.estimator).caption,
+            selection.interactions,
+            analysis.spec.missing if analysis.stimuli.has_missing else None,
+            self.coding,
+        )
+        return f"{fitted} {self._computed_on}"
 
     @property
     def coding(self) -> str:
@@ -181,9 +187,12 @@ class Selected:
     @property
     def computed_on(self) -> str:
         """The same of what no metric model was fitted for."""
+        return f"{in_words.coded(self.coding)} {self._computed_on}"
+
+    @property
+    def _computed_on(self) -> str:
         counts = self.results.n_stimuli, self.results.n_pairs, self.results.n_folds
-        on = in_words.computed_on(*counts, held_out(self.analysis))
-        return f"{in_words.coded(self.coding)} {on}"
+        return in_words.computed_on(*counts, held_out(self.analysis))
 
     @cached_property
     def pair(self) -> tuple[Layer, Layer]:
@@ -304,6 +313,9 @@ class FigureRecord:
     line : what a screen says below it, or gives that
     draw : draws it with its caption and its table; None where there is nothing to draw
     offered : whether the page Report offers it; the others are added where they are seen
+    tab : the tab of Explore, or the part of one, that shows it; empty where a screen has it at a
+        place of its own, with what can be clicked in it
+    place : where it stands among those of the tab; of equal ones by name
     """
 
     name: str
@@ -311,46 +323,45 @@ class FigureRecord:
     line: str | Callable[[FigureContext], str]
     draw: Draw
     offered: bool = False
+    tab: str = ""
+    place: int = 0
 
-    def below(self, shown: FigureContext) -> str:
+    def below(self, context: FigureContext) -> str:
         """What a screen says below it."""
-        return self.line if isinstance(self.line, str) else self.line(shown)
+        return self.line if isinstance(self.line, str) else self.line(context)
 
 
 FIGURES = Registry[FigureRecord]("figure")
 
 
 def figure(
-    name: str,
-    title: str,
-    line: str | Callable[[FigureContext], str],
-    *,
-    offered: bool = False,
+    name: str, title: str, line: str | Callable[[FigureContext], str], **more: Any
 ) -> Callable[[D], D]:
-    """A decorator that registers what draws a figure; see `FigureRecord`."""
+    """A decorator that registers what draws a figure; see `FigureRecord`, also for `more`."""
 
-    def known(draw: D) -> D:
-        FIGURES.register(FigureRecord(name, title, line, draw, offered))
+    def register(draw: D) -> D:
+        FIGURES.register(FigureRecord(name, title, line, draw, **more))
         return draw
 
-    return known
+    return register
 
 
-def basis(analysis: Analysis, selection: Selection, results: Results, coding: str) -> str:
-    """How and on how much results were computed: the last part of their figures' captions.
+def with_interactions(
+    importance: pd.DataFrame, features: Sequence[str], most: int = 4
+) -> list[str]:
+    """The features, then the interactions that matter most in any layer (`most` of them).
 
     Parameters
     ----------
-    coding : of the features, see `mlem_core.pairs.columns.coding`
+    importance : model, layer, fold, feature, importance
+    features : all features of the analysis; what else is in the table is an interaction
     """
-    fitted = in_words.fitted(
-        estimator_named(selection.estimator).caption,
-        selection.interactions,
-        analysis.spec.missing if analysis.stimuli.has_missing else None,
-        coding,
-    )
-    counts = results.n_stimuli, results.n_pairs, results.n_folds
-    return f"{fitted} {in_words.computed_on(*counts, held_out(analysis))}"
+    others = importance[~importance["feature"].isin(list(features))]
+    if others.empty:
+        return list(features)
+    means = others.groupby(["feature", "model", "layer"])["importance"].mean()
+    strongest = means.groupby("feature").max().nlargest(most)
+    return [*features, *strongest.index]
 
 
 def held_out(analysis: Analysis) -> str:

@@ -1,4 +1,4 @@
-"""The figures of an analysis, drawn by their names: from what is shown, and from Python.
+"""The figures of an analysis by their names, for whoever draws them: `FIGURES` has a record each.
 
 `analysis.plot.profiles()` and `results.plot.similarity()` give a Plotly figure, the one that the
 app shows and a capsule has; `analysis.plot.figure` draws any of them by its name.
@@ -6,49 +6,53 @@ app shows and a capsule has; `analysis.plot.figure` draws any of them by its nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
-from mlem_core.figures.naming import naming_layers
-from mlem_core.inference.explanation import layer_of
-from mlem_core.pairs.similarities import RSA, SIMILARITIES
-
-# Each registers its figures.
-from mlem_core.report import all_layers, by_method, of_groups, of_values, partial_rsa, two_layers
-from mlem_core.report.shown import (
+from mlem_core.figures.context import (
     FIGURES,
     Draw,
     Drawing,
     FigureContext,
     FigureRecord,
     RenderedFigure,
-    basis,
-    held_out,
+    with_interactions,
 )
+from mlem_core.figures.naming import naming, naming_layers
+from mlem_core.figures.profiles import profiles
+from mlem_core.figures.similarity import similarity_matrices
+from mlem_core.inference.explanation import layer_of
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.store import Store
 
 __all__ = [
     "FIGURES", "AnalysisPlots", "Drawing", "FigureContext", "RenderedFigure", "ResultsPlots",
-    "all_figures", "all_layers", "basis", "by_method", "draw", "held_out", "of_groups",
-    "of_values", "partial_rsa", "two_layers",
+    "all_figures", "draw",
 ]  # fmt: skip
+
+# Each module of this package registers its figures: a file more is a figure more.
+for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+    import_module(f"mlem_core.figures.{_module.name}")
 
 
 def _by(similarity: str, draw: Draw) -> Draw:
     """What draws a figure with another similarity in the place of RSA, where it was computed."""
 
-    def drawn(shown: FigureContext) -> RenderedFigure | None:
-        options = {**shown.drawing.options, "similarity": similarity}
-        chosen = replace(shown, drawing=replace(shown.drawing, options=options))
+    def drawn(context: FigureContext) -> RenderedFigure | None:
+        options = {**context.drawing.options, "similarity": similarity}
+        chosen = replace(context, drawing=replace(context.drawing, options=options))
         return None if chosen.compared is None else draw(chosen)
 
     return drawn
@@ -69,8 +73,8 @@ FIGURES.clear()
 FIGURES.update(_by_name)
 
 
-def draw(name: str, shown: FigureContext) -> RenderedFigure | None:
-    """A figure of the registry, with the names that `shown` has; None where there is none.
+def draw(name: str, context: FigureContext) -> RenderedFigure | None:
+    """A figure of the registry, with the names that `context` has; None where there is none.
 
     The table for print has these names too; `data` keeps the identifiers.
 
@@ -80,34 +84,34 @@ def draw(name: str, shown: FigureContext) -> RenderedFigure | None:
         An unknown figure.
     """
     record = FIGURES.named(name)
-    with figures.naming(shown.names):
-        made = record.draw(shown)
-    if made is None:
-        return None
-    return replace(made, table=_named(made.printed, shown))
+    with naming(context.names):
+        drawn = record.draw(context)
+    return None if drawn is None else replace(drawn, table=_named(drawn.printed, context))
 
 
-def _named(table: pd.DataFrame, shown: FigureContext) -> pd.DataFrame:
+def _named(table: pd.DataFrame, context: FigureContext) -> pd.DataFrame:
     """A table whose features, models and layers are called as in the figure."""
-    heads = {one: shown.names.layer(one) for one in map(layer_name, shown.selection.layers)}
-    return shown.names.table(table, shown.terms).rename(columns=heads)
+    heads = {one: context.names.layer(one) for one in map(layer_name, context.selection.layers)}
+    return context.names.table(table, context.terms).rename(columns=heads)
 
 
-def all_figures(shown: FigureContext, progress: Report | None = None) -> dict[str, RenderedFigure]:
-    """Every figure of the registry that there is of what is shown.
+def all_figures(
+    context: FigureContext, progress: Report | None = None
+) -> dict[str, RenderedFigure]:
+    """Every figure of the registry that there is of an analysis.
 
     Parameters
     ----------
     progress : called before each
     """
-    drawn = {}
+    figures = {}
     for done, name in enumerate(FIGURES):
         if progress is not None:
             progress(Progress("drawing", None, done, len(FIGURES), "figures"))
-        made = draw(name, shown)
-        if made is not None:
-            drawn[name] = made
-    return drawn
+        drawn = draw(name, context)
+        if drawn is not None:
+            figures[name] = drawn
+    return figures
 
 
 @dataclass(frozen=True)
@@ -125,27 +129,37 @@ class ResultsPlots:
         """Importance of each feature over the layers, with the held-out ρ and its ceiling."""
         results = self.results
         features = self.all_features or tuple(results.feature_correlations.index)
-        shown = figures.with_interactions(results.importance, features)
+        terms = with_interactions(results.importance, features)
         with naming_layers(self.layers):
-            return figures.profiles(results.importance, results.scores, shown)
+            return profiles(results.importance, results.scores, terms)
 
     def similarity(self) -> go.Figure:
         """Weighted Kendall τ of the profiles, and RSA, of every two layers."""
-        results = self.results
         with naming_layers(self.layers):
-            return figures.similarity_matrices(results.similarity_profiles, results.similarity_rsa)
+            return similarity_matrices(
+                self.results.similarity_profiles, self.results.similarity_rsa
+            )
 
 
 @dataclass(frozen=True)
 class AnalysisPlots:
     """Figures of an analysis, which `analysis.plot` is.
 
+    Each figure of `FIGURES` is a method that takes what `figure` does: `analysis.plot.profiles()`.
     `features` and `layers` as in `Analysis.select`; an InputError says what there is not. A feature
     has the same colour in every figure, whichever are chosen. With a `store` they show what is in
     it: confidence intervals, what the audit flags, maps of the stimuli.
     """
 
     analysis: Analysis
+
+    def __getattr__(self, name: str) -> Callable[..., go.Figure]:
+        if name not in FIGURES:
+            raise AttributeError(f"there is no figure {name!r}; there are {', '.join(FIGURES)}.")
+        return partial(self.figure, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *FIGURES]
 
     def figure(
         self,
@@ -162,7 +176,7 @@ class AnalysisPlots:
         Parameters
         ----------
         pair : the two layers of figures that compare two
-        options : of the figure, see `mlem_core.report.shown.Drawing`
+        options : of the figure, see `mlem_core.figures.context.Drawing`
 
         Raises
         ------
@@ -181,24 +195,6 @@ class AnalysisPlots:
                 "has not been computed, or a store where that is."
             )
         return drawn.figure
-
-    def profiles(
-        self,
-        features: Sequence[str] | None = None,
-        layers: Layers | None = None,
-        store: Store | None = None,
-    ) -> go.Figure:
-        """Importance of each feature over the layers, with the held-out ρ and its ceiling."""
-        return self.figure("profiles", features, layers, store=store)
-
-    def similarity(
-        self,
-        features: Sequence[str] | None = None,
-        layers: Layers | None = None,
-        store: Store | None = None,
-    ) -> go.Figure:
-        """Weighted Kendall τ of the profiles, and RSA, of every two layers."""
-        return self.figure("similarity", features, layers, store=store)
 
     def why(
         self,

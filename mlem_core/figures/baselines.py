@@ -1,0 +1,202 @@
+"""The same layers by decoding, by random forests, and by a metric model of each unit alone.
+
+Source: figure S12 of Jalouzot et al. (2024).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.analysis import baselines, methods
+from mlem_core.analysis.in_words import computed_on
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
+from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
+from mlem_core.figures.naming import layer_title, model_labels
+from mlem_core.figures.profiles import layer_axes, profiles
+from mlem_core.figures.style import PALETTE, TITLE, as_number, faded, panel_layout, panel_ref
+
+
+def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> go.Figure:
+    """The held-out ρ of every unit alone, layer by layer, and of the whole layer (figure S12).
+
+    Parameters
+    ----------
+    units : model, layer, unit, fold, rho
+    scores : model, layer, fold, rho of the metric model of the whole layer
+    across : panels beside each other
+    """
+    models = list(dict.fromkeys(units["model"]))
+    layout, places = panel_layout(model_labels(models, TITLE), height=320, across=across)
+    means = units.groupby(["model", "layer", "unit"], sort=False)["rho"].mean().reset_index()
+    traces: list[dict[str, Any]] = []
+    for place, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
+        ref = panel_ref(place)
+        axes = {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
+        own = means[means["model"] == model]
+        whole = scores[(scores["model"] == model) & scores["layer"].isin(own["layer"])]
+        drawn = [*_shapes(model, own), _best(model, own), _whole(model, whole)]
+        traces += [axes | trace | {"showlegend": False} for trace in drawn]
+        if place == 0:
+            # The first shape, the best unit and the whole layer stand for all.
+            for at in (0, -2, -1):
+                traces[at]["showlegend"] = True
+        layer_axes(layout, ref, (model, own["layer"]), RHO if column == 1 else None)
+    return go.Figure(traces, layout, _validate=False)
+
+
+def _shapes(model: str, own: pd.DataFrame) -> list[dict[str, Any]]:
+    """A violin a layer: how the scores of its units are spread."""
+    layers = np.sort(own["layer"].unique())
+    wide = 0.85 * float(np.diff(layers).min()) if len(layers) > 1 else 0.8
+    shapes = []
+    for n in layers:
+        rho = own.loc[own["layer"] == n, "rho"].to_numpy(dtype=np.float64)
+        said = f"median {as_number(np.median(rho))}, best {as_number(rho.max())}"
+        shapes.append(
+            {
+                "type": "violin",
+                "x0": n,
+                "y": rho,
+                "width": wide,
+                # The shape ends where the units do.
+                "spanmode": "hard",
+                "points": False,
+                "line": {"color": PALETTE[4], "width": 1},
+                "fillcolor": faded(PALETTE[4], 0.35),
+                "meanline": {"visible": False},
+                "box": {"visible": True, "width": 0.12, "fillcolor": "rgba(0,0,0,0)"},
+                "name": "single units",
+                "legendgroup": "units",
+                "hoveron": "violins",
+                "text": f"<b>{layer_title((model, int(n)))}</b><br>{len(rho):,} units: {said}",
+                "hoverinfo": "text",
+            }
+        )
+    return shapes
+
+
+def _best(model: str, own: pd.DataFrame) -> dict[str, Any]:
+    """The unit with the highest score of each layer."""
+    best = own.loc[own.groupby("layer")["rho"].idxmax()]
+    texts = [
+        f"<b>{layer_title((model, int(n)))}</b><br>unit {unit}: ρ = {as_number(rho)}"
+        for n, unit, rho in best[["layer", "unit", "rho"]].itertuples(index=False)
+    ]
+    return {
+        "type": "scatter",
+        "x": best["layer"],
+        "y": best["rho"],
+        "mode": "markers",
+        "marker": {"color": PALETTE[0], "size": 6},
+        "name": "best unit",
+        "hovertext": texts,
+        "hoverinfo": "text",
+    }
+
+
+def _whole(model: str, scores: pd.DataFrame) -> dict[str, Any]:
+    """The metric model of all units together."""
+    x, mean, sd = over_folds(scores, "rho")
+    return {
+        "type": "scatter",
+        "x": x,
+        "y": mean,
+        "mode": "lines+markers",
+        "line": {"color": PALETTE[1], "width": 2, "dash": "dash"},
+        "marker": {"symbol": "diamond", "size": 7},
+        "name": "whole layer",
+        "hovertext": hover_over_folds(layer_names(model, x), mean, sd, "whole layer: ρ = "),
+        "hoverinfo": "text",
+    }
+
+
+def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:
+    """What a baseline found, where it has been computed."""
+    if (store := context.drawing.store) is None:
+        return None
+    return baselines.find(context.analysis, name, store, context.selection.layers)
+
+
+@figure(
+    "unit_scores",
+    "Single units and the whole layer",
+    "How well single units are predicted, and how well the whole layer: the farther apart, the "
+    "more the features are in patterns over units.",
+)
+def draw_unit_scores(context: FigureContext) -> RenderedFigure | None:
+    """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
+    table = _kept(context, "univariate")
+    if table is None:
+        return None
+    return RenderedFigure(
+        unit_scores(table, context.results.scores, context.across),
+        "Metric models of single units, and of the whole layer",
+        "Held-out ρ of a metric model fitted to each unit of a layer alone (mean over folds): the "
+        "shape is the distribution over units, the line in it their median, the dot the best one. "
+        "Dashed: the metric model of the whole layer. Where that is far above, the features are "
+        f"in patterns over units, not in single ones. {context.computed_on}",
+        table,
+        methods.units(table, context.results),
+    )
+
+
+# Of each baseline: what its axis is called, its title, and what is seen.
+_BASELINES = {
+    "decoding": (
+        "accuracy above chance (Δ)",
+        "Decoding of each feature",
+        "Accuracy of a linear classifier for each feature on held-out stimuli, less that of always "
+        "saying the most frequent value. Unlike an importance it does not say how much of the "
+        "distances a feature shapes.",
+    ),
+    "random-forest": (
+        "permutation importance (PI)",
+        "Random forests that predict the units",
+        "Importance of each feature in a random forest that predicts the representations; dashed: "
+        "its held-out score.",
+    ),
+    "univariate": (
+        "prediction accuracy (held-out ρ)",
+        "Metric models of single units",
+        "Held-out ρ of a metric model fitted to each unit alone, the mean over the units.",
+    ),
+}
+
+
+def draw_baseline(context: FigureContext, name: str) -> RenderedFigure | None:
+    """The same layers by another method; None where it has not been computed."""
+    table, names = _kept(context, name), context.all_features
+    if table is None:
+        return None
+    if name == "univariate":
+        names = ["mean over units"]
+        means = table.groupby(["model", "layer", "fold"], sort=False)["rho"].mean()
+        drawn = means.rename("importance").reset_index().assign(feature=names[0])
+        scores = drawn[["model", "layer", "fold"]]
+    else:
+        drawn = table[table["feature"].isin(context.selection.features)]
+        if name == "decoding":
+            drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
+        scores = drawn.drop_duplicates(["model", "layer", "fold"])
+    value, title, seen = _BASELINES[name]
+    counts = context.results.n_stimuli, 0, context.results.n_folds
+    on = computed_on(*counts, held_out(context.analysis))
+    return RenderedFigure(
+        profiles(drawn, scores, names, across=context.across, value=value),
+        title,
+        f"{seen} Mean over folds, bands are one standard deviation. {on}",
+        table,
+    )
+
+
+for _name in _BASELINES:
+    figure(
+        f"baseline_{_name.replace('-', '_')}",
+        "The layers by another method",
+        "The same layers by another method.",
+    )(partial(draw_baseline, name=_name))

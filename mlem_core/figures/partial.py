@@ -1,0 +1,127 @@
+"""How alike the layers are by one measure: in the features, in the rest, or by transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.base.errors import unknown
+from mlem_core.base.typing import parse_layer
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.matrix import grid
+from mlem_core.figures.similarity import (
+    TAU,
+    Arrangement,
+    Matrix,
+    Pair,
+    interval_texts,
+    matrix_figure,
+)
+from mlem_core.figures.style import NO_ANNOTATIONS
+from mlem_core.inference.partial import of_layers
+
+
+def partial_matrix(
+    square: pd.DataFrame,
+    unit: str,
+    pair: Pair | None = None,
+    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
+    *,
+    small: bool = False,
+) -> go.Figure:
+    """How alike all layers are by one measure, as of `mlem_core.measures.partial`, by model.
+
+    It has neither a title nor dots. Its layers stand up the side and, in the same order, along the
+    bottom: of transfer those whose metric it is, and those that are predicted. A cell without a
+    number is empty.
+
+    Parameters
+    ----------
+    square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
+    unit : what it is, told on hovering
+    pair : the two layers whose cells are outlined, with the value of the one to the upper right
+    flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
+    small : for half of a window: the names of the models stand below it only
+    """
+    layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
+    matrix = Matrix(
+        TAU._replace(key="partial", column="partial", title=unit, unit=unit),
+        values,
+        interval_texts(None, square.index, "partial"),
+        flags,
+    )
+    # The value that is shown is that of the cell in which it stands.
+    if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
+        pair = pair[1], pair[0]
+    arranged: Arrangement = "small" if small else "alone"
+    return matrix_figure(grid(layers, "model", values), [matrix], arranged, pair)
+
+
+# By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
+UNITS = {
+    "features": "S_feat",
+    "rest": "S_rest",
+    "transfer": "held-out ρ of the first's metric on the second",
+    "ratio": "that ρ as a part of the second's own",
+}
+NAMES = {
+    "features": "Alike in the features (S_feat)",
+    "rest": "Alike in the rest (S_rest)",
+    "transfer": "Transfer of the metric (held-out ρ)",
+    "ratio": "Transfer, as a part of the layer's own score",
+}
+_NONE = "Cells are empty where that is of a layer of which {} is not clearly above 0."
+_CAPTIONS = {
+    "features": "The correlation of what the features explain in either layer, v_AB / √(v_AA "
+    "v_BB), between disjoint sets of stimuli: 1 where both use them in proportion, whatever they "
+    f"explain in all; above 1 is sampling. {_NONE.format('what they explain')}",
+    "rest": "A partial RSA: the correlation of what is left of the ranks when what the features "
+    "explain is taken away, (RSA − v_AB) / √((1 − v_AA)(1 − v_BB)). What other features, another "
+    f"coding or more stimuli would explain is still in it. {_NONE.format('what is left')}",
+    "transfer": "Held-out ρ, mean over folds, that the metric fitted to a layer (up the side) has "
+    "with the distances in another (along the bottom); on the diagonal the layers' own scores.",
+    "ratio": "Held-out ρ, mean over folds, that the metric fitted to a layer (up the side) has "
+    "with the distances in another (along the bottom), divided by that of the latter's own "
+    f"metric. {_NONE.format('its own score')}",
+}
+
+
+def choices(estimator: str) -> tuple[str, ...]:
+    """Which there are with an estimator: without transfer where it is slow to fit."""
+    names = tuple(NAMES)
+    return names[:2] if estimator_named(estimator).slow else names
+
+
+@figure(
+    "similar_in",
+    "Alike in the features, in the rest, or by transfer",
+    "What the two matrices above mix, apart. Click a cell to choose its two layers.",
+    offered=True,
+)
+def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
+    """The one that is chosen; by default that in the features.
+
+    Raises
+    ------
+    InputError
+        One that there is not.
+    """
+    if not context.several:
+        return None
+    name = context.drawing.options.get("partial", "features")
+    if name not in choices(context.selection.estimator):
+        raise unknown("similarity", name, choices(context.selection.estimator))
+    of = *context.analysis.subset(context.selection), context.selection.estimator
+    found, layers = context.once("partial", lambda: of_layers(*of)), context.selection.layers
+    small = context.drawing.screen
+    return RenderedFigure(
+        partial_matrix(found.square(name, layers), UNITS[name], context.marked_pair, small=small),
+        NAMES[name],
+        f"{_CAPTIONS[name]} {context.basis}",
+        found.table(layers),
+        found.square(name, layers).round(3).rename_axis("layer").reset_index(),
+    )

@@ -1,0 +1,218 @@
+"""What each feature contributes to the similarity of every two layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.base.labels import distinct
+from mlem_core.base.typing import parse_layer
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import (
+    feature_labels,
+    feature_name,
+    layer_title,
+    model_initials,
+    model_labels,
+)
+from mlem_core.figures.style import (
+    CLEAR,
+    DIVERGING,
+    TITLE,
+    as_number,
+    bar_title,
+    block_edges,
+    model_blocks,
+    panel_ref,
+    panels,
+    short,
+)
+from mlem_core.measures.decomposition import UNEXPLAINED, Decomposition, decompose
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+
+# A contribution this small is next to nothing; a scale goes at least so far.
+LEAST_SPAN = 0.05
+_CROWDED, _SMALL = 8, 8  # models, and px of their initials
+_SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
+
+
+def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
+    """What each feature contributes to the similarity of every two layers, a panel a term.
+
+    Parameters
+    ----------
+    across : panels beside each other; with fewer than 3 the colour bars are below them
+    terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
+        share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
+        to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
+        layer with itself) is left blank
+    """
+    titles = feature_labels(list(terms), TITLE)
+    figure, places = panels(titles, height=250 if across > 2 else 210, across=across, below=40)
+    layers = [parse_layer(name) for name in next(iter(terms.values())).index]
+    blocks = model_blocks(layers)
+    off = ~np.eye(len(layers), dtype=bool)
+    names = {layer: layer_title(layer) for layer in layers}
+    # Many names do not fit a narrow panel.
+    crowded = across < 3 and len(blocks) > _CROWDED
+    shared = _along(blocks, crowded)
+    scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
+    edges: list[dict[str, Any]] = []
+    for number, (term, square) in enumerate(terms.items()):
+        (row, column), ref = places[number], panel_ref(number)
+        scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
+        values = np.where(off, square.to_numpy(dtype=np.float64), np.nan)
+        scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
+        hover = [
+            [
+                f"<b>{feature_name(term)}</b><br>{names[a]} and {names[b]}<br>{as_number(value)}"
+                for b, value in zip(layers, line, strict=True)
+            ]
+            for a, line in zip(layers, values, strict=True)
+        ]
+        at = {"row": row, "col": column}
+        figure.add_trace(
+            go.Heatmap(
+                z=values,
+                x=np.arange(len(layers)),
+                y=np.arange(len(layers)),
+                coloraxis=scale,
+                hovertext=hover,
+                hoverinfo="text",
+                hoverongaps=False,
+                name=feature_name(term),
+            ),
+            **at,
+        )
+        edges += block_edges(blocks, ref)
+        ends = [-0.5, len(layers) - 0.5]
+        # Names stand below the last row; between the others they would lie on titles.
+        lowest = row == places[-1][0]
+        angle = 0 if len(blocks) < 3 else -90 if crowded else -40
+        figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
+        figure.update_yaxes(
+            range=ends[::-1], showticklabels=column == 1, scaleanchor=f"x{ref}", **shared, **at
+        )
+    figure.update_layout(shapes=edges)
+    for place, (scale, most) in enumerate(scales.items()):
+        most = max(most, LEAST_SPAN)
+        bar = {
+            "title": bar_title(_SCALES[scale]) | ({"side": "top"} if across < 3 else {}),
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickvals": [-most, 0, most],
+            **_bar_place(place, most, figure.layout.height, below=across < 3),
+        }
+        axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
+        figure.update_layout({scale: axis})
+    if across < 3:
+        figure.update_layout(margin_b=146, height=figure.layout.height + 98)
+    return figure
+
+
+def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
+    """What both axes of a matrix of layers share: each model by name, or by its initials."""
+    models = [model for *_, model in blocks]
+    return {
+        "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
+        "ticktext": list(model_initials(models).values()) if crowded else model_labels(models, 14),
+        "showgrid": False,
+        "zeroline": False,
+        "constrain": "domain",
+        **CLEAR,
+        **({"tickfont": {"size": _SMALL}} if crowded else {}),
+    }
+
+
+def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
+    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
+    low, high = short(-most), f"+{short(most)}"
+    if below:
+        return {
+            "ticktext": [f"{low}<br>apart", "0", f"{high}<br>alike"],
+            "orientation": "h",
+            "x": 0.2 + 0.6 * place,
+            "xanchor": "center",
+            "len": 0.34,
+            "yref": "container",
+            "y": 8 / height,
+            "ypad": 0,
+            "yanchor": "bottom",
+        }
+    # Both have to fit beside a single row of panels, one above the other.
+    room, gap = max(height - 84, 100), 30
+    length = min(170, (room - gap) / 2)
+    y = 1 - place * (length + gap) / room
+    ends = [f"apart ({low})", "0", f"alike ({high})"]
+    return {"ticktext": ends, "lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}
+
+
+@figure(
+    "why_layers",
+    "What makes every two layers alike",
+    "What each feature adds to the similarity of every two layers: orange makes them alike, blue "
+    "sets them apart.",
+    offered=True,
+)
+def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
+    """The terms of the similarity of every two layers; None of one that has none."""
+    if not context.several or (context.compared and not context.compared.similarity.divides):
+        return None
+    layers, split, compared = (
+        list(context.selection.layers),
+        decomposition(context),
+        context.compared,
+    )
+    similarity = SIMILARITIES[RSA] if compared is None else compared.similarity
+    means = models_alike(context)
+    return RenderedFigure(
+        term_matrices(
+            {term: split.matrix(term, layers) for term in split.names},
+            across=2 if context.drawing.narrow else 3,
+        ),
+        "What makes every two layers alike",
+        f"What each feature contributes to the {similarity.called} of every two layers (Shapley "
+        "values, cross-fitted), and what these features do not explain. Orange: it makes the two "
+        f"alike; blue: it sets them apart. {context.computed_on}",
+        split.table(layers).rename(columns={"rsa": similarity.name}),
+        # A row two models: of these there are more than terms.
+        means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
+    )
+
+
+def decomposition(context: FigureContext) -> Decomposition:
+    """The similarity of every two layers as a sum: of RSA, or of what is chosen instead."""
+    if (found := context.compared) is None:
+        return context.once("sum", lambda: decompose(*context.analysis.subset(context.selection)))
+    return context.once(("sum", found.similarity.name), found.decomposed)
+
+
+def models_alike(context: FigureContext) -> pd.DataFrame:
+    """What makes every two models alike: term, and a column of means a pair of models."""
+    layers = list(context.selection.layers)
+    of = RSA if context.compared is None else context.compared.similarity.name
+    summary = context.once(("means", of), lambda: decomposition(context).summary(layers))
+    names = list(dict.fromkeys(model for model, _ in layers))
+    called = dict(zip(names, distinct(names, list(map(context.names.model, names))), strict=True))
+    models = [summary[side].map(called) for side in ("model_a", "model_b")]
+    return means_of_models(summary.assign(model_a=models[0], model_b=models[1]))
+
+
+def means_of_models(summary: pd.DataFrame) -> pd.DataFrame:
+    """A row a term, a column a pair of models: the mean over their pairs of layers.
+
+    Parameters
+    ----------
+    summary : of `mlem_core.measures.decomposition.Decomposition.summary`
+    """
+    both = summary["model_a"] + " and " + summary["model_b"]
+    alone = "within " + summary["model_a"]
+    pairs = both.where(summary["model_a"] != summary["model_b"], alone)
+    wide = summary.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
+    return (
+        wide.loc[summary["term"].unique(), pairs.unique()].reset_index().rename_axis(columns=None)
+    )

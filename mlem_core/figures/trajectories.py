@@ -1,0 +1,200 @@
+"""Importance and score over the steps of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.groups import BELOW, group_summary, line_with_band
+from mlem_core.figures.naming import feature_name
+from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
+from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.sentences import training_lines
+from mlem_core.groups.summary import GroupSummary
+
+# The option that says at which relative depth trajectories are drawn; "mean": over all layers.
+DEPTH, MEAN = "depth", "mean"
+_ZERO = 0.16  # how far step 0 stands left of the first other step, in parts of the axis
+_SCORE = "held-out ρ"
+
+
+def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
+    """Where training steps stand on a logarithmic axis, and where it is broken.
+
+    Parameters
+    ----------
+    steps : sorted; 0, which has no logarithm, stands left of the others
+
+    Returns
+    -------
+    (n_steps,) log10 of each; and the middle between 0 and the next, None without a step 0
+    """
+    found = np.array([np.log10(step) if step > 0 else np.nan for step in steps])
+    if not len(steps) or steps[0] > 0:
+        return found, None
+    if len(steps) == 1:
+        return np.zeros(1), None
+    width = found[-1] - found[1]
+    apart = max(_ZERO * width / (1 - _ZERO), 0.3)
+    found[0] = found[1] - apart
+    return found, float(found[1] - apart / 2)
+
+
+def _ticks(steps: Sequence[int], places: FloatArray) -> tuple[list[float], list[str]]:
+    """Places and texts of the ticks: each step where there are few, else powers of ten, and 0."""
+    kept = list(zip(places, steps, strict=True))
+    if len(kept) > 5:
+        powers = [10**k for k in range(16) if steps[0] <= 10**k <= steps[-1]]
+        kept = [(float(np.log10(power)), power) for power in powers]
+        if len(kept) < 2:
+            kept = [(places[at], steps[at]) for at in (int(steps[0] == 0), len(steps) - 1)]
+        kept = [(places[0], 0)] * (steps[0] == 0) + kept
+    span = float(places[-1] - places[0]) or 1.0
+    apart: list[tuple[float, int]] = []
+    for place, step in kept:
+        if not apart or (place - apart[-1][0]) / span > 0.11:
+            apart.append((float(place), step))
+    return [place for place, _ in apart], [_in_short(step) for _, step in apart]
+
+
+def _in_short(step: int) -> str:
+    """143k of 143,000; whole numbers only."""
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if step >= size and step * 10 % size == 0:
+            return f"{step / size:g}{letter}"
+    return f"{step:,}"
+
+
+def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 3) -> go.Figure:
+    """The importance of each feature and the held-out ρ over the steps of training.
+
+    A band is the interval over seeds; it is drawn where there is one at two steps at least.
+
+    Parameters
+    ----------
+    table : trajectory, step, seeds, quantity, feature, value, lower, upper; a row a trajectory,
+        step, quantity and feature
+    features : of all analyses that are to have the same colours
+    """
+    names = list(dict.fromkeys(table["trajectory"]))
+    seeds = table.groupby("trajectory", sort=False)["seeds"].agg(["min", "max"])
+    figure, places = panels(
+        [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names],
+        height=300,
+        across=across,
+        below=BELOW,
+    )
+    # Swatches as their lines are drawn: the score is dashed.
+    figure.update_layout(legend={"itemsizing": "trace"})
+    steps = sorted(map(int, table["step"].unique()))
+    at, broken = step_places(steps)
+    colors, place_of = feature_colors(features), dict(zip(steps, at, strict=True))
+    shown: set[str] = set()
+    for name, (row, column) in zip(names, places, strict=True):
+        own = table[table["trajectory"] == name].sort_values("step", kind="stable")
+        for (quantity, feature), line in own.groupby(["quantity", "feature"], sort=False):
+            score = quantity == "rho"
+            called = _SCORE if score else feature_name(str(feature))
+            color = GREY if score else colors.get(str(feature), GREY)
+            x = np.array([place_of[int(step)] for step in line["step"]])
+            for trace in line_with_band(line, "step", x, color, called, dashed=score):
+                trace.legendgroup = f"{quantity} {feature}"
+                trace.showlegend = trace.fill is None and trace.legendgroup not in shown
+                figure.add_trace(trace, row=row, col=column)
+            shown.add(f"{quantity} {feature}")
+        if broken is not None:
+            figure.add_vline(
+                x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column
+            )
+    values, texts = _ticks(steps, at)
+    around = 0.04 * (float(at[-1] - at[0]) or 1.0)
+    figure.update_xaxes(
+        tickvals=values,
+        ticktext=texts,
+        range=[float(at[0]) - around, float(at[-1]) + around],
+        title_text="training step",
+    )
+    figure.update_yaxes(matches="y")
+    figure.update_yaxes(title_text="importance (FI), ρ", col=1)
+    return figure
+
+
+def _seeds(least: int, most: int) -> str:
+    if least != most:
+        return f"{least} to {most} seeds"
+    return "one run" if most == 1 else f"{most} seeds"
+
+
+def of_training(context: FigureContext) -> GroupSummary | None:
+    """What is known of trajectories over training; None where there are none."""
+    found = group_summary(context) if context.analysis.spec.trajectories else None
+    return found if found is not None and found.checkpoints.groups else None
+
+
+def depth_of(options: Mapping[str, str]) -> float | None:
+    """The relative depth that is chosen; None: the mean over layers.
+
+    Raises
+    ------
+    InputError
+        Neither "mean" nor a number from 0 to 1.
+    """
+    text = options.get(DEPTH, MEAN)
+    try:
+        depth = None if text == MEAN else float(text)
+    except ValueError:
+        depth = np.nan
+    if depth is not None and not 0 <= depth <= 1:
+        raise InputError(
+            f"the depth {text!r} is none; expected a number from 0 (the first layer) to 1 (the "
+            f"last), or {MEAN}."
+        )
+    return depth
+
+
+def depths(context: FigureContext) -> list[str]:
+    """The relative depths to choose from: those of the trajectory with the fewest layers."""
+    found = of_training(context)
+    if found is None:
+        return []
+    known = found.trajectories.dropna(subset=["depth"]).groupby("trajectory", sort=False)["depth"]
+    fewest = min((own.unique() for _, own in known), key=len)
+    return [f"{depth:.2g}" for depth in fewest]
+
+
+@figure(
+    "trajectories",
+    "Importance over training",
+    "Importance of each feature, and the score, as training goes on.",
+)
+def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
+    """Importances over the steps of training.
+
+    Raises
+    ------
+    InputError
+        As `depth_of`.
+    """
+    found = of_training(context)
+    if found is None:
+        return None
+    depth = depth_of(context.drawing.options)
+    table = nearest_depth(found.trajectories, depth)
+    where = f"the layer nearest to relative depth {0 if depth is None else depth:g}"
+    where = "mean over layers" if depth is None else where
+    return RenderedFigure(
+        trajectories(table, context.terms, across=context.across),
+        "Importance of each feature over training",
+        "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "
+        f"trajectory; {where}. The axis is logarithmic; step 0, left of the dotted line, is off "
+        "its scale. Means over the seeds of a step; bands, where there are two or more: 95 % "
+        f"intervals over {found.over_seeds}, step by step. {' '.join(training_lines(found))} "
+        f"{context.basis}",
+        table,
+    )
