@@ -143,7 +143,9 @@ def _how(annotation: Any) -> Any:
 
 
 def _kind(column: pd.Series[Any]) -> str:
-    return str(column.dtype) if pd.api.types.is_numeric_dtype(column) else "str"
+    if pd.api.types.is_numeric_dtype(column):
+        return str(column.dtype)
+    return "str" if len(column) else "object"  # an empty column may be one of numbers
 
 
 def _read(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:

@@ -134,7 +134,7 @@ class View:
         prefetch.stop()
         results = self._tables()
         if results is None:
-            self._compute()
+            _compute(self)
         else:
             near = self._one_click_away()
             prefetch.prepare([partial(_results, self.job_id, one, self.analysis) for one in near])
@@ -185,19 +185,6 @@ class View:
 
         return followups.find(kind, self.job_id, options, stored.store())
 
-    def _compute(self) -> None:
-        st.info(
-            f"The estimator {self.selection.estimator} takes about a second a layer. It is "
-            "computed once; after that every look is quick.",
-            icon=":material/hourglass:",
-        )
-        task = self.work("fits", self.selection.to_dict())
-        if not task.folder.exists():
-            task.begin()
-        background.offer(
-            task, "Fit the metric models", "Fits every layer that is shown, in the background."
-        )
-
     @property
     def pair(self) -> tuple[str, str]:
         """The two layers "model:layer" that Compare and Why alike look at."""
@@ -205,6 +192,20 @@ class View:
         a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
         there = self.layer_names
         return a if a in there else defaults[0], b if b in there else defaults[1]
+
+
+def _compute(view: View) -> None:
+    st.info(
+        f"The estimator {view.selection.estimator} takes about a second a layer. It is "
+        "computed once; after that every look is quick.",
+        icon=":material/hourglass:",
+    )
+    task = view.work("fits", view.selection.to_dict())
+    if not task.folder.exists():
+        task.begin()
+    background.offer(
+        task, "Fit the metric models", "Fits every layer that is shown, in the background."
+    )
 
 
 def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
