@@ -355,5 +355,5 @@ def stimuli_left(
 
 
 def find_left(analysis: Analysis, store: Store, selection: Selection) -> Left | None:
-    """What `stimuli_left` has kept; None where there is nothing."""
+    """Values that `stimuli_left` has kept; None where there are none."""
     return LEFT.find(store, key_of(analysis, selection))

@@ -78,7 +78,7 @@ class Multiverse(TablesAndNotices):
 
     @property
     def measures(self) -> list[str]:
-        """By what two layers are compared: similarities, and "tau"."""
+        """Measures that two layers are compared by: similarities, and "tau"."""
         columns = list(self.similarity.columns)
         return columns[columns.index("layer_b") + 1 :]
 
