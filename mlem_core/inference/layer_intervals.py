@@ -355,5 +355,5 @@ def stimuli_left(
 
 
 def find_left(analysis: Analysis, store: Store, selection: Selection) -> Left | None:
-    """Values that `stimuli_left` has kept; None where there are none."""
+    """What `stimuli_left` has kept; None where there is nothing."""
     return LEFT.find(store, key_of(analysis, selection))
