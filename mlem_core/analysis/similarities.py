@@ -225,7 +225,7 @@ def pair_cells(analysis: Analysis, similarity: Similarity) -> PairCells:
 def layer_input(
     analysis: Analysis, similarity: Similarity, layer: Layer, store: Store
 ) -> LayerInput:
-    """What gives what a similarity compares of a layer, from its representations in the store."""
+    """Function that gives what a similarity compares of a layer, from the store."""
     model, number = layer
     source = representations_of(analysis, model, store)
     distance = distance_of(analysis, similarity, model)

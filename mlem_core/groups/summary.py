@@ -58,7 +58,7 @@ class GroupSummary:
 
     @property
     def by(self) -> Similarity:
-        """What models are compared by."""
+        """The similarity that models are compared by."""
         return SIMILARITIES[RSA] if self.compared is None else self.compared.similarity
 
     @cached_property

@@ -115,7 +115,7 @@ class Explanation:
 
     @property
     def meaning(self) -> str:
-        """What a similarity without terms says, two sentences; the first goes on after a colon."""
+        """Two sentences on a similarity without terms, of which the first goes on after a colon."""
         return (
             "one is turned onto the other by some stimuli, and the two are compared on others "
             f"({self.held_out}). Layers that have nothing to do with each other have 0 on average."

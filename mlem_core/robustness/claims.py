@@ -54,7 +54,7 @@ CLAIMS = {
 
 
 def measures() -> dict[str, str]:
-    """By what a claim compares two layers, and what short sentences call it."""
+    """Measures that a claim may compare two layers by, with their short names."""
     return {name: short_of(name) for name in (RSA, "tau", *SIMILARITIES)}
 
 

@@ -72,7 +72,7 @@ class Multiverse:
 
     @property
     def measures(self) -> list[str]:
-        """By what two layers are compared: similarities, and "tau"."""
+        """Measures that two layers are compared by: similarities, and "tau"."""
         columns = list(self.similarity.columns)
         return columns[columns.index("layer_b") + 1 :]
 

@@ -86,10 +86,10 @@ class Audit:
 
     @property
     def similarity(self) -> Similarity:
-        """What two layers are compared by: its column is the first after the variant."""
+        """The similarity of two layers that it is of: its column is the first after the variant."""
         return SIMILARITIES[self.pairs.columns[list(self.pairs.columns).index("variant") + 1]]
 
 
 def short_of(measure: str) -> str:
-    """What short sentences call "tau", or a similarity of two layers."""
+    """Short name of "tau", or of a similarity of two layers."""
     return "τ" if measure == "tau" else SIMILARITIES[measure].short
