@@ -74,8 +74,8 @@ def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
         disabled=none,
     )
     chosen = {"missing": cells, "values": _choose_values(job_id, analysis)}
-    own = {"missing": analysis.spec.missing, "values": analysis.tables.resolved}
-    return {name: value for name, value in chosen.items() if value != own[name]}
+    as_run = {"missing": analysis.spec.missing, "values": analysis.tables.resolved}
+    return {name: value for name, value in chosen.items() if value != as_run[name]}
 
 
 def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
@@ -114,8 +114,8 @@ def other_tables(job_id: str, changes: dict[str, Any], selection: Selection) -> 
     start = partial(analyses.start, spec, stored.store())
     other = analyses.find(analyses.job_id(spec), stored.store()) or start()
     if other.status().state == "done":
-        own, new = (stored.open_analysis(one).manifest["models"] for one in (job_id, other.id))
-        if all(same_content(own[name], new[name]) for name in own if name in new):
+        before, now = (stored.open_analysis(one).manifest["models"] for one in (job_id, other.id))
+        if all(same_content(before[name], now[name]) for name in before if name in now):
             return other.id
         st.error(
             "A model has changed since this analysis, so that other tables are of another model: "

@@ -37,7 +37,7 @@ def show_my_analyses() -> None:
 
     jobs = analyses.recent(stored.store())
     names = stored.names()
-    own = [job for job in jobs if job.id != stored.EXAMPLE]
+    users_own = [job for job in jobs if job.id != stored.EXAMPLE]
     st.subheader("My analyses")
     settings = shared()
     if settings is not None:
@@ -46,20 +46,20 @@ def show_my_analyses() -> None:
             f"{many(math.ceil(settings.keep_days), 'day')} after your last visit."
         )
     deleted = trash.in_trash(stored.store())
-    for one in deleted:
-        if not one.dismissed:
-            _was_deleted(one)
-    if not own:
+    for entry in deleted:
+        if not entry.dismissed:
+            _was_deleted(entry)
+    if not users_own:
         st.caption("None yet. What you run is listed here, with the example.")
-    shown = jobs[:MOST_LISTED]
-    if len(jobs) > len(shown):
-        shown = [*own[: MOST_LISTED - 1], *jobs[len(own) :]]
-    _lines(shown, names)
-    rest = [job for job in jobs if job not in shown]
+    listed_first = jobs[:MOST_LISTED]
+    if len(jobs) > len(listed_first):
+        listed_first = [*users_own[: MOST_LISTED - 1], *jobs[len(users_own) :]]
+    _lines(listed_first, names)
+    rest = [job for job in jobs if job not in listed_first]
     if rest:
         title = f"{len(rest)} more"
         frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest, names))
-    dismissed = [one for one in deleted if one.dismissed]
+    dismissed = [entry for entry in deleted if entry.dismissed]
     if dismissed:
         frame.folded(
             f"{len(dismissed)} deleted in the last {trash.DAYS} days",

@@ -83,8 +83,8 @@ def choose_tab(name: str, help: str) -> str:
 
 def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
     """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
-    given = [point["customdata"] for point in points if "customdata" in point]
-    layers = [layer_name(given[0][at : at + 2]) for at in (0, 2)] if given else []
+    clicked = [point["customdata"] for point in points if "customdata" in point]
+    layers = [layer_name(clicked[0][at : at + 2]) for at in (0, 2)] if clicked else []
     if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
         look_at(view, *layers)
 
