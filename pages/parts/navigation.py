@@ -169,7 +169,7 @@ def show_tour(here: str) -> None:
                     key="tour own",
                     help="Ends the tour where an analysis of your own begins.",
                 ):
-                    _end_tour()
+                    del st.session_state["tour"]
                     st.switch_page(SCREENS["new"].file)
             else:
                 _tour_button(f"Next: {STEPS[at + 1].title}", "arrow_forward", at + 1)
@@ -182,7 +182,7 @@ def show_tour(here: str) -> None:
                 key="tour end",
                 help="Takes these lines away; the page stays.",
             ):
-                _end_tour()
+                del st.session_state["tour"]
                 st.rerun()
 
 
@@ -202,7 +202,3 @@ def _go_to_step(to: int) -> None:
     for name, tab in STEPS[to].place.items():
         choices.put(name, [tab])
     st.switch_page(SCREENS[STEPS[to].url_path].file)
-
-
-def _end_tour() -> None:
-    del st.session_state["tour"]
