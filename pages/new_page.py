@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import listed, many
 from pages.form import models, read, representations, roles, state
 from pages.form import options as more_options
 from pages.form.draft import Draft, draft
@@ -113,22 +114,19 @@ def _step(name: str, now: Draft, wrong: dict[str, str]) -> None:
 
 
 def _summary(name: str, now: Draft) -> str:
-    from mlem_core.base.text import listed, many
-
     if name == "read":
         return plain(now.label if now.base is None else f"{now.label}, {len(now.base):,} stimuli")
-    if name == "roles":
-        if now.stimuli is None:
-            return "not yet"
-        return many(len(now.stimuli.features) + len(now.later), "feature")
-    systems = _systems()
-    if len(systems) > 2:
-        return many(len(systems), "model")
-    return plain(listed(systems) or "none yet")
+    if name == "models":
+        return plain(_systems() or "none yet")
+    if now.stimuli is None:
+        return "not yet"
+    return many(len(now.stimuli.features) + len(now.later), "feature")
 
 
-def _systems() -> list[str]:
-    return [*models.chosen(), *representations.chosen()]
+def _systems() -> str:
+    """The models and files that are chosen, or how many they are."""
+    names = [*models.chosen(), *representations.chosen()]
+    return many(len(names), "model") if len(names) > 2 else listed(names)
 
 
 def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, FoundArrays]) -> Cost:
@@ -197,8 +195,6 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """What Run would do, or why it does nothing, beside the button."""
-    from mlem_core.base.errors import InputError
-    from mlem_core.base.text import listed, many
     from mlem_core.scale.cluster import from_environment
     from mlem_core.scale.executor import HERE
 
@@ -209,13 +205,11 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
             return f":material/block: Run waits, see step {number}: {plain(text)}"
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
-    systems = _systems()
-    what = many(len(systems), "model") if len(systems) > 2 else listed(systems)
     try:
         where = from_environment() or HERE.where
     except InputError as error:
         return f":material/block: {plain(str(error))}"
-    text = f"Runs {plain(what)} on {on}. Computes on {plain(where)}."
+    text = f"Runs {plain(_systems())} on {on}. Computes on {plain(where)}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
         if cost.n_fetched:

@@ -157,26 +157,27 @@ def _detected(
 def _table_choices(draft: Draft) -> None:
     from mlem_core.data.reading.content import DECIMALS, SEPARATORS, ReadAs
 
-    found = draft.table.read_as if draft.table is not None else ReadAs()
-    workbook = found.sheet is not None
+    read_as = draft.table.read_as if draft.table is not None else ReadAs()
+    workbook = read_as.sheet is not None
     if draft.table is not None:
         rows, columns = draft.table.frame.shape
-        st.markdown(
-            f"**{plain(draft.label)}**: {many(rows, 'row')}, {many(columns, 'column')}"
-            + ("" if draft.base is not None and not found.plain else f", {plain(found.sentence)}")
-        )
+        # Where the stimuli can be used, a note below says how an unusual file was read.
+        noted = draft.base is not None and not read_as.plain
+        how = "" if noted else f", {plain(read_as.sentence)}"
+        size = f"{many(rows, 'row')}, {many(columns, 'column')}"
+        st.markdown(f"**{plain(draft.label)}**: {size}{how}")
     first, second = st.columns(2)
     with first:
         if workbook:
-            _detected("sheet", found.sheets, str(found.sheet))
+            _detected("sheet", read_as.sheets, str(read_as.sheet))
         else:
-            names = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
-            _detected("sep", list(names), SEPARATORS.get(str(found.separator), ""))
-        _detected("decimal", [*DECIMALS.values()], DECIMALS.get(str(found.decimal), ""))
+            signs = ("comma", "semicolon", "tab", "bar")
+            _detected("sep", signs, SEPARATORS.get(str(read_as.separator), ""))
+        _detected("decimal", [*DECIMALS.values()], DECIMALS.get(str(read_as.decimal), ""))
     with second:
         if not workbook:
-            _detected("encoding", ENCODINGS, found.encoding_name, accept_new_options=True)
-        marks = ", ".join(found.found or _found_marks(draft)) or "none"
+            _detected("encoding", ENCODINGS, read_as.encoding_name, accept_new_options=True)
+        marks = ", ".join(read_as.found or _found_marks(draft)) or "none"
         _detected(
             "na",
             [choices.NOTHING],

@@ -9,7 +9,7 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
-from pages.form import given, state
+from pages.form import distance_features, state
 from pages.form.draft import FEATURES, change_role, feature_name
 from pages.parts import choices, stored
 from pages.parts.wording import plain
@@ -61,14 +61,14 @@ def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
     _free(draft)
-    given.show(draft)
+    distance_features.show(draft)
     _lines(draft, [] if lint is None else lint.findings)
     if lint is not None:
         _below(lint)
 
 
 def _lines(draft: Draft, findings: list[Finding]) -> None:
-    def beside(name: str) -> list[Finding]:
+    def about(name: str) -> list[Finding]:
         return [finding for finding in findings if finding.features == (name,)]
 
     with st.container(gap="xsmall"):
@@ -77,9 +77,9 @@ def _lines(draft: Draft, findings: list[Finding]) -> None:
             for place, title in heads:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
-            _line(draft, column, beside(feature_name(draft, column)))
+            _line(draft, column, about(feature_name(draft, column)))
         for name in _extra(draft):
-            _added_line(draft, name, beside(name))
+            _added_line(draft, name, about(name))
     if len(draft.roles) > MOST_LINES:
         st.caption(
             f"{len(draft.roles) - MOST_LINES} more columns keep the role that is guessed: "
@@ -94,7 +94,7 @@ def _extra(draft: Draft) -> list[str]:
     return [*there, *draft.later.values()]
 
 
-def _line(draft: Draft, column: str, found: list[Finding]) -> None:
+def _line(draft: Draft, column: str, findings: list[Finding]) -> None:
     from mlem_core.data.roles import ROLES
 
     assert draft.cells is not None
@@ -118,9 +118,9 @@ def _line(draft: Draft, column: str, found: list[Finding]) -> None:
         if now == "ordered" and (column in draft.bins or _many_values(cells)):
             _bins(draft, column)
     with about:
-        for vector in given.of_column(draft, column):
+        for vector in distance_features.of_column(draft, column):
             st.caption(f"A part of the vector {plain(vector)}.")
-        _say(found)
+        _say(findings)
 
 
 def _bins(draft: Draft, column: str) -> None:
@@ -141,7 +141,7 @@ def _bins(draft: Draft, column: str) -> None:
     )
 
 
-def _added_line(draft: Draft, name: str, found: list[Finding]) -> None:
+def _added_line(draft: Draft, name: str, findings: list[Finding]) -> None:
     column, role, about = st.columns(WIDTHS)
     later = name in draft.later.values()
     values = "computed when it runs"
@@ -151,12 +151,12 @@ def _added_line(draft: Draft, name: str, found: list[Finding]) -> None:
     kinds = {} if draft.stimuli is None else {f.name: f.kind for f in draft.stimuli.features}
     role.markdown(f"{ROLE_NAMES.get(kinds.get(name, ''), 'ordered feature')} :gray[(added)]")
     with about:
-        _say(found)
+        _say(findings)
 
 
-def _say(found: list[Finding]) -> None:
+def _say(findings: list[Finding]) -> None:
     """Findings as lines, with their rows where these are few or the first ones say enough."""
-    for finding in found:
+    for finding in findings:
         color, icon = SIGNS[finding.severity]
         rows = ", ".join(f"{row:,}" for row in finding.rows[:MOST_NAMED])
         more = " …" if len(finding.rows) > MOST_NAMED else ""
@@ -175,11 +175,11 @@ def _some_values(cells: pd.Series[Any]) -> str:
 
     texts = (text_of(cell) for cell in cells.head(200))
     values = list(dict.fromkeys(text for text in texts if text))
-    shown: list[str] = []
+    first: list[str] = []
     for value in values[:4]:
-        if sum(map(len, shown)) < 40:
-            shown.append(value[:60] + "…" * (len(value) > 60))
-    return ", ".join(shown) + (" …" if len(values) > len(shown) else "")
+        if sum(map(len, first)) < 40:
+            first.append(value[:60] + "…" * (len(value) > 60))
+    return ", ".join(first) + (" …" if len(values) > len(first) else "")
 
 
 def _free(draft: Draft) -> None:

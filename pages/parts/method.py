@@ -72,8 +72,8 @@ def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
         disabled=none,
     )
     chosen = {"missing": cells, "values": _choose_values(job_id, analysis)}
-    own = {"missing": analysis.spec.missing, "values": analysis.tables.resolved}
-    return {name: value for name, value in chosen.items() if value != own[name]}
+    as_run = {"missing": analysis.spec.missing, "values": analysis.tables.resolved}
+    return {name: value for name, value in chosen.items() if value != as_run[name]}
 
 
 def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def show_my_analyses() -> None:
 
     jobs = analyses.recent(stored.store())
     names = stored.names()
-    own = [job for job in jobs if job.id != stored.EXAMPLE]
+    users_own = [job for job in jobs if job.id != stored.EXAMPLE]
     st.subheader("My analyses")
     settings = shared()
     if settings is not None:
@@ -46,26 +46,24 @@ def show_my_analyses() -> None:
             f"{many(math.ceil(settings.keep_days), 'day')} after your last visit."
         )
     deleted = trash.in_trash(stored.store())
-    for one in deleted:
-        if not one.dismissed:
-            _was_deleted(one)
-    if not own:
+    _show_deleted([entry for entry in deleted if not entry.dismissed])
+    if not users_own:
         st.caption("None yet. What you run is listed here, with the example.")
-    shown = jobs[:MOST_LISTED]
-    if len(jobs) > len(shown):
-        shown = [*own[: MOST_LISTED - 1], *jobs[len(own) :]]
-    _lines(shown, names)
-    rest = [job for job in jobs if job not in shown]
+    listed_first = jobs[:MOST_LISTED]
+    if len(jobs) > len(listed_first):
+        listed_first = [*users_own[: MOST_LISTED - 1], *jobs[len(users_own) :]]
+    _lines(listed_first, names)
+    rest = [job for job in jobs if job not in listed_first]
     if rest:
         title = f"{len(rest)} more"
         frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest, names))
-    dismissed = [one for one in deleted if one.dismissed]
+    dismissed = [entry for entry in deleted if entry.dismissed]
     if dismissed:
         frame.folded(
             f"{len(dismissed)} deleted in the last {trash.DAYS} days",
             ":material/delete:",
             "deleted analyses",
-            partial(_in_trash, dismissed),
+            partial(_show_deleted, dismissed),
         )
 
 
@@ -188,15 +186,12 @@ def _more(job: Job, names: dict[str, str]) -> None:
 
 
 def _compare(job: Job, names: dict[str, str]) -> None:
-    from mlem_core.tasks import analyses
-
-    jobs = analyses.recent(stored.store())
-    done = [one.id for one in jobs if one.id != job.id and one.status().state == "done"]
-    if job.status().state != "done" or not done:
+    done = opening.finished()
+    if job.id not in done or len(done) < 2:
         return
     other = st.selectbox(
         "Compare with",
-        done,
+        [one for one in done if one != job.id],
         index=None,
         format_func=lambda one: names.get(one, one),
         placeholder="Choose another analysis",
@@ -217,26 +212,22 @@ def _delete(job: Job, name: str) -> None:
     st.rerun()
 
 
-def _was_deleted(deleted: Deleted) -> None:
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        st.markdown(f":material/delete: Deleted **{plain(deleted.name)}**")
-        _undo(deleted)
-        if st.button(
-            "Dismiss",
-            type="tertiary",
-            icon=":material/close:",
-            key=f"dismiss {deleted.folder.name}",
-            help="Takes this line away; below the list it can still be brought back for a while.",
-        ):
-            deleted.dismiss()
-            st.rerun()
-
-
-def _in_trash(deleted: list[Deleted]) -> None:
-    for one in deleted:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(plain(one.name))
-            _undo(one)
+def _show_deleted(deleted: list[Deleted]) -> None:
+    for entry in deleted:
+        with st.container(border=not entry.dismissed, horizontal=True, vertical_alignment="center"):
+            name = plain(entry.name)
+            st.markdown(name if entry.dismissed else f":material/delete: Deleted **{name}**")
+            _undo(entry)
+            if not entry.dismissed and st.button(
+                "Dismiss",
+                type="tertiary",
+                icon=":material/close:",
+                key=f"dismiss {entry.folder.name}",
+                help="Takes this line away; below the list it can still be brought back for a "
+                "while.",
+            ):
+                entry.dismiss()
+                st.rerun()
 
 
 def _undo(deleted: Deleted) -> None:

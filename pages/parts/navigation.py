@@ -83,8 +83,8 @@ def choose_tab(name: str, help: str) -> str:
 
 def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
     """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
-    given = [point["customdata"] for point in points if "customdata" in point]
-    layers = [layer_name(given[0][at : at + 2]) for at in (0, 2)] if given else []
+    clicked = [point["customdata"] for point in points if "customdata" in point]
+    layers = [layer_name(clicked[0][at : at + 2]) for at in (0, 2)] if clicked else []
     if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
         look_at(view, *layers)
 
@@ -169,7 +169,7 @@ def show_tour(here: str) -> None:
                     key="tour own",
                     help="Ends the tour where an analysis of your own begins.",
                 ):
-                    _end_tour()
+                    del st.session_state["tour"]
                     st.switch_page(SCREENS["new"].file)
             else:
                 _tour_button(f"Next: {STEPS[at + 1].title}", "arrow_forward", at + 1)
@@ -182,7 +182,7 @@ def show_tour(here: str) -> None:
                 key="tour end",
                 help="Takes these lines away; the page stays.",
             ):
-                _end_tour()
+                del st.session_state["tour"]
                 st.rerun()
 
 
@@ -202,7 +202,3 @@ def _go_to_step(to: int) -> None:
     for name, tab in STEPS[to].place.items():
         choices.put(name, [tab])
     st.switch_page(SCREENS[STEPS[to].url_path].file)
-
-
-def _end_tour() -> None:
-    del st.session_state["tour"]

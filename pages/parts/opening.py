@@ -154,20 +154,20 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
-    shown = _choose_layers(analysis)
+    layers = _choose_layers(analysis)
     spec = analysis.spec
     with st.expander("How it is computed", icon=":material/tune:"):
         estimator = method.choose("estimator", "fit", default=spec.estimator)
         products = method.choose("interactions", "products", default=spec.interactions)
         changes = method.choose_tables(job_id, analysis)
     ordered = tuple(name for name in names if name in features)
-    return Selection(ordered, tuple(shown), estimator, products == "yes"), changes
+    return Selection(ordered, tuple(layers), estimator, products == "yes"), changes
 
 
 def _choose_layers(analysis: Analysis) -> list[Layer]:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
-    shown = choices.toggle_many(
+    kept = choices.toggle_many(
         "Models",
         models,
         "show_models",
@@ -186,15 +186,15 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     return [
         (model, layer)
         for model, layer in analysis.layers
-        if model in shown and (not at or str(layer) in at)
+        if model in kept and (not at or str(layer) in at)
     ]
 
 
 def _show_notices(analysis: Analysis) -> None:
     if not analysis.notices:
         return
-    many = f"{len(analysis.notices)} notes" if len(analysis.notices) > 1 else "1 note"
-    with st.expander(f"{many} on this analysis", icon=":material/info:"):
+    title = f"{many(len(analysis.notices), 'note')} on this analysis"
+    with st.expander(title, icon=":material/info:"):
         for notice in analysis.notices:
             st.markdown(f"- {plain(notice)}")
 
