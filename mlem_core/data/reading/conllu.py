@@ -72,19 +72,7 @@ class Sentence:
 
     def depths(self) -> list[int]:
         """How many arcs lie between each token and the root."""
-        depths: dict[int, int] = {0: -1}
-
-        def depth(number: int) -> int:
-            path = []
-            while number not in depths:
-                path.append(number)
-                number = self.tokens[number - 1].head or 0
-            for below in reversed(path):
-                depths[below] = depths[number] + 1
-                number = below
-            return depths[number]
-
-        return [depth(number) for number in range(1, len(self.tokens) + 1)]
+        return _depths([token.head or 0 for token in self.tokens])[0]
 
 
 @dataclass
@@ -343,20 +331,22 @@ def _problem(tokens: Sequence[Token]) -> str:
         return "has a word whose head is no word of it"
     if heads.count(0) != 1:
         return f"has {many(heads.count(0), 'root')}"
-    circle = _circle([head or 0 for head in heads])
+    _, circle = _depths([head or 0 for head in heads])
     return f"has a circle of heads through word {circle}" if circle else ""
 
 
-def _circle(heads: Sequence[int]) -> int:
-    """The first word of a circle of heads; 0 where all lead to the root."""
-    looked_at = {0}
+def _depths(heads: Sequence[int]) -> tuple[list[int], int]:
+    """How many arcs lie between each word and the root, and the first word of a circle of heads;
+    0 where all lead to the root."""
+    depths = {0: -1}
     for number in range(1, len(heads) + 1):
         way: dict[int, None] = {}
-        while number not in looked_at:
-            looked_at.add(number)
+        while number not in depths and number not in way:
             way[number] = None
             number = heads[number - 1]
         if number in way:
             path = list(way)
-            return min(path[path.index(number) :])
-    return 0
+            return [], min(path[path.index(number) :])
+        for below in reversed(way):
+            depths[below] = depths[heads[below - 1]] + 1
+    return [depths[number] for number in range(1, len(heads) + 1)], 0
