@@ -266,16 +266,6 @@ def test_stimuli_of_no_fold_have_no_part():
         assert aligned(one, np.zeros((TURNED, 0)), folds) == 0.0
 
 
-def test_every_two_layers():
-    parts = [components(rows) for rows in (*two(3), np.ones((TURNED, 2)))]
-    layers = [lambda part=part: part for part in parts]
-    division = PairCells(np.zeros(0, int), 0, FOLDS)
-    found = similarity_sums(SIMILARITIES["procrustes"], layers, division).similarity
-    np.testing.assert_array_equal(found, found.T)
-    assert found[0, 1] == pytest.approx(procrustes(*parts[:2], FOLDS))
-    np.testing.assert_array_equal(found[2], [0, 0, 1])
-
-
 @pytest.mark.parametrize("name", ["procrustes", "cca"])
 def test_they_have_no_terms_and_say_so(name):
     similarity = SIMILARITIES[name]

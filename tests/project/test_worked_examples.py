@@ -84,8 +84,7 @@ def test_what_the_diffs_add_runs_from_the_command_line_and_in_the_app(copy):
     assert "Pearson r" in done.stdout
     assert done.stdout.splitlines()[-2:] == ["1 2", "1 0"]
     assert "tiny_bert_package" in done.stderr
-    written = {path.name for path in (copy / "out").iterdir()}
-    assert {"similarity_pearson.csv", "similarity_intervals_pearson.csv"} <= written
+    assert (copy / "out" / "similarity_intervals_pearson.csv").exists()
     assert "pearson_before" in pd.read_csv(copy / "out" / "audit_pairs.csv")
 
 
