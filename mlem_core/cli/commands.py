@@ -92,7 +92,7 @@ def _analyze(options: argparse.Namespace) -> None:
             more: dict[str, Any] = {"n_replicates": options.bootstrap, "report": bars.show}
             every = {
                 name: layer_intervals(analysis, store, analysis.select(similarity=name), **more)
-                for name in (RSA, *names)
+                for name in dict.fromkeys((RSA, options.similarity))
             }
             bounds = every[options.similarity]
             tests = {"intervals.csv": score_table(bounds)}

@@ -117,7 +117,7 @@ def test_the_command_line_writes_a_similarity_without_terms_and_says_so(
     asked = [*given, "--similarity=cka", f"--out={out}"]
     assert main(["analyze", *asked, "--similarities=cca", "--bootstrap=20"]) == 0
     assert (out / "similarity_cca.csv").exists() and not (out / "why_layers_cca.csv").exists()
-    assert (out / "why_layers_cka.csv").exists() and (out / "similarity_intervals_cca.csv").exists()
+    assert (out / "why_layers_cka.csv").exists() and (out / "similarity_intervals_cka.csv").exists()
     said = capsys.readouterr()
     assert "RSA" in said.err and "CKA" in said.err and "highest CKA" in said.out
     assert main(["audit", *asked]) == 0 and "cka_before" in pd.read_csv(out / "audit_pairs.csv")
