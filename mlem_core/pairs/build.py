@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, in_order, one_thread_each
+from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns
 from mlem_core.pairs.tables import BY_LAYER, PairTables
+from mlem_core.scale.executor import HERE
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -165,17 +166,10 @@ def _of_all(
     one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
 ) -> list[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
-
-    def tried(position: int) -> LayerSums | InputError:
-        try:
-            return one(position)
-        except InputError as error:
-            return error
-
     rows: list[LayerSums] = []
     # The cores are shared out already: among the layers, or the bands of one.
     with one_thread_each():
-        for position, found in enumerate(in_order(tried, range(n_layers), workers)):
+        for position, found in HERE.each_of(one, range(n_layers), threads=workers):
             if isinstance(found, LayerSums):
                 rows.append(found)
             elif options.failed is None:
