@@ -36,4 +36,4 @@ window.dress()
 st.navigation(_pages()).run()
 manual.links()
 with st.sidebar:
-    window.watch()
+    window.watch_width()

@@ -16,7 +16,7 @@ from benchmarks.data import FOLDS, SEED, Case, probing
 from benchmarks.timing import Table
 from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ascent import Shape
+from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import Cells, ascend
@@ -62,7 +62,7 @@ def _published(
 ) -> FloatArray:
     """Weights of one layer and fold by the published recipe."""
     _, cells = _pairs(case, tables, layer, case.folds != fold, ranked=strength is None)
-    return ascend(cells, Shape(tables.columns, "metric"), strength, BATCH, SEED).weights
+    return ascend(cells, WeightForm(tables.columns, "metric"), strength, BATCH, SEED).weights
 
 
 def _permuted(case: Case, tables: PairTables, layer: int, fold: int, weights: FloatArray) -> None:

@@ -8,7 +8,7 @@ from pages.parts import choices, frame, manual
 from pages.parts.screens import SCREENS
 
 
-def body() -> None:
+def docs_body() -> None:
     st.title(SCREENS["docs"].title)
     pages, said = manual.pages(), st.query_params.get("page", "")
     chosen = st.selectbox(
@@ -31,4 +31,4 @@ def body() -> None:
             manual.show(chosen)
 
 
-frame.page(body)
+frame.page(docs_body)

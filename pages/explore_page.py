@@ -14,11 +14,11 @@ SHOWN = {
 }
 
 
-def body() -> None:
+def explore_body() -> None:
     view = open_view("explore", "Which layers are alike, why, and what shapes each of them.")
     if view is not None:
         tab = navigation.choose_tab("tab", "What is shown of the analysis; choices go along.")
         frame.attempt(lambda: SHOWN[tab](view))
 
 
-frame.page(body)
+frame.page(explore_body)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 
-def body() -> None:
+def home_body() -> None:
     if any(name in st.query_params for name in choices.FORM):
         # An address of before there was a Home: it was the form's.
         st.switch_page(SCREENS["new"].file)
@@ -162,4 +162,4 @@ def _ways_on(view: View, a: str, b: str) -> None:
             st.switch_page(trust.file)
 
 
-frame.page(body)
+frame.page(home_body)

@@ -59,17 +59,17 @@ def _style() -> str:
 </style>"""
 
 
-def body() -> None:
+def new_body() -> None:
     st.html(_style())
     st.title(SCREENS["new"].title)
     now = draft()
     options = more_options.chosen(now.stimuli)
-    files = representations.contents(now, options["distance"])
+    files = representations.file_contents(now, options["distance"])
     lint, amiss = roles.looked_at(now, options)
     wrong = {
-        "read": state.refused("stimuli") or (now.error if now.at == "read" else ""),
+        "read": state.refused_upload("stimuli") or (now.error if now.at == "read" else ""),
         "roles": (now.error if now.at == "roles" else "") or amiss,
-        "models": more_options.wrong(options) or models.wrong(files),
+        "models": more_options.wrong(options) or models.models_wrong(files),
     }
     spec = None
     if not any(wrong.values()):
@@ -82,14 +82,14 @@ def body() -> None:
         for name in state.STEPS:
             _step(name, now, wrong)
     with st.container(key="form upload"):
-        read.uploader()
+        read.stimuli_uploader()
     with st.container(key="form step"):
         if state.step() == "read":
-            read.show(now)
+            read.show_reading(now)
         elif state.step() == "roles":
-            roles.show(now, lint, wrong["roles"])
+            roles.show_roles(now, lint, wrong["roles"])
         else:
-            models.show(now, options, files, wrong["models"])
+            models.show_models(now, options, files, wrong["models"])
     cost = None
     if spec is not None and lint is not None:
         cost = _cost(spec, now, lint.n_cells, files)
@@ -125,7 +125,7 @@ def _summary(name: str, now: Draft) -> str:
 
 def _systems() -> str:
     """The models and files that are chosen, or how many they are."""
-    names = [*models.chosen(), *representations.chosen()]
+    names = [*models.chosen_models(), *representations.chosen_files()]
     return many(len(names), "model") if len(names) > 2 else listed(names)
 
 
@@ -230,4 +230,4 @@ def _start(spec: AnalysisSpec) -> None:
     st.rerun()
 
 
-frame.page(body)
+frame.page(new_body)

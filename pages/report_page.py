@@ -37,7 +37,7 @@ def body() -> None:
     for card in cards:
         frame.attempt(card.show)
     report_whole.names(view)
-    frame.attempt(lambda: report_whole.texts(view))
+    frame.attempt(lambda: report_whole.methods_texts(view))
     if chosen:
         frame.attempt(lambda: report_whole.download(view, cards, size))
 

@@ -14,7 +14,7 @@ from pages.parts.view import View
 from pages.parts.wording import plain
 
 
-def body() -> None:
+def trust_body() -> None:
     view = open_view(
         "trust",
         "How sure the numbers are, what an artefact could have made, and whether a finding holds "
@@ -38,7 +38,7 @@ def _tests(view: View) -> None:
     """Intervals and tests of scores, importances, similarities and the chosen pair."""
     from mlem_core.inference import caveats
     from mlem_core.inference.tables import (
-        importance_differences,
+        importance_difference_table,
         score_table,
         similarity_table,
     )
@@ -80,7 +80,7 @@ def _tests(view: View) -> None:
             uncertainty.show_tests(
                 view,
                 intervals,
-                importance_differences(intervals, parse_layer(a), parse_layer(b), correction),
+                importance_difference_table(intervals, parse_layer(a), parse_layer(b), correction),
                 "difference-tests",
                 "Where the two chosen layers differ",
                 f"Importance in {plain(naming.layer(a))} less that in {plain(naming.layer(b))}, "
@@ -128,4 +128,4 @@ def _audit(view: View) -> None:
     )
 
 
-frame.page(body)
+frame.page(trust_body)

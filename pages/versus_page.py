@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlem_core.robustness.two_analyses import Paired
 
 
-def body() -> None:
+def versus_body() -> None:
     st.title(SCREENS["versus"].title)
     st.markdown("What was asked otherwise in two analyses, and how far their answers differ.")
     done = opening.finished()
@@ -37,13 +37,13 @@ def body() -> None:
     if results[0] is not None and results[1] is not None:
         from mlem_core.figures.naming import naming as named
 
-        with named(naming.shared(*ids)):
+        with named(naming.shared_names(*ids)):
             _answers(views, (results[0], results[1]))
 
 
 def _choose(done: list[str]) -> tuple[str, str]:
     """The ids of the two; those that the address names, else the latest two."""
-    names = stored.names()
+    names = stored.analysis_names()
     asked = [one for one in choices.get("versus") or [] if one in done]
     chosen = [*asked, *(one for one in done if one not in asked)][:2]
 
@@ -77,7 +77,7 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
     from mlem_core.figures.context import RenderedFigure
     from mlem_core.robustness import two_analyses
 
-    names = stored.names()
+    names = stored.analysis_names()
     called = names.get(views[0].job_id, "first"), names.get(views[1].job_id, "second")
     features = list(dict.fromkeys([*views[0].all_features, *views[1].all_features]))
     drawn = [
@@ -177,4 +177,4 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
     return found
 
 
-frame.page(body)
+frame.page(versus_body)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.models.forward import LoadedModel, quiet
+from mlem_core.models.forward import LoadedModel, quietly
 from mlem_core.models.loading import open_model
 
 SENTENCES = [
@@ -135,7 +135,7 @@ def save(kind: str, folder: Path, **changes: Any) -> Path:
 
     tokenizer_kind, config_name, settings = _configs()[kind]
     torch.manual_seed(0)
-    with quiet():
+    with quietly():
         config = getattr(transformers, config_name)(**{**settings, **changes})
         transformers.AutoModel.from_config(config).save_pretrained(folder)
         train_tokenizer(tokenizer_kind).save_pretrained(folder)

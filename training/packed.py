@@ -1,4 +1,4 @@
-"""Weights in 8 or 4 bits, as `mlem_core.models.loading.unpack` reads them."""
+"""Weights in 8 or 4 bits, as `mlem_core.models.loading.read_packed` reads them."""
 
 from __future__ import annotations
 

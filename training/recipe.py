@@ -16,7 +16,7 @@ import torch
 from safetensors.numpy import load_file
 
 from grammars import probing
-from mlem_core.models.loading import unpack
+from mlem_core.models.loading import read_packed
 from training import evaluate
 from training.cards import card, table
 from training.networks import (
@@ -223,7 +223,7 @@ def measure(name: str, model: Any, size: Size, material: Material) -> dict[str, 
 
 def reopen(name: str, packed: Path, shape: Shape) -> Any:
     """A packed model with its head, in float32, as it is evaluated."""
-    model, saved = build(name, shape, 0), unpack(packed)
+    model, saved = build(name, shape, 0), read_packed(packed)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(saved[_shipped(key)])

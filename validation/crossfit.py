@@ -11,7 +11,7 @@ from mlem_core.measures.decomposition import by_pattern, decompose, in_sample_bo
 from mlem_core.measures.shapley import FeatureSet, shapley
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.crossfit import alone, fold_ceilings
+from mlem_core.pairs.crossfit import fold_ceilings, share_alone
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
@@ -109,7 +109,7 @@ def with_steps(n: int, steps: int, seed: int) -> list[Row]:
         row
         | {
             "patterns": len(tables.codes),
-            "alone": alone(tables),
+            "alone": share_alone(tables),
             "ceiling": fold_ceilings(tables).mean(),
             "bound": in_sample_bound(tables).mean(),
         }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mlem_core.base.typing import FloatArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ascent import Shape
+from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import TableModel, held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import Ascent, ascend
@@ -108,7 +108,7 @@ def published(name: str, tables: PairTables, rows: NDArray[np.floating], **more:
         for column in feature_columns(datasets.load(STIMULI))
     ]
     given: dict[str, Any] = {"strength": strength, "batch_size": batch} | more
-    shape = Shape(tables.with_interactions(interactions).columns, constraint)
+    shape = WeightForm(tables.with_interactions(interactions).columns, constraint)
     index = PairIndex.build(columns, np.zeros(int(train.sum()), dtype=np.int64))
     cells = pair_cells(index, rows[train], shape.columns, ranked=given["strength"] is None)
     return ascend(cells, shape, **given)

@@ -17,7 +17,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
-from mlem_core.base.repr_html import Later, Lines, as_html, as_text
+from mlem_core.base.repr_html import Later, Lines, as_html, as_lines
 from mlem_core.base.text import listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
@@ -158,7 +158,7 @@ class Analysis(FinishedRun):
     similarity = Later("analysis.similarities", "AnalysisSimilarities")
 
     def __repr__(self) -> str:
-        return as_text(*_lines(self))
+        return as_lines(*_lines(self))
 
     def _repr_html_(self) -> str:
         return as_html(*_lines(self))

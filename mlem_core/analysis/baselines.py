@@ -358,7 +358,7 @@ def of_analysis(
     return Baseline(pd.concat([part.table for part in parts], ignore_index=True), tuple(notices))
 
 
-def find(
+def kept_baseline(
     analysis: Analysis, name: str, store: Store, layers: Sequence[Layer]
 ) -> pd.DataFrame | None:
     """The table of a baseline if every one of these layers is in the store; computes nothing."""
@@ -379,7 +379,7 @@ def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str
     if len(selection.features) < len(analysis.tables.features):
         return {}
     names = ("random-forest", "univariate")
-    tables = {name: find(analysis, name, store, selection.layers) for name in names}
+    tables = {name: kept_baseline(analysis, name, store, selection.layers) for name in names}
     return {name: table for name, table in tables.items() if table is not None}
 
 

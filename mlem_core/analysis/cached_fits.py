@@ -33,7 +33,7 @@ class _Fits(NamedTuple):
 STAGE = Stage("fits", 3, _Fits)
 
 
-def find(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
+def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
     """The results of a selection if the fits of all of its layers are cached; else None."""
     cached = []
     for layer in selection.layers:
@@ -44,7 +44,7 @@ def find(analysis: Analysis, store: Store, selection: Selection) -> Results | No
     return analysis.results_of(selection, _joined(cached))
 
 
-def make(
+def fitted_results(
     analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
 ) -> Results:
     """The results of a selection; fits that are not cached yet are computed first.

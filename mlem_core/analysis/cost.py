@@ -132,7 +132,7 @@ def check_weights(columns: Sequence[FeatureColumn], interactions: bool) -> None:
         )
 
 
-def check_features(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
+def check_cost(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
     """Raise before any model runs where features make too many weights or patterns.
 
     Parameters

@@ -22,7 +22,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
-from mlem_core.pairs.crossfit import alone
+from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
@@ -49,7 +49,7 @@ DEFAULT = AnalysisSpec()
 
 
 @dataclass(frozen=True)
-class Finding:
+class StimulusFinding:
     """One thing about the stimuli that their owner should know.
 
     Attributes
@@ -78,7 +78,7 @@ class Lint:
     blocks of folds.
     """
 
-    findings: list[Finding]
+    findings: list[StimulusFinding]
     correlations: pd.DataFrame
     n_stimuli: int
     n_cells: int = 0
@@ -110,13 +110,13 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
         findings += _tested(stimuli, fold_of, folds, spec.folds_over)
     except InputError as error:
         text = str(error)
-        findings.append(Finding("problem", "folds", text[:1].upper() + text[1:]))
+        findings.append(StimulusFinding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     columns = feature_columns(stimuli.take(rows), resolved=resolved)
     check_weights(columns, spec.interactions)
     index = PairIndex.build(columns, fold_of[rows], spec.missing)
-    findings += [Finding("note", "bins", note) for note in index.notes]
+    findings += [StimulusFinding("note", "bins", note) for note in index.notes]
     tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)
     of_pairs = [*feature_findings(tables), *_patterns(tables)]
     if len(rows) < n:
@@ -130,7 +130,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     return Lint(findings, correlations, len(rows), len(tables.cell_block))
 
 
-def feature_findings(tables: PairTables) -> Iterator[Finding]:
+def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
     """What the features' own values make uncertain about every fit.
 
     A feature that is the same everywhere in a fold's training stimuli, two features that tell apart
@@ -148,7 +148,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
         codes = np.ascontiguousarray(tables.codes[:, f])
         folds = [k for k, used in enumerate(present) if (codes[used] == codes[used[:1]]).all()]
         if len(folds) == tables.n_folds:
-            yield Finding(
+            yield StimulusFinding(
                 "problem",
                 "constant",
                 f"The feature {name!r} has the same distance in all pairs of stimuli; its weights "
@@ -157,7 +157,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
             )
         elif folds:
             named = ", ".join(str(k) for k in folds)
-            yield Finding(
+            yield StimulusFinding(
                 "caution",
                 "constant",
                 f"The feature {name!r} has the same distance in all pairs that are left to train "
@@ -169,7 +169,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
     for f, g in itertools.combinations(range(len(tables.features)), 2):
         n_both = len(pd.unique(whole[:, f] * (whole[:, g].max() + 1) + whole[:, g]))
         if sizes[f] == sizes[g] == n_both > 1:
-            yield Finding(
+            yield StimulusFinding(
                 "problem",
                 "copies",
                 f"The features {tables.features[f]!r} and {tables.features[g]!r} tell apart the "
@@ -180,7 +180,7 @@ def feature_findings(tables: PairTables) -> Iterator[Finding]:
     fewest = min(len(patterns) for patterns in present)
     # The weights of values are drawn towards one a feature, so that there is always one best fit.
     if len(tables.columns.parts) >= fewest:
-        yield Finding(
+        yield StimulusFinding(
             "problem",
             "weights",
             f"The model has {len(tables.columns.parts)} weights, but the features tell the pairs "
@@ -195,10 +195,10 @@ def _numbers(numbers: IntArray) -> IntArray:
     return np.flatnonzero(np.bincount(numbers))
 
 
-def _patterns(tables: PairTables) -> Iterator[Finding]:
-    share = alone(tables)
+def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
+    share = share_alone(tables)
     if share > ALONE:
-        yield Finding(
+        yield StimulusFinding(
             "caution",
             "patterns",
             f"The features tell the pairs of stimuli apart in {len(tables.codes):,} ways, so that "
@@ -210,7 +210,9 @@ def _patterns(tables: PairTables) -> Iterator[Finding]:
         )
 
 
-def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[Finding]:
+def _correlated(
+    table: pd.DataFrame, known: Sequence[StimulusFinding], of: str
+) -> list[StimulusFinding]:
     copies = {finding.features for finding in known if finding.kind == "copies"}
     pairs = [
         (table.loc[pair], pair)
@@ -218,7 +220,7 @@ def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[
         if abs(table.loc[pair]) > CORRELATED
     ]
     return [
-        Finding(
+        StimulusFinding(
             "caution",
             "correlated",
             f"The distances of {names[0]!r} and {names[1]!r} correlate at {value:.2f} over {of}, "
@@ -231,7 +233,7 @@ def _correlated(table: pd.DataFrame, known: Sequence[Finding], of: str) -> list[
     ]
 
 
-def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
+def _duplicates(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
     table = pd.DataFrame({"sentence": pd.factorize(stimuli.table["sentence"])[0]})
     if stimuli.level == "word":
         table["word"] = stimuli.word_index
@@ -241,7 +243,7 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
     same = (table == table.iloc[again[0]]).all(axis=1).to_numpy()
     what = "sentence" if stimuli.level == "sentence" else "word of the same sentence"
     rows = _rows(again)
-    yield Finding(
+    yield StimulusFinding(
         "caution",
         "duplicates",
         f"{many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
@@ -252,7 +254,9 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[Finding]:
     )
 
 
-def _missing(stimuli: StimulusSet, policy: str, resolved: Sequence[str]) -> Iterator[Finding]:
+def _missing(
+    stimuli: StimulusSet, policy: str, resolved: Sequence[str]
+) -> Iterator[StimulusFinding]:
     n = len(stimuli)
     # Of a feature that is resolved, a missing value is a value whatever the policy.
     groups: dict[tuple[bool, bytes], tuple[NDArray[np.bool_], list[str]]] = {}
@@ -283,7 +287,7 @@ def _missing(stimuli: StimulusSet, policy: str, resolved: Sequence[str]) -> Iter
         else:
             its = "its distance" if len(names) == 1 else "each one's distance"
             means = f"{its} is 0 in {without:.0%} of the pairs, and its weight rests on the others"
-        yield Finding(
+        yield StimulusFinding(
             "caution" if n_absent > n / 2 else "note",
             "missing",
             f"{who} in {n_absent:,} of {n:,} stimuli ({n_absent / n:.0%}): {means}; check that "
@@ -293,7 +297,7 @@ def _missing(stimuli: StimulusSet, policy: str, resolved: Sequence[str]) -> Iter
         )
 
 
-def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
+def _values(stimuli: StimulusSet, folds: int) -> Iterator[StimulusFinding]:
     """Rare values and identifiers; ordered features whose range a few stimuli stretch."""
     n = len(stimuli)
     for feature in stimuli.features:
@@ -304,7 +308,7 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
             continue
         counts = values.value_counts()
         if len(counts) > max(20, 0.5 * counts.sum()):
-            yield Finding(
+            yield StimulusFinding(
                 "problem",
                 "identifier",
                 f"The feature {feature.name!r} has {len(counts):,} different values in "
@@ -318,7 +322,7 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
             continue
         counted = listed([f"{value} ({count})" for value, count in rare.items()], most=5)
         single = len(rare) == 1
-        yield Finding(
+        yield StimulusFinding(
             "caution",
             "rare",
             f"{'A value' if single else f'{len(rare)} values'} of the feature {feature.name!r} "
@@ -331,13 +335,13 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[Finding]:
         )
 
 
-def _stretched(name: str, values: pd.Series[Any]) -> Iterator[Finding]:
+def _stretched(name: str, values: pd.Series[Any]) -> Iterator[StimulusFinding]:
     present = values.dropna()
     low, middle_low, middle_high, high = present.quantile([0, 0.01, 0.99, 1])
     span, bulk = high - low, middle_high - middle_low
     if len(present) >= 100 and 10 * bulk < span:
         far = values.notna() & ((values < middle_low) | (values > middle_high))
-        yield Finding(
+        yield StimulusFinding(
             "caution",
             "range",
             f"The feature {name!r} runs from {low:g} to {high:g}, but 98 % of its values lie "
@@ -351,14 +355,14 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[Finding]:
 
 def _size(
     stimuli: StimulusSet, folds: int, interactions: bool, resolved: Sequence[str]
-) -> Iterator[Finding]:
+) -> Iterator[StimulusFinding]:
     n = len(stimuli)
     columns = feature_columns(stimuli, resolved=resolved)
     names, of_values = ([getattr(c, what) for c in columns] for what in ("name", "names"))
     interactions = interactions and not resolved  # else the run says that it cannot be
     n_weights = len(Columns(tuple(names), interactions, tuple(of_values)))
     if n < PER_WEIGHT * n_weights:
-        yield Finding(
+        yield StimulusFinding(
             "caution",
             "few",
             f"There are {n:,} stimuli for {n_weights} weights; as a rule of thumb have "
@@ -371,7 +375,7 @@ def _size(
     sizes = np.bincount(stimuli.groups)
     what = "sentence_id" if "sentence_id" in stimuli.table else "sentence"
     if folds <= len(sizes) < GROUPS_A_FOLD * folds:
-        yield Finding(
+        yield StimulusFinding(
             "caution",
             "folds",
             f"The stimuli are of {len(sizes)} different values of {what!r}, which stay together, "
@@ -381,7 +385,7 @@ def _size(
         )
     if len(sizes) >= folds and sizes.max() > 2 * n / folds:
         largest = np.flatnonzero(stimuli.groups == sizes.argmax())
-        yield Finding(
+        yield StimulusFinding(
             "caution",
             "folds",
             f"{sizes.max():,} of the {n:,} stimuli have the same {what!r} (row {largest[0] + 1} is "
@@ -391,7 +395,9 @@ def _size(
         )
 
 
-def _tested(stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str) -> Iterator[Finding]:
+def _tested(
+    stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str
+) -> Iterator[StimulusFinding]:
     if stimuli.items is None or over == "sentences":
         return
     sizes, item = tested(fold_of, n_folds), stimuli.item_name
@@ -402,7 +408,7 @@ def _tested(stimuli: StimulusSet, fold_of: IntArray, n_folds: int, over: str) ->
         f"Folds over both test {sizes.sum():,} of the {len(stimuli):,} stimuli, {sizes.min():,} to "
         f"{sizes.max():,} a fold, and the others help to train. "
     )
-    yield Finding(
+    yield StimulusFinding(
         "note",
         "folds",
         f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {of_one:.1%} "

@@ -25,13 +25,13 @@ RDMS = "rdms.npz"
 PAIR_ERRORS = "pair_errors.csv"
 
 
-def save(analysis: Analysis, folder: Path | str) -> None:
+def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     """Write the analysis into an existing folder: plain CSV, JSON and .npy, no pickle."""
     target = Path(folder)
     write_csv(analysis.whole, target / "stimuli.csv")
     if analysis.whole.rdms:
         save_rdms(analysis.whole, target / RDMS)
-    tables_io.save(analysis.tables, target / "tables.npz", compress=True)
+    tables_io.save_pair_tables(analysis.tables, target / "tables.npz", compress=True)
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
     if not analysis.pair_errors.empty:
@@ -67,8 +67,8 @@ class Contents:
         return len(self.features)
 
 
-def contents(folder: Path | str) -> Contents:
-    """What `save` wrote has in it; its arrays are not read.
+def contents_of(folder: Path | str) -> Contents:
+    """What `save_analysis` wrote has in it; its arrays are not read.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def contents(folder: Path | str) -> Contents:
     return Contents(tuple(models), len(about.layers), tuple(about.kinds), tuple(about.notices))
 
 
-def spec_of(folder: Path | str) -> AnalysisSpec:
-    """What was asked of a saved analysis; raises as `contents`."""
+def kept_spec(folder: Path | str) -> AnalysisSpec:
+    """What was asked of a saved analysis; raises as `contents_of`."""
     return AnalysisSpec.from_dict(_about(Path(folder)).spec)
 
 
@@ -101,8 +101,8 @@ def _about(folder: Path) -> _About:
     return parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
 
 
-def load(folder: Path | str) -> Analysis:
-    """Read what `save` wrote."""
+def load_analysis(folder: Path | str) -> Analysis:
+    """Read what `save_analysis` wrote."""
     source = Path(folder)
     about = _about(source)
     spec, kinds = AnalysisSpec.from_dict(about.spec), about.kinds
@@ -122,7 +122,7 @@ def load(folder: Path | str) -> Analysis:
         spec=spec,
         stimuli=stimuli_kept(whole, spec.positions),
         layers=about.layers,
-        tables=tables_io.load(source / "tables.npz"),
+        tables=tables_io.load_pair_tables(source / "tables.npz"),
         rsa=np.load(source / "rsa.npy", allow_pickle=False),
         folds=np.load(source / "folds.npy", allow_pickle=False),
         notices=about.notices,

@@ -8,12 +8,12 @@ FOLDS = "one standard deviation over folds (not an interval: folds share trainin
 RESOLVED = "which values"  # begins the words for a coding that tells values apart
 
 
-def coded(coding: str) -> str:
+def coding_sentence(coding: str) -> str:
     """How the features are coded; `coding` as in `mlem_core.pairs.columns.coding`."""
     return f"Features are coded by {coding}."
 
 
-def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> str:
+def fitting_sentence(how: str, interactions: bool, missing: str | None, coding: str) -> str:
     """How the metric models were fitted.
 
     Parameters
@@ -29,7 +29,7 @@ def fitted(how: str, interactions: bool, missing: str | None, coding: str) -> st
         how += f"; missing values are {what}"
         if missing == "ignore" and coding.startswith(RESOLVED):
             how += " (a value of their own where values are told apart)"
-    return f"Fitted with {how}. {coded(coding)}"
+    return f"Fitted with {how}. {coding_sentence(coding)}"
 
 
 def computed_on(n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, held_out: str = "") -> str:

@@ -43,7 +43,7 @@ class LayerTables(NamedTuple):
     errors : how much the choice of the pairs matters, see `mlem_core.analysis.pair_errors`
     """
 
-    tables: Annotated[PairTables, InFile(tables_io.save, tables_io.load)]
+    tables: Annotated[PairTables, InFile(tables_io.save_pair_tables, tables_io.load_pair_tables)]
     rsa: FloatArray
     notes: list[str]
     kept: list[int]
@@ -120,7 +120,7 @@ def _made(
         layers = [list(sources)[i] for i in kept]
         of_pairs = scores.table(layers, kept, found.tables, rsa, parts)
         about = found.tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
-        notes = [pair_errors.sentence(of_pairs, *about), *notes]
+        notes = [pair_errors.errors_sentence(of_pairs, *about), *notes]
     return LayerTables(found.tables, rsa, [*index.notes, *notes], kept, of_pairs)
 
 

@@ -129,9 +129,9 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     spec, files = analysis.spec, dict(analysis.spec.representations)
     source: Representations | None
     if model in files:
-        source = from_file(spec, analysis.whole, files[model], model)
+        source = file_representations(spec, analysis.whole, files[model], model)
     else:
-        source = representations.find(analysis.whole, model, store, spec.extraction)
+        source = representations.kept_states(analysis.whole, model, store, spec.extraction)
     if source is None:
         raise InputError(
             f"the representations of {model} are no longer in the store; run the analysis "
@@ -159,7 +159,9 @@ def without_representations(analysis: Analysis, models: Sequence[str], store: St
     return list(filter(lacks, models))
 
 
-def from_file(spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str) -> Representations:
+def file_representations(
+    spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str
+) -> Representations:
     """`mlem_core.models.representations.from_file` for one file of an analysis."""
     first_column = dict(spec.first_column).get(name, "")
     if over_repetitions(spec, name):

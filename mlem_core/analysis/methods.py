@@ -49,12 +49,12 @@ def slow(analysis: Analysis, selection: Selection) -> list[str]:
     return [name for name in estimators(analysis, selection) if ESTIMATORS[name].slow]
 
 
-def make(
+def fit_slow(
     analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
 ) -> None:
     """Fit what is selected by every slow estimator, each layer kept in the store.
 
-    Raises as `mlem_core.analysis.cached_fits.make`.
+    Raises as `mlem_core.analysis.cached_fits.fitted_results`.
     """
     names = slow(analysis, selection)
     for done, name in enumerate(names):
@@ -64,7 +64,7 @@ def make(
                 total = len(names) * len(selection.layers)
                 report(Progress("fits", None, before + one.done, total, "layers"))
 
-        cached_fits.make(analysis, store, replace(selection, estimator=name), counted)
+        cached_fits.fitted_results(analysis, store, replace(selection, estimator=name), counted)
 
 
 def results_by_method(analysis: Analysis, store: Store, selection: Selection) -> dict[str, Results]:
@@ -74,12 +74,14 @@ def results_by_method(analysis: Analysis, store: Store, selection: Selection) ->
         chosen = replace(selection, estimator=name)
         if not ESTIMATORS[name].slow:
             found[name] = analysis.results_of(chosen)
-        elif (kept := cached_fits.find(analysis, store, chosen)) is not None:
+        elif (kept := cached_fits.kept_results(analysis, store, chosen)) is not None:
             found[name] = kept
     return found
 
 
-def scores(found: Mapping[str, Results], others: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def scores_by_method(
+    found: Mapping[str, Results], others: Mapping[str, pd.DataFrame]
+) -> pd.DataFrame:
     """The held-out ρ of each method: method, model, layer, fold, rho; of single units their mean.
 
     Parameters
@@ -122,7 +124,7 @@ def units(univariate: pd.DataFrame, results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def agreement(first: Results, second: Results) -> pd.DataFrame:
+def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
     """How far two methods agree on each layer: model, layer, fold, frobenius, tau.
 
     frobenius is the Frobenius distance of the two matrices of weights, each of norm 1, from 0 to 2;

@@ -126,7 +126,7 @@ def none() -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series([], dtype=kind) for name, kind in COLUMNS.items()})
 
 
-def sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: int) -> str:
+def errors_sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: int) -> str:
     """What is said of an analysis of some pairs; empty where it is of all."""
     if errors.empty:
         return ""

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlem_core.analysis.pair_errors import none
 from mlem_core.base.files import replacing_files
-from mlem_core.base.repr_html import Later, Lines, as_html, as_text
+from mlem_core.base.repr_html import Later, Lines, as_html, as_lines
 from mlem_core.base.text import listed, many, number, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimulus_csv import write_table
@@ -96,7 +96,7 @@ class Results:
         ]
 
     def __repr__(self) -> str:
-        return as_text(*self._lines())
+        return as_lines(*self._lines())
 
     def _repr_html_(self) -> str:
         return as_html(*self._lines())

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.cost import check_features
+from mlem_core.analysis.cost import check_cost
 from mlem_core.analysis.diagnostics import feature_findings
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of, same_content
-from mlem_core.analysis.maps import from_file
+from mlem_core.analysis.maps import file_representations
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
@@ -81,8 +81,7 @@ def coded_otherwise(
     """
     spec = replace(analysis.spec, **changes)
     if not spec.values and spec.missing == analysis.spec.missing:
-        parameters = {**analysis.manifest["parameters"]}
-        parameters.pop("values", None)
+        parameters = {**analysis.manifest["parameters"], "values": []}
         manifest = {**analysis.manifest, "parameters": parameters, "alphas": list(ALPHAS)}
         tables = analysis.tables.same_or_different()
         return replace(analysis, spec=spec, tables=tables, manifest=manifest)
@@ -128,7 +127,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     stimuli = stimuli_kept(whole, spec.positions)
     folds = _folds(whole, spec)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
-    check_features(feature_columns(stimuli, resolved=resolved), spec)
+    check_cost(feature_columns(stimuli, resolved=resolved), spec)
     found, notices = _all_representations(spec, whole, store, report)
     notices = [*whole.notes, *notices]
     rows = kept_stimuli(whole, spec.positions)
@@ -191,7 +190,7 @@ def _all_representations(
     # Files are read first: what is wrong with them shows before a model has run for minutes.
     for name, path in spec.representations:
         try:
-            files.append(from_file(spec, stimuli, path, name))
+            files.append(file_representations(spec, stimuli, path, name))
         except InputError as error:
             errors[name] = error
     there = _extracted_by_workers(spec, stimuli, store, report)
@@ -258,7 +257,7 @@ def _extracted_by_workers(
     errors: dict[str, InputError] = {}
     for name in spec.models:
         try:
-            if representations.find(stimuli, name, store, spec.extraction) is None:
+            if representations.kept_states(stimuli, name, store, spec.extraction) is None:
                 missing.append(name)
         except InputError as error:
             errors[name] = error

@@ -126,7 +126,7 @@ def distance_of(analysis: Analysis, similarity: Similarity, model: str) -> str:
     return own if own == PRECOMPUTED else similarity.distance or own
 
 
-def find(analysis: Analysis, name: str, store: Store) -> LayerSimilarity | None:
+def kept_similarity(analysis: Analysis, name: str, store: Store) -> LayerSimilarity | None:
     """A similarity of all layers if it is in the store, or is RSA; computes nothing."""
     similarity = SIMILARITIES.named(name)
     if similarity.of_ranks:

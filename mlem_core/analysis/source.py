@@ -274,7 +274,7 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     return stimuli
 
 
-def table_of(path: Path, read_as: ReadAs = DETECTED) -> Table:
+def cached_table(path: Path, read_as: ReadAs = DETECTED) -> Table:
     """As `mlem_core.data.reading.table.read_table`; the last files stay in memory, unless they
     change."""
     return _table(path, read_as, stamp(path))
@@ -295,7 +295,7 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
         **dict.fromkeys(source.nominal, "nominal"),
         **dict.fromkeys(source.ordered, "ordered"),
     }
-    return apply_roles(table_of(path, read_as), dict(source.roles), kinds)
+    return apply_roles(cached_table(path, read_as), dict(source.roles), kinds)
 
 
 def _scoring_model(name: str) -> str:

@@ -276,7 +276,7 @@ class AnalysisSpec(_OfModels):
             if described.choices is not None and value not in described.choices():
                 raise unknown(described.noun or name, value, described.choices())
         check_values(self.estimator, self.values, self.interactions)
-        check_numbers(self)
+        check_ranges(self)
         _check_models(self)
 
 
@@ -332,7 +332,7 @@ OF_MODELS = ("groups", "labels", "trajectories")
 OF_FILES = ("precomputed", "first_column")
 
 
-def check_numbers(spec: AnalysisSpec) -> None:
+def check_ranges(spec: AnalysisSpec) -> None:
     """Raise InputError for a number of folds, a seed or another number that is none."""
     if spec.folds < FEWEST_FOLDS:
         raise InputError(

@@ -124,7 +124,7 @@ def _without_outliers(rows: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Units:
+class UnitChange:
     """What is done with the units of a layer before distances are computed.
 
     Attributes
@@ -139,11 +139,11 @@ class Units:
     change: Callable[[FloatArray], FloatArray] | None = None
 
 
-UNITS = Registry[Units]("choice of units")
+UNITS = Registry[UnitChange]("choice of units")
 for _units in (
-    Units("raw", "as they are"),
-    Units("standardised", "each with variance 1", _standardised),
-    Units("without-outliers", "without those of outlying variance", _without_outliers),
+    UnitChange("raw", "as they are"),
+    UnitChange("standardised", "each with variance 1", _standardised),
+    UnitChange("without-outliers", "without those of outlying variance", _without_outliers),
 ):
     UNITS.register(_units)
 

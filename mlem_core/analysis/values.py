@@ -15,7 +15,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.crossfit import alone
+from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.patterns import PairIndex
 
 # With two values there is one distance between them, resolved or not.
@@ -60,7 +60,7 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
     for column in sorted(columns, key=lambda one: -len(one.present)):
         more = {*chosen, column.name}
         index = PairIndex.build(feature_columns(sample, resolved=more), folds[rows], spec.missing)
-        if index.n_patterns > MOST_PATTERNS or alone(tables_without_layers(index)) > ALONE:
+        if index.n_patterns > MOST_PATTERNS or share_alone(tables_without_layers(index)) > ALONE:
             break
         chosen = more
     return tuple(column.name for column in feature_columns(stimuli) if column.name in chosen)

@@ -47,10 +47,10 @@ def replacing(path: Path | str, *, private: bool = False, synced: bool = True) -
         with held(target.parent, target.name, 0o600 if private else 0o666, named) as temporary:
             yield temporary
             if synced:
-                sync(temporary)
+                sync_path(temporary)
             os.replace(temporary, target)
             if synced:
-                sync(target.parent)
+                sync_path(target.parent)
     except OSError as error:
         _name(error, temporary, named)
         raise
@@ -89,19 +89,19 @@ def replacing_files(folder: Path | str, last: str, others: Iterable[str] = ()) -
             yield temporary
             names = sorted(path.name for path in temporary.iterdir())
             for each in names:
-                sync(temporary / each)
-            sync(temporary)
+                sync_path(temporary / each)
+            sync_path(temporary)
             if not inside and _renamed(temporary, target):
-                sync(home)
+                sync_path(home)
                 return
             with _only_one(target):
                 moved = {last, *names, *others, *_begun(target)}
                 for each in moved:
                     _check_regular(target / each, named / each)
                 (temporary / _BEGUN).write_text(json.dumps(sorted(moved)), encoding="utf-8")
-                sync(temporary / _BEGUN)
+                sync_path(temporary / _BEGUN)
                 os.replace(temporary / _BEGUN, target / _BEGUN)
-                sync(target)
+                sync_path(target)
                 try:
                     _exchange(temporary, target, last, moved)
                 except KeyboardInterrupt:
@@ -136,11 +136,11 @@ def _exchange(temporary: Path, target: Path, last: str, old: Iterable[str]) -> N
     new = [path.name for path in temporary.iterdir()]
     for name in sorted(new, key=lambda one: (one == last, one)):
         os.replace(temporary / name, target / name)
-    sync(target)
+    sync_path(target)
     (target / _BEGUN).unlink(missing_ok=True)
 
 
-def sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
     """Have a file's content, or the names in a folder, on the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:

@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores, side_by_side
+from mlem_core.base.parallel import cores, on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray
 
 # Fewer multiplications than this are not worth threads.
@@ -60,7 +60,7 @@ def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
         weights[part], done[part] = own, found
 
     shares = np.array_split(np.arange(len(m)), cores() if m.size * n * n > SMALL else 1)
-    side_by_side(solve, shares) if len(shares) > 1 else solve(shares[0])
+    on_all_cores(solve, shares) if len(shares) > 1 else solve(shares[0])
     for i in np.flatnonzero(~done):
         weights[i] = _by_nnls(scaled[which[i]], m[i])
     weights = np.maximum(weights, 0.0) / scale * size[:, None]

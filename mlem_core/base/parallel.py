@@ -85,7 +85,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def side_by_side(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+def on_all_cores(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """`call` of each item, shared out among the cores (NumPy works outside Python's lock)."""
     return each(call, items, cores())
 

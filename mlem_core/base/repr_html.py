@@ -13,7 +13,7 @@ from mlem_core.base.text import number
 Lines = Sequence[tuple[str, str]]
 
 
-def as_text(title: str, lines: Lines) -> str:
+def as_lines(title: str, lines: Lines) -> str:
     """The title, and below it the lines with their names aligned."""
     width = max((len(name) for name, _ in lines), default=0)
     return "\n".join((title, *(f"  {name:<{width}}  {text}" for name, text in lines)))

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlem_core.analysis.spec import check_numbers
+from mlem_core.analysis.spec import check_ranges
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.cli.options import BAD_INPUT, parser, spec_of
-from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, say
+from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
+from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
 from mlem_core.scale.cluster import computing_on, from_environment
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ DIFFERS = 1
 
 def _spec(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that is asked for; says at once how its stimuli were read."""
-    spec = spec_of(options)
-    check_numbers(spec)
+    spec = spec_from_options(options)
+    check_ranges(spec)
     if "models" in vars(options):
         spec.check()
     complain(*spec.load_stimuli().notes)
@@ -118,7 +118,7 @@ def _analyze(options: argparse.Namespace) -> None:
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
-    say(*found(analysis, results, bounds, by), *said)
+    tell(*found(analysis, results, bounds, by), *said)
 
 
 def _groups(
@@ -166,7 +166,7 @@ def _audit(options: argparse.Namespace) -> None:
     }
     left = write_tables(options.out, tables, analysis.manifest, "audit")
     complain(*_left_beside(options.out, left))
-    say(*summary(result))
+    tell(*summary(result))
 
 
 def _why(options: argparse.Namespace) -> None:
@@ -202,7 +202,7 @@ def _why(options: argparse.Namespace) -> None:
             write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
         else:
             write_table(why.whole, beside)
-    say(why.text)
+    tell(why.text)
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
     complain(*why.notes, *claimed)
@@ -210,15 +210,15 @@ def _why(options: argparse.Namespace) -> None:
 
 def _two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
     """The layers that `why` is of, each by its number or by its name in a representations file."""
-    from mlem_core.analysis.maps import from_file
+    from mlem_core.analysis.maps import file_representations
 
     def numbered(text: str) -> Layer:
         model, _, own = text.rpartition(":")
         path = dict(options.representations).get(model)
         if path is None or own.isdecimal():
             return parse_layer(text)
-        spec = spec_of(options)
-        source = from_file(spec, spec.load_stimuli(), path, model)
+        spec = spec_from_options(options)
+        source = file_representations(spec, spec.load_stimuli(), path, model)
         names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
         if own not in names:
             raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
@@ -299,7 +299,7 @@ def _multiverse(options: argparse.Namespace) -> None:
     left = write_tables(options.out, tables, analysis.manifest, "multiverse")
     complain(*_left_beside(options.out, left))
     verdicts = [verdict(claim, result) for claim in claims]
-    say(*(verdicts or orders(result)))
+    tell(*(verdicts or orders(result)))
 
 
 def _stimuli(options: argparse.Namespace) -> None:
@@ -326,8 +326,8 @@ def _lint(options: argparse.Namespace) -> None:
     found = lint(stimuli, spec)
     for finding in found.findings:
         rows = f" (rows {', '.join(map(str, finding.rows))})" if finding.rows else ""
-        say(f"{finding.severity}: {finding.sentence}{rows}")
-    say(
+        tell(f"{finding.severity}: {finding.sentence}{rows}")
+    tell(
         f"{many(len(stimuli), stimuli.level)}, {many(len(stimuli.features), 'feature')}: "
         + ", ".join(f"{feature.name} ({feature.kind})" for feature in stimuli.features)
     )
@@ -339,7 +339,7 @@ def _verify(options: argparse.Namespace) -> int:
     with Bars() as bars:
         folders = dict(options.folders)
         result = verify(options.capsule, bars.show, models=folders, download=options.download)
-    say(*result.lines())
+    tell(*result.lines())
     return 0 if result.same else DIFFERS
 
 

@@ -202,7 +202,7 @@ def _add_verify(commands: Any) -> argparse.ArgumentParser:
     return verify
 
 
-def spec_of(options: argparse.Namespace) -> AnalysisSpec:
+def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that the options of a command ask for."""
     return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
 

@@ -51,7 +51,7 @@ def any_encoding() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def say(*lines: object, stream: TextIO | None = None) -> None:
+def tell(*lines: object, stream: TextIO | None = None) -> None:
     """Print lines, on stdout or `stream`, without what steers a terminal.
 
     Names of columns, layers and files come from outside.
@@ -61,8 +61,8 @@ def say(*lines: object, stream: TextIO | None = None) -> None:
 
 
 def complain(*lines: object) -> None:
-    """Print lines on stderr, as `say`."""
-    say(*lines, stream=sys.stderr)
+    """Print lines on stderr, as `tell`."""
+    tell(*lines, stream=sys.stderr)
 
 
 def said_whole(command: Callable[[], int]) -> int:

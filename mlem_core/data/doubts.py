@@ -177,7 +177,7 @@ def of_sentences(cells: Cells) -> Iterator[str]:
         )
 
 
-def of_groups(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:
+def group_doubts(column: str, ids: Cells, sentences: Cells) -> Iterator[str]:
     """Doubts about what keeps stimuli together: names that look the same, sentences with two."""
     yield from of_spellings(f"the column {short(column)}", ids)
     first: dict[str | None, int] = {}

@@ -312,7 +312,7 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     yield from doubts.of_sentences(sentences)
     groups = _having(chosen, "sentence_id")
     for column in groups:
-        yield from doubts.of_groups(column, table.stripped(column), sentences)
+        yield from doubts.group_doubts(column, table.stripped(column), sentences)
     if not groups:
         yield from doubts.of_spellings(f"the column {short(sentence)}", sentences)
     for column in _having(chosen, "item"):

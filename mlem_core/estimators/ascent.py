@@ -151,7 +151,7 @@ class RankObjective:
 
 
 @dataclass(frozen=True)
-class Shape:
+class WeightForm:
     """How free parameters become the weights of a metric.
 
     Without interactions the parameters are the weights: at least 0 for a metric, any number for
@@ -227,7 +227,7 @@ class Shape:
 
 
 def climb(
-    objective: RankObjective, shape: Shape, parameters: FloatArray, steps: int, rate: float
+    objective: RankObjective, shape: WeightForm, parameters: FloatArray, steps: int, rate: float
 ) -> tuple[FloatArray, FloatArray]:
     """Ascend the smoothed objective (Adam), ever less smoothed; the exactly best seen is kept.
 
@@ -264,7 +264,7 @@ def better(
 
 
 def polish(
-    objective: RankObjective, shape: Shape, parameters: FloatArray, sweeps: int
+    objective: RankObjective, shape: WeightForm, parameters: FloatArray, sweeps: int
 ) -> FloatArray:
     """Search along one parameter at a time on the exact objective.
 
@@ -307,7 +307,7 @@ def polish(
     return parameters
 
 
-def maximise(objective: RankObjective, shape: Shape) -> FloatArray:
+def maximise(objective: RankObjective, shape: WeightForm) -> FloatArray:
     """Weights of (nearly) the highest objective, the same each time.
 
     Climbs from equal weights and from the regression of the ranks on the terms, keeps the better of

@@ -103,7 +103,7 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
     return Moments(gram, moment, x_mean, y_mean)
 
 
-def rank_moments(
+def rank_equations(
     tables: PairTables, blocks: NDArray[np.bool_], ranked_without: Sequence[int | None]
 ) -> Moments:
     """Normal equations whose target is the rank of the neural distance, scaled to [0, 1].

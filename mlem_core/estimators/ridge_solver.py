@@ -17,7 +17,7 @@ from mlem_core.estimators.normal_equations import (
     held_out_correlations,
     moments,
     penalty_matrices,
-    rank_moments,
+    rank_equations,
     ridge_weights,
     training_blocks,
     value_weights,
@@ -94,7 +94,7 @@ class RidgeSolver(Solver):
         sets = list(dict.fromkeys([*inner, *(without(k) for k in left_out)]))
         blocks = training_blocks(tables, sets)
         equations = (
-            rank_moments(tables, blocks, [folds[0] if folds else None for folds in sets])
+            rank_equations(tables, blocks, [folds[0] if folds else None for folds in sets])
             if ranked
             else moments(tables, blocks)
         )

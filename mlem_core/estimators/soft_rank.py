@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.estimators.ascent import CONSTRAINTS, Shape
+from mlem_core.estimators.ascent import CONSTRAINTS, WeightForm
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.registry import check_installed
 from mlem_core.estimators.solver import check_number
@@ -135,7 +135,7 @@ class Ascent:
 
 def ascend(
     cells: Cells,
-    shape: Shape,
+    shape: WeightForm,
     strength: float | None = None,
     batch_size: int | None = None,
     seed: Any = 0,
@@ -261,7 +261,7 @@ class SoftRankMLEM(TableModel):
 
     def ascent(self, cells: Cells, columns: Columns) -> Ascent:
         """The training on batches that are drawn from some cells."""
-        shape = Shape(columns, self.constraint)
+        shape = WeightForm(columns, self.constraint)
         return ascend(cells, shape, self.strength, self.batch_size, self.random_state)
 
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
@@ -276,10 +276,10 @@ class SoftRankMLEM(TableModel):
                 found.append(self.ascent(cells, tables.columns).weights)
             return np.stack(found)
 
-        return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
+        return Solution(np.stack(on_all_cores(one, range(tables.n_layers))))
 
 
-def _weights_function(shape: Shape) -> Any:
+def _weights_function(shape: WeightForm) -> Any:
     """Parameters (n_columns,) to weights (n_columns,) of norm 1, in torch."""
     import torch
 

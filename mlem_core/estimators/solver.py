@@ -57,7 +57,9 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
     return Score(rho, rho_a)
 
 
-def tested(tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None) -> FoldFits:
+def tested_fits(
+    tables: PairTables, weights: FloatArray, alpha: FloatArray | None = None
+) -> FoldFits:
     """Held-out scores of weights (n_layers, n_folds, n_columns), each fold's on its own pairs."""
     n_folds = tables.n_folds
     threads = if_large(tables.within_sums.size)
@@ -121,7 +123,7 @@ class Solver(ABC):
         """
         self.check()
         solution = self.solve(tables, range(tables.n_folds))
-        return tested(tables, solution.coef, solution.alpha)
+        return tested_fits(tables, solution.coef, solution.alpha)
 
 
 def check_number(

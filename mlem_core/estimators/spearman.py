@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.ascent import RankObjective, Shape, maximise
+from mlem_core.estimators.ascent import RankObjective, WeightForm, maximise
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.tables import PairTables
@@ -96,12 +96,12 @@ class SpearmanMLEM(TableModel):
         A layer's training sets are searched side by side; layers are independent of one another,
         so that a layer's result does not depend on which others are there.
         """
-        shape = Shape(tables.columns, self._constraint)
+        shape = WeightForm(tables.columns, self._constraint)
 
         def one(layer: int) -> FloatArray:
             return maximise(training_objective(tables, layer, left_out), shape)
 
-        return Solution(np.stack(side_by_side(one, range(tables.n_layers))))
+        return Solution(np.stack(on_all_cores(one, range(tables.n_layers))))
 
 
 class FRRSA(SpearmanMLEM):

@@ -119,7 +119,7 @@ def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:
     """What a baseline found, where it has been computed."""
     if (store := context.drawing.store) is None:
         return None
-    return baselines.find(context.analysis, name, store, context.selection.layers)
+    return baselines.kept_baseline(context.analysis, name, store, context.selection.layers)
 
 
 @figure(

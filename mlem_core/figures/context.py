@@ -170,7 +170,7 @@ class Selected:
     def basis(self) -> str:
         """How and on how much the results were computed: the last part of captions."""
         analysis, selection = self.analysis, self.selection
-        fitted = in_words.fitted(
+        fitted = in_words.fitting_sentence(
             estimator_named(selection.estimator).caption,
             selection.interactions,
             analysis.spec.missing if analysis.stimuli.has_missing else None,
@@ -187,7 +187,7 @@ class Selected:
     @property
     def computed_on(self) -> str:
         """The same of what no metric model was fitted for."""
-        return f"{in_words.coded(self.coding)} {self._computed_on}"
+        return f"{in_words.coding_sentence(self.coding)} {self._computed_on}"
 
     @property
     def _computed_on(self) -> str:
@@ -227,7 +227,9 @@ class FigureContext(Selected):
         if store is None:
             return None
         asked = self.analysis, store, self.selection
-        return self.once(("intervals", n), lambda: layer_intervals.find(*asked, n_replicates=n))
+        return self.once(
+            ("intervals", n), lambda: layer_intervals.known_intervals(*asked, n_replicates=n)
+        )
 
     @property
     def over(self) -> str:
@@ -275,7 +277,7 @@ class FigureContext(Selected):
         name, store = self.drawing.options.get("similarity", RSA), self.drawing.store
         if store is None or name == RSA:
             return None
-        return self.once(name, lambda: similarities.find(self.analysis, name, store))
+        return self.once(name, lambda: similarities.kept_similarity(self.analysis, name, store))
 
     @cached_property
     def compared(self) -> LayerSimilarity | None:

@@ -69,7 +69,8 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
 
     Parameters
     ----------
-    agreement : model, layer, fold, frobenius, tau, see `mlem_core.analysis.methods.agreement`
+    agreement : model, layer, fold, frobenius, tau, see
+        `mlem_core.analysis.methods.agreement_by_layer`
     across : 2 beside each other, 1 below each other
     """
     models = list(dict.fromkeys(agreement["model"]))
@@ -195,7 +196,7 @@ def draw_methods(context: FigureContext) -> RenderedFigure | None:
     asked = context.drawing.screen or others
     if not asked and not set(found) & set(methods.slow(context.analysis, context.selection)):
         return None
-    table = methods.scores(found, others)
+    table = methods.scores_by_method(found, others)
     return RenderedFigure(
         method_scores(table, context.results.scores, methods.NAMES, context.across),
         "Prediction accuracy by method",
@@ -227,7 +228,7 @@ def draw_method_agreement(context: FigureContext) -> RenderedFigure | None:
     found = methods.results_by_method(context.analysis, store, context.selection)
     if not set(methods.COMPARED) <= set(found):
         return None
-    table = methods.agreement(*(found[name] for name in methods.COMPARED))
+    table = methods.agreement_by_layer(*(found[name] for name in methods.COMPARED))
     means = table.groupby(["model", "layer"], sort=False)[["frobenius", "tau"]].mean()
     return RenderedFigure(
         method_agreement(table, 1 if context.drawing.narrow else 2),

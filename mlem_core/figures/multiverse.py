@@ -181,7 +181,7 @@ def claimed(context: FigureContext) -> tuple[Claim, multiverse.Multiverse | None
     # The page computes them for the two layers that it shows, and for a third of a claim.
     layers = [a, b, *(layer for layer in asked.layers if layer not in (a, b))]
     varied = multiverse.choices_of(context.analysis)
-    pooled = {"pooling": multiverse.poolings_of(context.analysis)}
+    pooled = {"pooling": multiverse.analysis_poolings(context.analysis)}
     for choices in (varied, varied | pooled):
         varying = context.analysis, layers, store, choices, asked.similarities
         found = multiverse.find_multiverse(*varying)

@@ -22,7 +22,7 @@ from mlem_core.figures.similarity import (
     matrix_figure,
 )
 from mlem_core.figures.style import NO_ANNOTATIONS
-from mlem_core.inference.partial import of_layers
+from mlem_core.inference.partial import partial_of_layers
 
 
 def partial_matrix(
@@ -116,7 +116,10 @@ def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
     if name not in choices(context.selection.estimator):
         raise unknown("similarity", name, choices(context.selection.estimator))
     of = *context.analysis.subset(context.selection), context.selection.estimator
-    found, layers = context.once("partial", lambda: of_layers(*of)), context.selection.layers
+    found, layers = (
+        context.once("partial", lambda: partial_of_layers(*of)),
+        context.selection.layers,
+    )
     small = context.drawing.screen
     return RenderedFigure(
         partial_matrix(found.square(name, layers), UNITS[name], context.marked_pair, small=small),

@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlem_core.base.parallel import cores, side_by_side
+from mlem_core.base.parallel import cores, on_all_cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.layer_pairs import LayerPairs, bare
+from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.partial import transfer, with_ratios
-from mlem_core.pairs.crossfit import CrossFit, ceiling, fold_ceilings, outside_means
+from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
 from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, summed, without_training_ranks
@@ -97,7 +97,7 @@ def decompositions(
 
         n = len(rsa)
         shares = np.array_split(np.arange(n), min(cores(), n) if many else n)
-        terms = np.concatenate(side_by_side(split, shares))
+        terms = np.concatenate(on_all_cores(split, shares))
         parts.append(np.concatenate((terms, rsa), axis=1))
     return np.concatenate(parts)
 
@@ -132,14 +132,14 @@ def score_replicates(
         held_out, parts = pairs.tables.inside(fold), []
         for sums in inside.draw(weights[:, pairs.groups_in(fold)]):
             pairs_inside = sums.counts.sum(axis=1)[:, None]
-            ceilings = ceiling(means[fold], sums.sums, sums.squares, pairs_inside)
+            ceilings = ceiling_inside(means[fold], sums.sums, sums.squares, pairs_inside)
 
             def scores_of(
                 layer: int, fold: int = fold, held_out: HeldOut = held_out, sums: Draws = sums
             ) -> FloatArray:
                 return _scores(held_out, coefficients[layer, fold], sums, layer, importance)
 
-            scores = np.stack(side_by_side(scores_of, range(len(coefficients))), axis=1)
+            scores = np.stack(on_all_cores(scores_of, range(len(coefficients))), axis=1)
             columns = (scores[..., :1], ceilings[..., None], scores[..., 1:])
             parts.append(np.concatenate(columns, axis=-1))
         folds.append(np.concatenate(parts))
@@ -161,7 +161,7 @@ def transfer_replicates(
     (n_replicates, 6), see `mlem_core.measures.partial.TRANSFERS`
     """
     own, swapped = (
-        resample(score_replicates, (bare(pairs), of, False), weights)[..., 0]
+        resample(score_replicates, (for_replicates(pairs), of, False), weights)[..., 0]
         for of in (coefficients, coefficients[::-1])
     )
     # The model of the first on the second is what the second has with swapped coefficients.

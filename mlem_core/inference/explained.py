@@ -166,7 +166,7 @@ class Explanation:
     @property
     def beside(self) -> list[partial.Said]:
         """What S_feat, S_rest and, `with_transfer`, transfer say."""
-        return partial.in_words(self.partial, self.called, self.coding)
+        return partial.partial_in_words(self.partial, self.called, self.coding)
 
 
 def _how_sure(why: Explanation) -> str:

@@ -50,7 +50,7 @@ CHUNK_BYTES = 2**30
 MOST_BYTES = 8 * 2**30
 
 
-def find(
+def known_intervals(
     analysis: Analysis,
     store: Store,
     selection: Selection | None = None,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
-from mlem_core.base.parallel import side_by_side
+from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
@@ -180,7 +180,7 @@ def _resampled(analysis: Analysis) -> PairDesign:
     return resampled_part(analysis.design, analysis.folds)
 
 
-def bare(pairs: LayerPairs) -> LayerPairs:
+def for_replicates(pairs: LayerPairs) -> LayerPairs:
     """The same as replicates need them, where they travel: in classes of ranks, not in ranks."""
     if executor().is_here:
         return pairs
@@ -257,7 +257,7 @@ class _Made(NamedTuple):
                 cells = _numbered(chosen, index.cell_block, pattern)[cells]
             tables = chosen
         interactions = analysis.spec.interactions if interactions is None else interactions
-        of_layers = side_by_side(self.ranked, layers) if ranked else []
+        of_layers = on_all_cores(self.ranked, layers) if ranked else []
         return LayerPairs(
             layers=tuple(layers),
             tables=tables.with_interactions(interactions),

@@ -92,7 +92,7 @@ def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     return pd.DataFrame({"quantity": TRANSFERS, "value": values})
 
 
-def of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSimilarity:
+def partial_of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSimilarity:
     """All of it for every two layers; without transfer where the estimator is slow.
 
     Parameters
@@ -136,7 +136,7 @@ class Said:
     sentence: str
 
 
-def in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) -> list[Said]:
+def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) -> list[Said]:
     """What S_feat, S_rest and, where it was computed, transfer say of two layers.
 
     Parameters

@@ -18,7 +18,7 @@ from mlem_core.inference.bootstrap import (
     transfer_replicates,
 )
 from mlem_core.inference.jackknife import BLOCKS, REFITS
-from mlem_core.inference.layer_pairs import LayerPairs, bare
+from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import Replicates, check_enough, resample
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
@@ -79,8 +79,11 @@ def resampled_scores(
     InputError
         Too few replicates or sentences; an unknown estimator.
     """
-    of, shared = _models(pairs, estimator, n_replicates, seed, blocks), bare(pairs.by_stimulus)
-    drawn = resample(score_replicates, (bare(pairs), of.coefficients, True), of.weights)
+    of, shared = (
+        _models(pairs, estimator, n_replicates, seed, blocks),
+        for_replicates(pairs.by_stimulus),
+    )
+    drawn = resample(score_replicates, (for_replicates(pairs), of.coefficients, True), of.weights)
     rows, own = of.blocks.weights, (shared, of.coefficients, not of.refitted)
     left_out = resample(score_replicates, own, rows)
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
@@ -116,7 +119,7 @@ def resampled_transfers(
     rows = of.blocks.weights
     if of.refitted:
         transfers = partial(mean_transfers, estimator=estimator)
-        left_out = resample(refitted, (bare(alone), transfers), rows, progress)
+        left_out = resample(refitted, (for_replicates(alone), transfers), rows, progress)
     else:
         left_out = transfer_replicates(alone, of.coefficients, rows)
     return Replicates(drawn[0], drawn[1:], left_out, of.blocks.sizes)

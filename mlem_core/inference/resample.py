@@ -55,7 +55,7 @@ def resample(
     statistic : `(*shared, rows, progress)` gives (n_rows, ...); a function of a module of the
         package, which does not report its progress from a worker
     shared : goes to each worker once; tables and pairs without what draws do not need
-        (`mlem_core.inference.layer_pairs.bare`)
+        (`mlem_core.inference.layer_pairs.for_replicates`)
     rows : (n_rows, n_units)
     progress : called with the number of rows done and their total
     """

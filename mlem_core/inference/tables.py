@@ -180,7 +180,7 @@ def term_tests(
     return family_of_tests(pd.DataFrame({"term": names, "p": p}), "terms", correction)
 
 
-def importance_differences(
+def importance_difference_table(
     intervals: LayerIntervals, a: Layer, b: Layer, correction: str = "bh"
 ) -> FamilyOfTests:
     """Difference of each importance between two layers, the first less the second.

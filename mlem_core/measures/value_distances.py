@@ -79,7 +79,7 @@ def value_distances(
     return pd.concat(parts, ignore_index=True)
 
 
-def of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
+def distances_of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     """The rows of one feature in one layer.
 
     Raises
@@ -100,7 +100,7 @@ def of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
 
 
 def square(rows: pd.DataFrame, column: str = "distance") -> pd.DataFrame:
-    """(n_values, n_values) one number of `of_layer` for every two values, symmetric."""
+    """(n_values, n_values) one number of `distances_of_layer` for every two values, symmetric."""
     names = list(dict.fromkeys([*rows["value_a"], *rows["value_b"]]))
     place = {name: at for at, name in enumerate(names)}
     a, b = (rows[side].map(place).to_numpy() for side in ("value_a", "value_b"))
@@ -126,7 +126,7 @@ def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
 
     Source: Kruskal 1964, as `mlem_core.measures.similarity.mds_map`.
     """
-    rows = of_layer(table, feature, layer)
+    rows = distances_of_layer(table, feature, layer)
     separations = square(rows, "separation")
     points = mds_map(np.sqrt(separations.to_numpy(dtype=np.float64)))
     spread = np.diag(square(rows).to_numpy(dtype=np.float64)) / 2
@@ -137,7 +137,7 @@ def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
 
 def value_map_stress(table: pd.DataFrame, feature: str, layer: Layer) -> float:
     """`mlem_core.measures.similarity.map_stress` of `value_map`; raises as it does."""
-    separations = square(of_layer(table, feature, layer), "separation")
+    separations = square(distances_of_layer(table, feature, layer), "separation")
     points = value_map(table, feature, layer)[["x", "y"]].to_numpy(dtype=np.float64)
     return map_stress(np.sqrt(separations.to_numpy(dtype=np.float64)), points)
 
@@ -168,7 +168,7 @@ def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> Lay
     """
     from scipy.stats import spearmanr
 
-    one, other = (of_layer(table, feature, layer) for layer in (a, b))
+    one, other = (distances_of_layer(table, feature, layer) for layer in (a, b))
     used = ((one["value_a"] != one["value_b"]) & (one["n_pairs"] > 0)).to_numpy()
     one, other = one[used], other[used]
     found = pd.DataFrame(

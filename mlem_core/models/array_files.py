@@ -74,14 +74,14 @@ class FileArray(NamedTuple):
     read: Callable[[], NDArray[Any]]
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """The name of an array, as messages have it."""
     return name if name.isprintable() and 0 < len(name) <= 60 else short(name)
 
 
 def array_name(name: str, path: Path) -> str:
     """How messages call an array of a file."""
-    return f"array {plain(name)} of {path.name}"
+    return f"array {plain_name(name)} of {path.name}"
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -21,7 +21,7 @@ from mlem_core.models.array_files import (
     arrays_in,
     check_format,
     not_finite,
-    plain,
+    plain_name,
 )
 from mlem_core.models.model_paths import first_line
 from mlem_core.storage.digests import Digested, Watched
@@ -183,7 +183,7 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
 
 def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list[str]:
     used = set(layers.values())
-    others = [plain(name) for name in names if name not in used]
+    others = [plain_name(name) for name in names if name not in used]
     if not others:
         return []
     verb = "is no layer" if len(others) == 1 else "are no layers"

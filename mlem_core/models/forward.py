@@ -61,7 +61,7 @@ class LoadedModel:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Keep transformers' reports, warnings and progress bars off the user's screen."""
     from transformers import modeling_gguf_pytorch_utils
     from transformers.utils import logging

@@ -29,7 +29,7 @@ from mlem_core.models.forward import (
     count_blocks,
     is_causal,
     longest_input,
-    quiet,
+    quietly,
 )
 from mlem_core.models.model_paths import check_type, first_line, readable
 from mlem_core.models.registry import ModelFiles, locate
@@ -65,7 +65,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         check_type(name, files.folder)
     files.check(name)
     device = resolve_device(device)
-    with quiet(), read_once() if files.gguf else contextlib.nullcontext():
+    with quietly(), read_once() if files.gguf else contextlib.nullcontext():
         tokenizer = _load_tokenizer(name, files)
         model = _load_weights(name, files, dtype)
         _check_vocabulary(name, tokenizer, model)
@@ -183,7 +183,7 @@ def load_with_head(loaded: LoadedModel) -> Any:
 
     name, files = loaded.name, locate(loaded.name)
     _check_same(name, files, loaded.identity)
-    with quiet(), read_once() if files.gguf else contextlib.nullcontext():
+    with quietly(), read_once() if files.gguf else contextlib.nullcontext():
         try:
             model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
         except Exception as error:  # transformers raises nearly anything for a broken file
@@ -243,7 +243,7 @@ def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, An
         from transformers import AutoConfig
 
         config = AutoConfig.from_pretrained(files.folder, **_reading(files))
-        state = unpack(files.folder / files.packed)
+        state = read_packed(files.folder / files.packed)
         # The auto classes want a folder; the class that they would take does not.
         model_class = type(auto.from_config(config))
         opened = model_class.from_pretrained(None, config=config, state_dict=state, **options)
@@ -277,7 +277,7 @@ def _check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
         )
 
 
-def unpack(path: Path) -> dict[str, Any]:
+def read_packed(path: Path) -> dict[str, Any]:
     """The weights of a file in 8 or 4 bits as float32 torch tensors, by name.
 
     Raises `InputError` where the file is no such file.

@@ -117,7 +117,7 @@ def from_model(
     return _stored(folder, stimuli, model)
 
 
-def find(
+def kept_states(
     stimuli: StimulusSet,
     model: str | LoadedModel,
     store: Store,

@@ -11,7 +11,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.extraction import batches
-from mlem_core.models.forward import LoadedModel, quiet
+from mlem_core.models.forward import LoadedModel, quietly
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
 
@@ -56,7 +56,7 @@ def word_surprisal(tokenized: TokenizedStimuli, loaded: LoadedModel, model: Any)
     values = np.full(len(tokenized.spans), np.nan)
     for batch in batches(tokenized.lengths, MAX_TOKENS):
         ids = torch.from_numpy(np.stack([tokenized.tokens[i] for i in batch])).to(loaded.device)
-        with torch.inference_mode(), quiet():
+        with torch.inference_mode(), quietly():
             logits = model(input_ids=ids).logits[:, :-1].float()
             chosen = logits.log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]
         bits = -chosen.double().cpu().numpy() / math.log(2)

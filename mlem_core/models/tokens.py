@@ -18,7 +18,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.forward import LoadedModel, quiet
+from mlem_core.models.forward import LoadedModel, quietly
 
 if TYPE_CHECKING:
     import torch
@@ -203,7 +203,7 @@ def _encode(
 
     `special`: with the tokens that the tokenizer adds; `before`: what comes before all of it.
     """
-    with quiet():  # about long sentences, which we look at ourselves
+    with quietly():  # about long sentences, which we look at ourselves
         encoded = tokenizer(
             sentences,
             add_special_tokens=special,

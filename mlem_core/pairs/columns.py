@@ -227,7 +227,7 @@ class Coded(NamedTuple):
         return self.codes[a, b]
 
 
-def coded(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
+def codes_of(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
     """The codes of a feature: its distances, or, where it is resolved, its pairs of values.
 
     Parameters

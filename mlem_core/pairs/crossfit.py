@@ -234,7 +234,7 @@ def outside_cells(tables: PairTables, fold: int) -> IntArray:
     return np.flatnonzero(tables.trains[fold, tables.cell_block])
 
 
-def alone(tables: PairTables) -> float:
+def share_alone(tables: PairTables) -> float:
     """The share of the pairs inside folds whose pattern no pair outside the fold has."""
     without, pairs = 0.0, 0.0
     for fold in range(tables.n_folds):
@@ -325,11 +325,11 @@ def fold_ceilings(tables: PairTables) -> FloatArray:
     for fold, means in enumerate(outside_means(tables)):
         at = tables.held_out(fold)
         pairs, squares = tables.counts[at].sum(), tables.within_squares[:, fold]
-        ceilings[:, fold] = ceiling(means, tables.within_sums[:, at], squares, pairs)
+        ceilings[:, fold] = ceiling_inside(means, tables.within_sums[:, at], squares, pairs)
     return ceilings
 
 
-def ceiling(
+def ceiling_inside(
     means: FloatArray, rank_sums: FloatArray, squares: FloatArray, pairs: FloatArray | float
 ) -> FloatArray:
     """The ceiling of the pairs inside a fold: (...).

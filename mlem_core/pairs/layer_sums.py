@@ -136,7 +136,7 @@ def _ranked(
     all pairs and then among those of each set; (n_cells,) and (n_blocks,) of those among the pairs
     of a block
     """
-    from mlem_core.pairs.kernels.sweep import LANES, count_blocks, sweep
+    from mlem_core.pairs.kernels.sweep import LANES, count_block_pairs, sweep_ranks
 
     parts = [keys.sorted[part] for part in keys.slices(threads)]
     blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
@@ -144,7 +144,7 @@ def _ranked(
     if len(parts) > 1:
 
         def count(part: int) -> None:
-            count_blocks(parts[part], keys.number_bits, block, below[part + 1])
+            count_block_pairs(parts[part], keys.number_bits, block, below[part + 1])
 
         each(count, range(len(parts) - 1), threads)
         below = below.cumsum(axis=0)
@@ -163,7 +163,7 @@ def _ranked(
             sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
             own_tied = np.zeros(len(blocks))
             given = parts[part], keys.number_bits, block, members, below[part]
-            sweep(*given, sums, tied, own_tied)
+            sweep_ranks(*given, sums, tied, own_tied)
             return sums, tied, own_tied
 
         columns = zip(*each(swept, range(len(parts)), threads), strict=True)

@@ -17,7 +17,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
-from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, coded, coding
+from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, codes_of, coding
 from mlem_core.pairs.designs import PairDesign, Rows
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class PairIndex(Patterns):
         hard_limit = min(HARD_LIMIT, MOST_CODES // len(columns))
         binned = any(column.kind != "nominal" and not column.names for column in columns)
         for bins in (None, *BINS) if binned else (None, BINS[-1]):
-            features = [coded(column, missing, bins) for column in columns]
+            features = [codes_of(column, missing, bins) for column in columns]
             # What is left after the coarsest bins are the nominal features' own patterns.
             limit = min(max_patterns, hard_limit) if bins != BINS[-1] else hard_limit
             found = _numbered(features, design, limit)

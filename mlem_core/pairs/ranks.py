@@ -109,7 +109,7 @@ def doubled_ranks(keys: Keys, threads: int = 1) -> NDArray[np.uint32]:
     doubled = np.empty(len(keys.sorted), dtype=np.uint32)
 
     def fill(part: slice) -> None:
-        sweep.doubled_ranks(keys.sorted[part], keys.number_bits, part.start, doubled)
+        sweep.fill_doubled_ranks(keys.sorted[part], keys.number_bits, part.start, doubled)
 
     each(fill, keys.slices(threads), threads)
     return doubled

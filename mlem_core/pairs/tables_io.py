@@ -32,7 +32,7 @@ PLAIN = ("cell_block", "cell_pattern", "counts", "codes")
 BY_LAYER = ("rank_squares", "within_squares", "target_low", "target_high")
 
 
-def save(tables: PairTables, path: Path, *, compress: bool = False) -> None:
+def save_pair_tables(tables: PairTables, path: Path, *, compress: bool = False) -> None:
     """Write pair tables as an .npz without pickles.
 
     Compressed it is a third smaller and takes many times as long to write: for what is kept.
@@ -64,8 +64,8 @@ def save(tables: PairTables, path: Path, *, compress: bool = False) -> None:
     )
 
 
-def load(path: Path) -> PairTables:
-    """The pair tables that `save` wrote.
+def load_pair_tables(path: Path) -> PairTables:
+    """The pair tables that `save_pair_tables` wrote.
 
     Ranks among training pairs, the larger part, are read from memory when they are first asked for.
 

@@ -27,7 +27,7 @@ import pandas as pd
 
 from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.files import RDMS, save
+from mlem_core.analysis.files import RDMS, save_analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.files import replacing
@@ -38,7 +38,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.explanation import explain, with_transfer
-from mlem_core.inference.partial import of_layers
+from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
 from mlem_core.report import uncertainty_tables
@@ -219,7 +219,7 @@ def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
     analysis, selection, layers = shown.analysis, shown.selection, list(shown.selection.layers)
     own, rsa = analysis.subset(selection)
     why = explain(analysis, *shown.pair, features=selection.features)
-    every = of_layers(own, rsa, selection.estimator).table(layers)
+    every = partial_of_layers(own, rsa, selection.estimator).table(layers)
     if estimator_named(selection.estimator).slow:
         every = every.drop(columns=list(TRANSFERS))
     else:
@@ -235,7 +235,7 @@ def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
 def _finished(analysis: Analysis) -> dict[str, bytes]:
     """The finished analysis: its pair tables, and beside them the stimuli as they were given."""
     with scratch("capsule") as folder:
-        save(analysis, folder)
+        save_analysis(analysis, folder)
         return {
             path.name if path.name in GIVEN else f"pair_tables/{path.name}": path.read_bytes()
             for path in sorted(Path(folder).iterdir())

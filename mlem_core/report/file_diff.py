@@ -289,7 +289,7 @@ def _of_tables(data: bytes) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tables.npz"
         path.write_bytes(data)
-        tables = tables_io.load(path)
+        tables = tables_io.load_pair_tables(path)
     found: dict[str, Any] = {}
     for each in fields(tables):
         value = getattr(tables, each.name)

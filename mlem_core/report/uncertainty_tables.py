@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mlem_core.analysis.similarities import find
+from mlem_core.analysis.similarities import kept_similarity
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.multiverse import claimed
 from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
-from mlem_core.inference.tables import importance_differences, term_tests
+from mlem_core.inference.tables import importance_difference_table, term_tests
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
 from mlem_core.robustness.flags import flags
@@ -57,7 +57,7 @@ def _similarities(shown: FigureContext) -> Tables:
     if store is None or not shown.several:
         return tables
     for name in SIMILARITIES:
-        found = None if name == RSA else find(shown.analysis, name, store)
+        found = None if name == RSA else kept_similarity(shown.analysis, name, store)
         if found is not None:
             tables |= found.of(shown.analysis, shown.selection).written()
             two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
@@ -75,7 +75,7 @@ def in_intervals(shown: FigureContext) -> Tables:
     tables["intervals.csv"] = shown.score_tests.table
     if shown.similarity_tests is not None:
         tables["similarity_intervals.csv"] = shown.similarity_tests.table
-        differences = importance_differences(intervals, *shown.pair, shown.correction)
+        differences = importance_difference_table(intervals, *shown.pair, shown.correction)
         tables["difference_intervals.csv"] = differences.table
         if len(intervals.terms):
             why = explanation_of(intervals, *shown.pair, shown.coding)

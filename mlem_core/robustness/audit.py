@@ -125,7 +125,9 @@ def _tables(
     changes, pairs = [], []
     for name, variant in variants.items():
         after = LayerResults.of(variant, compared(variant, similarity, store))
-        changed, paired = compare(before, after.under_trained_names() if name == CONTROL else after)
+        changed, paired = compare_variant(
+            before, after.under_trained_names() if name == CONTROL else after
+        )
         changes.append(changed.assign(variant=name, same=same[name]))
         pairs.append(paired.assign(variant=name))
     layers["rho"], layers["top"] = before.rho, [before.top(i) for i in range(len(layers))]
@@ -192,7 +194,7 @@ class LayerResults:
         return self.terms[place] if self.profiles[at, place] > 0 else ""
 
 
-def compare(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd.DataFrame]:
+def compare_variant(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Every layer and every two layers of an analysis in a variant of it.
 
     Returns

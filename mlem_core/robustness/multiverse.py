@@ -86,7 +86,7 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
     Every distance, and every estimator that can be used without a further package; both policies
     for missing values where a value is missing; with and without position 0 where some but not all
     stimuli are there. Units, special tokens and pooling can be varied too (`dimensions`), but are
-    not by default: the last two run the models again, see `poolings_of`.
+    not by default: the last two run the models again, see `analysis_poolings`.
     """
     found: dict[str, tuple[str, ...]] = {}
     if analysis.spec.distance != PRECOMPUTED:
@@ -104,7 +104,7 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def poolings_of(analysis: Analysis) -> tuple[str, ...]:
+def analysis_poolings(analysis: Analysis) -> tuple[str, ...]:
     """What may stand for a stimulus of an analysis: of words or of sentences; one for files."""
     return (
         tuple(tokens.poolings_of(analysis.whole.level)) if analysis.spec.models else ("standard",)
@@ -119,7 +119,7 @@ def find_multiverse(
     similarities: Sequence[str] = (RSA,),
 ) -> Multiverse | None:
     """The multiverse of some layers if it is in the store or came with it; computes nothing."""
-    return STAGE.find(store, key_of(analysis, layers, choices, similarities))
+    return STAGE.find(store, multiverse_key(analysis, layers, choices, similarities))
 
 
 def multiverse(
@@ -148,7 +148,7 @@ def multiverse(
     report = progress or (lambda _: None)
     return STAGE.get(
         store,
-        key_of(analysis, layers, choices, similarities),
+        multiverse_key(analysis, layers, choices, similarities),
         lambda: _multiverse(analysis, layers, choices, store, report, similarities),
     )
 
@@ -178,7 +178,7 @@ def _checked(
     return varied
 
 
-def key_of(
+def multiverse_key(
     analysis: Analysis,
     layers: Sequence[Layer],
     choices: Choices | None = None,

@@ -100,7 +100,7 @@ def _made(
     for done, name in enumerate(methods.COMPARED, 1):
         found.append(results_from_tables(tables, levels, np.eye(len(levels)), folds, name))
         report(Progress("noise", None, done, len(methods.COMPARED), "methods"))
-    table = methods.agreement(found[0], found[1])
+    table = methods.agreement_by_layer(found[0], found[1])
     noises = np.array(LEVELS)[table["layer"].to_numpy()]
     return table.drop(columns=["model", "layer"]).assign(noise=noises)[
         ["noise", "fold", "frobenius", "tau"]

@@ -181,8 +181,8 @@ def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | Non
     if why_no_intervals(first, second):
         return None
     layers = common_layers(first, second)
-    one = layer_intervals.find(first, store, first.select(layers=layers))
-    other = layer_intervals.find(
+    one = layer_intervals.known_intervals(first, store, first.select(layers=layers))
+    other = layer_intervals.known_intervals(
         second, store, second.select(layers=layers), _blocks(first, second)
     )
     return None if one is None or other is None else Paired(one, other)

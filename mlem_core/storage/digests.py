@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import sync
+from mlem_core.base.files import sync_path
 
 INFO = "entry.json"
 # What the seals of results say: counted up when their files change.
@@ -63,7 +63,7 @@ def seal(folder: Path, about: Mapping[str, Any]) -> None:
     }
     (folder / INFO).write_text(json.dumps({**about, "files": files}, indent=1, sort_keys=True))
     for path in (*folder.rglob("*"), folder):
-        sync(path)
+        sync_path(path)
 
 
 def sealed(folder: Path, about: Mapping[str, Any], only: str = "") -> bool:
@@ -99,7 +99,7 @@ def sealed(folder: Path, about: Mapping[str, Any], only: str = "") -> bool:
 def moved(folder: Path, target: Path) -> None:
     """Rename a folder that this process has just sealed; it need not be hashed again."""
     folder.rename(target)
-    sync(target.parent)
+    sync_path(target.parent)
     files = json.loads((target / INFO).read_bytes())["files"]
     _sound[target] = _stats(target, files)
 

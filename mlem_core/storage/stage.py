@@ -57,7 +57,7 @@ class InFile(NamedTuple):
     load: Callable[[Path], Any]
 
 
-def save(result: Any, folder: Path, *, compressed: bool = False) -> None:
+def save_result(result: Any, folder: Path, *, compressed: bool = False) -> None:
     """Write a result into an existing folder: plain CSV, JSON and arrays, no pickle.
 
     A table becomes a CSV, what is a result by itself a folder, all arrays are in one .npz, and the
@@ -83,7 +83,7 @@ def save(result: Any, folder: Path, *, compressed: bool = False) -> None:
             arrays[name] = how.packed(value) if isinstance(how, Packed) else value
         elif _is_record(value):
             (folder / name).mkdir()
-            save(value, folder / name, compressed=compressed)
+            save_result(value, folder / name, compressed=compressed)
         elif value is not None:
             values[name] = value
     if arrays:
@@ -92,8 +92,8 @@ def save(result: Any, folder: Path, *, compressed: bool = False) -> None:
     (folder / _ABOUT).write_text(about, encoding="utf-8")
 
 
-def load(kind: type[T], folder: Path) -> T:
-    """Read what `save` wrote of a result of this kind.
+def load_result(kind: type[T], folder: Path) -> T:
+    """Read what `save_result` wrote of a result of this kind.
 
     Raises OSError, ValueError, LookupError, TypeError: it is not there, or of another form.
     """
@@ -112,7 +112,9 @@ def load(kind: type[T], folder: Path) -> T:
         if isinstance(how := _how(hint), InFile):
             found[name] = how.load(folder / f"{name}.npz")
         elif (folder / name).is_dir():
-            found[name] = load(next(filter(_is_record, (hint, *get_args(hint)))), folder / name)
+            found[name] = load_result(
+                next(filter(_is_record, (hint, *get_args(hint)))), folder / name
+            )
     return cast("T", found["table"]) if kind is pd.DataFrame else kind(**found)
 
 
@@ -162,7 +164,7 @@ class Stage(Generic[T]):
     ----------
     name, version : with what a result depends on, its key; the version is counted up when the same
         input gives another result or other files
-    kind : what results are, see `save`
+    kind : what results are, see `save_result`
     compressed : whether their arrays are
     """
 
@@ -178,12 +180,12 @@ class Stage(Generic[T]):
     def find(self, store: Store, depends_on: Mapping[str, Any]) -> T | None:
         """A kept result; None where there is none."""
         folder = self.where(store, depends_on)
-        return None if folder is None else load(self.kind, folder)
+        return None if folder is None else load_result(self.kind, folder)
 
     def get(self, store: Store, depends_on: Mapping[str, Any], make: Callable[[], T]) -> T:
         """A kept result, or what `make` gives, which is then kept."""
 
         def fill(folder: Path) -> None:
-            save(make(), folder, compressed=self.compressed)
+            save_result(make(), folder, compressed=self.compressed)
 
-        return load(self.kind, store.entry(self.name, self.version, fill, **depends_on))
+        return load_result(self.kind, store.entry(self.name, self.version, fill, **depends_on))

@@ -54,14 +54,14 @@ class Job(Task):
         InputError
             The job is not done, or its result can no longer be read.
         """
-        found = self.read(files.load, "the analysis", "run it again")
+        found = self.read(files.load_analysis, "the analysis", "run it again")
         return replace(found, spec=self.spec)
 
     def contents(self) -> files.Contents | None:
         """The contents of the finished analysis; None where it is not done or cannot be read."""
         try:
             whole = sealed(self.result, RESULT, "analysis.json")
-            return files.contents(self.result) if whole else None
+            return files.contents_of(self.result) if whole else None
         except (OSError, ValueError):
             return None
 
@@ -145,7 +145,7 @@ def find(job_id: str, store: Store) -> Job | None:
     with contextlib.suppress(OSError, ValueError):
         # What was asked stands in the result too, under its seal.
         if sealed(result, RESULT, "analysis.json"):
-            return Job(job_id, folder, _of_this_store(files.spec_of(result), store))
+            return Job(job_id, folder, _of_this_store(files.kept_spec(result), store))
     try:
         return Job(
             job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
@@ -272,15 +272,15 @@ def keep_uploads(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
     return folder
 
 
-def make(request: Request, folder: Path, report: Report) -> None:
+def make_analysis(request: Request, folder: Path, report: Report) -> None:
     """Run the analysis that was asked for and save it."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store, spec = Store(folder.parent.parent.parent), AnalysisSpec.from_dict(request)
     asked = read_json(folder.parent / _INPUTS)
     _check_inputs(spec, asked)
-    files.save(run(spec, store, report), folder)
+    files.save_analysis(run(spec, store, report), folder)
     _check_inputs(spec, asked)
 
 
 if __name__ == "__main__":
-    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make))
+    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make_analysis))

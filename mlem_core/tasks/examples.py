@@ -70,7 +70,7 @@ def example() -> Analysis:
     """
     if not sealed(FOLDER / "result", RESULT):
         raise InputError(DAMAGED)
-    return files.load(FOLDER / "result")
+    return files.load_analysis(FOLDER / "result")
 
 
 def is_there() -> bool:
@@ -87,7 +87,7 @@ def digest() -> str:
         return ""
 
 
-def size() -> int:
+def example_size() -> int:
     """The bytes of its files."""
     return sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
 
@@ -120,14 +120,14 @@ def make(store: Store, progress: Report) -> None:
     entries = (
         layer_intervals.STAGE.where(store, analysis.key()),
         audit.STAGE.where(store, analysis.key()),
-        multiverse.STAGE.where(store, multiverse.key_of(analysis, pair)),
+        multiverse.STAGE.where(store, multiverse.multiverse_key(analysis, pair)),
         *behind_it,
     )
     for name in ("result", "store"):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
     result = FOLDER / "result"
     result.mkdir(parents=True)
-    files.save(analysis, result)
+    files.save_analysis(analysis, result)
     seal(result, RESULT)
     for entry in filter(None, entries):
         shutil.copytree(entry, FOLDER / "store" / entry.parent.name / entry.name)
@@ -148,7 +148,7 @@ def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -
     return entries
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def remake_example(arguments: Sequence[str] | None = None) -> int:
     """Make the example anew, from this machine's store where that has its parts."""
 
     def say(progress: Progress) -> None:
@@ -156,9 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{progress.stage} {progress.model or ''}".strip(), file=sys.stderr)
 
     make(Store(overlays=()), say)
-    print(f"{FOLDER}: {size() / 1e6:.1f} MB")
+    print(f"{FOLDER}: {example_size() / 1e6:.1f} MB")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(remake_example())

@@ -25,7 +25,7 @@ from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
-from mlem_core.storage.stage import Tables, load, save
+from mlem_core.storage.stage import Tables, load_result, save_result
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
@@ -73,14 +73,14 @@ def _baseline(job: JobInput) -> Tables:
 def _fits(job: JobInput) -> Tables:
     from mlem_core.analysis import cached_fits
 
-    fits = cached_fits.make(job.analysis, job.store, job.selection(), job.report)
+    fits = cached_fits.fitted_results(job.analysis, job.store, job.selection(), job.report)
     return {"scores": fits.scores}
 
 
 def _methods(job: JobInput) -> None:
     from mlem_core.analysis import methods
 
-    methods.make(job.analysis, job.store, job.selection(), job.report)
+    methods.fit_slow(job.analysis, job.store, job.selection(), job.report)
 
 
 def _noise(job: JobInput) -> None:
@@ -134,7 +134,7 @@ def _capsule(job: JobInput) -> Made:
 
     selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:
-        results = cached_fits.make(job.analysis, job.store, selection, job.report)
+        results = cached_fits.fitted_results(job.analysis, job.store, selection, job.report)
     pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
     with scratch("followup") as folder:
         path = capsule.write(
@@ -170,7 +170,7 @@ def _versus(job: JobInput) -> None:
         raise InputError("the other analysis is no longer in the store.")
     other = known.analysis()
     shared = two_analyses.common_layers(job.analysis, other)
-    restore(other, [model for model, _ in shared], job.store, job.report)
+    restore_representations(other, [model for model, _ in shared], job.store, job.report)
     two_analyses.paired(job.analysis, other, job.store, job.report)
 
 
@@ -224,14 +224,16 @@ def work(kind: str, analysis: Analysis, options: Options, store: Store, report: 
     Raises
     ------
     InputError
-        As `restore`, or what the options ask for is not in the analysis.
+        As `restore_representations`, or what the options ask for is not in the analysis.
     """
     job, of_kind = JobInput(analysis, options, store, report), JOB_TYPES[kind]
-    restore(analysis, of_kind.models(job), store, report)
+    restore_representations(analysis, of_kind.models(job), store, report)
     return of_kind.make(job) or {}
 
 
-def restore(analysis: Analysis, names: Iterable[str], store: Store, report: Report) -> None:
+def restore_representations(
+    analysis: Analysis, names: Iterable[str], store: Store, report: Report
+) -> None:
     """Run models of an analysis again whose representations are not in the store.
 
     The store may have been emptied, and that of a new installation never had those of the example.
@@ -278,14 +280,14 @@ class Followup(Task):
         InputError
             It is not done, or its result can no longer be read.
         """
-        return self.read(lambda folder: load(dict, folder), "the work", "start it again")
+        return self.read(lambda folder: load_result(dict, folder), "the work", "start it again")
 
     def file(self, name: str) -> Path:
         """A file that it has made; raises as `tables`."""
         return self.read(lambda folder: folder / name, "the work", "start it again")
 
 
-def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """The follow-up of an analysis, whether it was ever started or not (see its status).
 
     Parameters
@@ -309,7 +311,7 @@ def find(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     return Followup(name, store.root / "jobs" / name, request)
 
 
-def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
+def start_followup(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     """Start a follow-up in the background, or attach to the same one.
 
     Raises
@@ -317,12 +319,12 @@ def start(kind: str, job_id: str, options: Options, store: Store) -> Followup:
     InputError
         An unknown kind.
     """
-    task = find(kind, job_id, options, store)
+    task = followup_of(kind, job_id, options, store)
     task.begin()
     return task
 
 
-def make(request: Request, folder: Path, report: Report) -> None:
+def make_followup(request: Request, folder: Path, report: Report) -> None:
     """Do the work that was asked for and save what it makes."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store = Store(folder.parent.parent.parent)
@@ -331,11 +333,11 @@ def make(request: Request, folder: Path, report: Report) -> None:
         raise InputError("the analysis is no longer in the store; run it again.")
     results = work(request["kind"], job.analysis(), request["options"], store, report)
     tables = {name: one for name, one in results.items() if isinstance(one, pd.DataFrame)}
-    save(tables, folder)
+    save_result(tables, folder)
     for name, content in results.items():
         if isinstance(content, bytes):
             (folder / name).write_bytes(content)
 
 
 if __name__ == "__main__":
-    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make))
+    sys.exit(carry_out(Path(sys.argv[1]).absolute(), make_followup))

@@ -100,7 +100,7 @@ def same_address(root: Path) -> list[Path]:
     return stores
 
 
-def starting(root: Path) -> contextlib.AbstractContextManager[object]:
+def starting_run(root: Path) -> contextlib.AbstractContextManager[object]:
     """Held while a run of a visitor is counted and started: no two start on one count."""
     if of_store(root) is None:
         return contextlib.nullcontext()

@@ -85,7 +85,7 @@ class Notes:
         return replace(self, report=tuple(report))
 
 
-def read(job_id: str, store: Store) -> Notes:
+def read_notes(job_id: str, store: Store) -> Notes:
     """The notes on an analysis; empty where their file is absent or damaged (logged)."""
     path = path_of(job_id, store)
     try:
@@ -99,7 +99,7 @@ def read(job_id: str, store: Store) -> Notes:
         return Notes()
 
 
-def change(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> Notes:
+def change_notes(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> Notes:
     """Change what is written on an analysis; what other tabs write meanwhile is kept.
 
     Parameters
@@ -116,7 +116,7 @@ def change(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> Notes:
     try:
         path.parent.mkdir(exist_ok=True)
         with filelock.FileLock(path.with_suffix(".lock"), timeout=10):
-            notes = how(read(job_id, store))
+            notes = how(read_notes(job_id, store))
             if notes == Notes():
                 path.unlink(missing_ok=True)
             else:
@@ -153,13 +153,13 @@ def _parsed(data: bytes) -> Notes:
     return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))
 
 
-def names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
+def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     """The name of each of some analyses, by its id; no two are called the same.
 
     Where the names of two would be the same, the models are named one by one, then the time at
     which each was started is added, then its id.
     """
-    chosen_names = {job.id: read(job.id, store).name for job in jobs}
+    chosen_names = {job.id: read_notes(job.id, store).name for job in jobs}
     called = {job.id: chosen_names[job.id] or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
         lambda job: chosen_names[job.id] or derived(job, most_named=100),
@@ -189,7 +189,9 @@ def derived(job: Job, most_named: int = MOST_NAMED, *, reading: bool = False) ->
     spec = job.spec
     models = [Path(name).name for name in models_of(spec)]
     of_models = ", ".join(models) if len(models) <= most_named else many(len(models), "model")
-    return " · ".join([Path(spec.stimuli).stem, of_models, *chosen(spec, reading=reading).values()])
+    return " · ".join(
+        [Path(spec.stimuli).stem, of_models, *choices_made(spec, reading=reading).values()]
+    )
 
 
 def models_of(spec: AnalysisSpec) -> list[str]:
@@ -197,7 +199,7 @@ def models_of(spec: AnalysisSpec) -> list[str]:
     return [*spec.models, *(name for name, _ in spec.representations)]
 
 
-def chosen(spec: AnalysisSpec, *, reading: bool = True) -> dict[str, str]:
+def choices_made(spec: AnalysisSpec, *, reading: bool = True) -> dict[str, str]:
     """The choices other than those at first, in a few words each, by the field of the spec.
 
     Parameters

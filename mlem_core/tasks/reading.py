@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from mlem_core.analysis.source import StimulusSource, table_of
+from mlem_core.analysis.source import StimulusSource, cached_table
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.parameters import frozen
@@ -88,7 +88,7 @@ class _Reading(NamedTuple):
     load: Callable[[Mapping[str, Any], Path], Any]
 
 
-def read(what: str, request: Mapping[str, Any], root: Path) -> Any:
+def read_upload(what: str, request: Mapping[str, Any], root: Path) -> Any:
     """The content of uploaded files: `FoundTable`, a `StimulusSet` or `FoundArrays`.
 
     Parameters
@@ -168,7 +168,7 @@ def _cells(table: Table) -> dict[str, list[str | None]]:
 
 
 def _table_of(path: str, **choices: Any) -> FoundTable:
-    table = table_of(Path(path), _read_as(choices))
+    table = cached_table(Path(path), _read_as(choices))
     missing = table.read_as.missing
     marks = {name: sorted(missing_marks(cells, missing)) for name, cells in _cells(table).items()}
     return FoundTable(table, guess_roles(table), marks)

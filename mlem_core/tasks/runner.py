@@ -33,7 +33,7 @@ import filelock
 
 from mlem_core.base.bars import heed_signals, heed_stop, stopped_with
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import is_full, read_json, sync, write_json
+from mlem_core.base.files import is_full, read_json, sync_path, write_json
 from mlem_core.base.typing import Progress, Report
 from mlem_core.scale.cluster import computing_on, from_environment
 from mlem_core.scale.executor import executor
@@ -182,7 +182,7 @@ class Task:
             if held is None:
                 return
             try:
-                with limits.starting(self.folder.parent.parent):
+                with limits.starting_run(self.folder.parent.parent):
                     self._start(request, module, held)
             finally:
                 os.close(held)
@@ -283,7 +283,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
                 make(request, unfinished, report)
             seal(unfinished, RESULT)
             unfinished.rename(folder / "result")
-            sync(folder)
+            sync_path(folder)
         return 0
     except KeyboardInterrupt:
         return stopped_with()

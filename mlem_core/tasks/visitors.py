@@ -285,7 +285,7 @@ def purge_uploads(store: Store, days: float) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(root: Path, days: float) -> None:
+def forget_visitors(root: Path, days: float) -> None:
     """Remove what visitors have left who were not here for so many days, and links to nothing.
 
     A visitor who has kept nothing is forgotten after a day; one whose runs go on is kept.

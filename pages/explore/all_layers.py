@@ -18,7 +18,7 @@ def show_all_layers(view: View) -> None:
     if not has_pairs(view) or view.results() is None:
         return
     notable.show_surprises(view)
-    groups.show(view)
+    groups.show_groups(view)
     st.subheader("Maps of the layers")
     frame.alone(partial(_clickable_maps, view))
     stimuli.show_model_maps(view)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 
-def show(view: View) -> None:
+def show_groups(view: View) -> None:
     """All that is said of groups and of trajectories; nothing where the analysis has neither."""
     from mlem_core.figures.groups import of_groups
     from mlem_core.figures.trajectories import depths, of_training

@@ -57,7 +57,7 @@ def _button(said: str, key: str, help: str) -> bool:
 
 def show_surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains; folded away."""
-    frame.folded(
+    frame.folded_part(
         "Surprises: where the two similarities disagree, or no feature explains",
         ":material/priority_high:",
         "surprises",

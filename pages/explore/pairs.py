@@ -22,7 +22,7 @@ from pages.parts import (
     uncertainty,
 )
 from pages.parts.exporting import Panel
-from pages.parts.view import View, has_pairs, two_layers
+from pages.parts.view import View, has_pairs, pair_of_layers
 from pages.parts.wording import plain, without_minus_zero
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _linked(view: View, results: Results) -> None:
     with left:
         place = st.container()
     with right:
-        a, b = two_layers(view)
+        a, b = pair_of_layers(view)
         with place:
             frame.attempt(partial(_matrices, view, results))
         if a == b:
@@ -68,14 +68,14 @@ def _matrices(view: View, results: Results) -> None:
     if panel is None:
         return
     panel.on_click(partial(navigation.look_at_cell, view))
-    interval = uncertainty.agreement_interval(view, of_layers.similarity.name)
+    interval = uncertainty.agreement_bounds(view, of_layers.similarity.name)
     values = of_layers.values_of(view.layers)
     agree = agreement(results.similarity_profiles.to_numpy(), values)
     _agreement(agree, uncertainty.around(interval))
     if not of_layers.similarity.of_ranks:
         return
     _published(view)
-    frame.folded(
+    frame.folded_part(
         "Alike in what? In the features, in the rest, by transfer",
         ":material/call_split:",
         "similar in",
@@ -155,7 +155,7 @@ def _features(view: View, a: str, b: str) -> None:
     _similarities(view, results, a, b)
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
-    frame.folded(
+    frame.folded_part(
         values.TITLE,
         ":material/call_split:",
         "values",

@@ -59,7 +59,7 @@ def show_profiles(view: View) -> None:
         ),
         ("The same layers by other methods", "balance", "baselines", _baseline),
     ):
-        frame.folded(title, f":material/{icon}:", name, partial(body, view))
+        frame.folded_part(title, f":material/{icon}:", name, partial(body, view))
     exporting.show_tab(view, "profiles")
 
 

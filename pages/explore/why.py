@@ -88,19 +88,19 @@ def show_more(view: View, a: str, b: str) -> None:
         uncertainty.say_of_pair(view, a, b)
         frame.attempt(partial(_beside, view, a, b))
         why = alike.explanation(view, a, b)
-        frame.folded(
+        frame.folded_part(
             "The pairs of stimuli behind it",
             ":material/format_quote:",
             "pairs behind",
             partial(_pairs, view, why, a, b),
         )
-    frame.folded(
+    frame.folded_part(
         "The same for τ, the feature-based similarity",
         ":material/swap_vert:",
         "tau terms",
         partial(exporting.show_figure, view, "why_tau"),
     )
-    frame.folded(
+    frame.folded_part(
         "What each layer alone is made of",
         ":material/bar_chart:",
         "alone",
@@ -110,7 +110,7 @@ def show_more(view: View, a: str, b: str) -> None:
 
 def _beside(view: View, a: str, b: str) -> None:
     """What RSA mixes, apart: alike in the features, alike in the rest, and transfer."""
-    said = alike.with_transfer(view, a, b).beside
+    said = alike.explained_with_transfer(view, a, b).beside
     st.markdown("**Alike in what?** RSA mixes what the features explain with all else.")
     for place, one in zip(st.columns(len(said), gap="medium"), said, strict=True):
         value, _, interval = one.value.partition(" [")

@@ -29,7 +29,7 @@ def of_column(draft: Draft, column: str) -> list[str]:
     ]
 
 
-def show(draft: Draft) -> None:
+def show_given(draft: Draft) -> None:
     """Draw what is added, each with its way out, and what adds more."""
     vectors, rdms = state.pairs("vectors"), state.pairs("rdms")
     title = "Features given by distances"

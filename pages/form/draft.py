@@ -101,7 +101,7 @@ def _read(draft: Draft) -> None:
         how = ReadAs(separator=fields.pop("sep"), missing=fields.pop("na"), **fields)
         draft.table, draft.guessed, draft.marks = stored.read("table", path=path, **asdict(how))
     else:
-        draft.base = state.load(draft.source)
+        draft.base = state.load_stimuli_of(draft.source)
         draft.guessed = {feature.name: feature.kind for feature in draft.base.features}
     draft.roles = draft.guessed | {
         name: role for name, role in state.pairs("roles").items() if name in draft.guessed
@@ -120,7 +120,7 @@ def _with_roles(draft: Draft) -> None:
     source = draft.source
     if draft.kind == "table":
         source = replace(source, roles=tuple(changed.items()))
-        draft.base = state.load(source)
+        draft.base = state.load_stimuli_of(source)
     else:
         ordered, nominal = (tuple(k for k in changed if changed[k] == kind) for kind in FEATURES)
         source = replace(source, ordered=ordered, nominal=nominal)
@@ -133,17 +133,17 @@ def _with_roles(draft: Draft) -> None:
     )
     rdms = state.pairs("rdms").items()
     source = draft.source = replace(source, rdms=state.files(rdms))
-    stimuli: StimulusSet = state.load(source)
-    ignored = {feature_name(draft, k) for k, role in roles.items() if role == "ignore"}
+    stimuli: StimulusSet = state.load_stimuli_of(source)
+    ignored = {column_feature(draft, k) for k, role in roles.items() if role == "ignore"}
     names = [f.name for f in stimuli.features if draft.kind == "table" or f.name not in ignored]
     if len(names) < len(stimuli.features):
         draft.features = (*names, *draft.later.values())
     if not names:
         raise InputError("no column is a feature; choose at least one.")
-    draft.stimuli = state.load(source, tuple(names))
+    draft.stimuli = state.load_stimuli_of(source, tuple(names))
 
 
-def feature_name(draft: Draft, column: str) -> str:
+def column_feature(draft: Draft, column: str) -> str:
     """What the feature of a column is called: that of a binned one has another name."""
     return f"{column}_bin" if column in draft.bins else column
 

@@ -31,7 +31,7 @@ def _offer(name: str) -> ModelAvailability:
     return look_up(name)
 
 
-def chosen() -> list[str]:
+def chosen_models() -> list[str]:
     """The names of the chosen models."""
     from mlem_core.models.registry import defaults
 
@@ -41,7 +41,7 @@ def chosen() -> list[str]:
     return [name for name in asked if name != choices.NOTHING]
 
 
-def choose(names: list[str]) -> None:
+def choose_models(names: list[str]) -> None:
     """Choose these models; none is a choice too."""
     from mlem_core.models.registry import defaults
 
@@ -51,10 +51,10 @@ def choose(names: list[str]) -> None:
 
 def offers() -> list[ModelAvailability]:
     """What is known of each chosen model."""
-    return [_offer(name) for name in chosen()]
+    return [_offer(name) for name in chosen_models()]
 
 
-def wrong(contents: dict[str, FoundArrays]) -> str:
+def models_wrong(contents: dict[str, FoundArrays]) -> str:
     """What stands in the way of a run; empty where nothing does.
 
     Parameters
@@ -67,7 +67,7 @@ def wrong(contents: dict[str, FoundArrays]) -> str:
     for name, content in contents.items():
         if content.problem:
             return f"{name}: {content.problem}"
-    if not chosen() and not representations.chosen():
+    if not chosen_models() and not representations.chosen_files():
         return "no model is chosen; choose at least one, or add a file of representations."
     return ""
 
@@ -83,19 +83,19 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
 
     if draft.stimuli is not None:
         kept_stimuli(draft.stimuli, options["positions"])
-        if chosen():
+        if chosen_models():
             pooled(draft.stimuli.level, options["pooling"])
     return AnalysisSpec(
         **draft.fields,
-        models=tuple(chosen()),
-        representations=state.files(representations.chosen().items()),
+        models=tuple(chosen_models()),
+        representations=state.files(representations.chosen_files().items()),
         precomputed=tuple(representations.distances()),
         first_column=tuple(representations.first_columns().items()),
         **options,
     )
 
 
-def show(
+def show_models(
     draft: Draft, options: dict[str, Any], contents: dict[str, FoundArrays], amiss: str
 ) -> None:
     """Draw the step; `amiss` says what stands in the way of a run."""
@@ -104,12 +104,12 @@ def show(
         _presets()
         _models()
     with right:
-        representations.show(draft, contents)
+        representations.show_files(draft, contents)
     # What is wrong with a model or a file stands beside it already.
     beside = any(offer.where == "nowhere" for offer in offers())
     if amiss and not beside and not any(content.problem for content in contents.values()):
         st.error(plain(amiss), icon=":material/error:")
-    more_options.show(draft.stimuli, options)
+    more_options.show_options(draft.stimuli, options)
 
 
 def _presets() -> None:
@@ -137,7 +137,7 @@ def _presets() -> None:
         # The groups of seeds come and go with their models.
         if names is seeds or choices.get_one("groups") == of_seeds:
             choices.put("groups", [of_seeds] if names is seeds else None)
-        choose(list(names))
+        choose_models(list(names))
 
     with st.container(horizontal=True, gap="small"):
         for label, (names, help) in presets.items():
@@ -146,7 +146,7 @@ def _presets() -> None:
                     label,
                     help=help,
                     on_click=partial(choose_instead, names),
-                    type="primary" if set(chosen()) == set(names) else "secondary",
+                    type="primary" if set(chosen_models()) == set(names) else "secondary",
                 )
         with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
                         "model, each a model of the analysis."):  # fmt: skip
@@ -175,7 +175,7 @@ def _training_run() -> None:
         f"Add {many(len(names), 'checkpoint')}",
         key="training add",
         icon=":material/add:",
-        on_click=lambda: choose(list(dict.fromkeys([*chosen(), *names]))),
+        on_click=lambda: choose_models(list(dict.fromkeys([*chosen_models(), *names]))),
         disabled=not (names and base.strip()),
         help="Adds them to the models.",
     )
@@ -186,7 +186,7 @@ def _models() -> None:
     from mlem_core.models.model_paths import offered
     from mlem_core.models.registry import MODELS
 
-    names = chosen()
+    names = chosen_models()
     or_folder = " or a folder" if shared() is None else ""
     st.multiselect(
         "Models",
@@ -196,7 +196,7 @@ def _models() -> None:
         placeholder=f"Choose, or type a hub id{or_folder}",
         help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
         f"it is not the latest{or_folder and ', or a folder with a model (safetensors or GGUF)'}.",
-        **choices.bound("form models", names, choose),
+        **choices.bound("form models", names, choose_models),
     )
     with st.container(gap="xsmall"):
         for offer in offers():

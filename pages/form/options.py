@@ -55,7 +55,7 @@ def wrong(options: dict[str, Any]) -> str:
     return ""
 
 
-def show(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
+def show_options(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
     """Draw the options."""
     from mlem_core.analysis.spec import AnalysisSpec
 
@@ -89,10 +89,10 @@ def field(name: str) -> None:
     if isinstance(default, bool) or described.choices is not None:
         method.choose(name)
     elif described.parse is int and described.range is not None:
-        choices.number(described.label, name, default, *described.range, help=described.text)
+        choices.whole_number(described.label, name, default, *described.range, help=described.text)
     else:
         help = described.text + " Several are parted by semicolons." * described.repeated
-        choices.write(described.label, name, placeholder=described.metavar, help=help)
+        choices.text_field(described.label, name, placeholder=described.metavar, help=help)
 
 
 def _values_to_tell_apart(

@@ -28,7 +28,7 @@ ENCODINGS = (
 _SAMPLE_MOST = 1_000_000
 
 
-def show(draft: Draft) -> None:
+def show_reading(draft: Draft) -> None:
     """Draw the step."""
     left, right = st.columns([2, 3], gap="large")
     with left:
@@ -49,7 +49,7 @@ def show(draft: Draft) -> None:
         _preview(draft)
 
 
-def uploader() -> None:
+def stimuli_uploader() -> None:
     """Draw what takes files; it stays in all steps, as a file on its way to it is lost with it."""
     state.uploader(
         "Upload a table (.csv, .tsv, .txt, .xlsx) or a treebank (.conllu)",
@@ -67,7 +67,7 @@ def _choose(draft: Draft) -> None:
 
     st.subheader("Your stimuli")
     state.say_refused("stimuli")
-    if state.refused("stimuli"):
+    if state.refused_upload("stimuli"):
         st.button(
             f"Go on with {plain(draft.label)}",
             icon=":material/undo:",
@@ -84,7 +84,7 @@ def _choose(draft: Draft) -> None:
         help="A built-in set, or what you have uploaded. How each is read is kept.",
     )
     if draft.base is not None:
-        st.caption(plain(described(draft.base)))
+        st.caption(plain(described_stimuli(draft.base)))
     before = st.session_state.get("stimuli before")
     if draft.error and before in there and before != draft.name:
         st.button(
@@ -96,7 +96,7 @@ def _choose(draft: Draft) -> None:
     _examples()
 
 
-def described(stimuli: StimulusSet) -> str:
+def described_stimuli(stimuli: StimulusSet) -> str:
     """How many stimuli of which kind, and the features."""
     names = ", ".join(feature.name for feature in stimuli.features)
     n = len(stimuli.features)
@@ -204,7 +204,7 @@ def _treebank_choices(draft: Draft) -> None:
     with first:
         choices.choose_one(level.label, LEVELS, "level", "word", help=level.text)
         most = _SAMPLE_MOST
-        choices.number(sample.label, "sample", SAMPLE, 2, most, step=100, help=sample.text)
+        choices.whole_number(sample.label, "sample", SAMPLE, 2, most, step=100, help=sample.text)
     with second:
         choices.choose_many(
             balance.label,

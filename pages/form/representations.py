@@ -22,19 +22,19 @@ MOST_MB = 1_000
 MOST_NAMED = 6
 
 
-def chosen() -> dict[str, str]:
+def chosen_files() -> dict[str, str]:
     """The upload of each file, by its name."""
     return state.pairs("files")
 
 
 def distances() -> list[str]:
     """The names of the files whose arrays are distances."""
-    return [name for name in choices.get("precomputed") or [] if name in chosen()]
+    return [name for name in choices.get("precomputed") or [] if name in chosen_files()]
 
 
 def first_columns() -> dict[str, str]:
     """What the first column of a file is, by its name, where that is said."""
-    files = chosen()
+    files = chosen_files()
     return {name: said for name, said in state.pairs("first_column").items() if name in files}
 
 
@@ -58,7 +58,7 @@ def _call(name: str, new: str) -> None:
         return {one: value for one, value in called.items() if one}
 
     _put_all(
-        renamed(chosen()),
+        renamed(chosen_files()),
         list(renamed(dict.fromkeys(distances(), ""))),
         renamed(first_columns()),
     )
@@ -75,7 +75,7 @@ def _look(upload: str, n_stimuli: int, **how: bool | str) -> FoundArrays:
     return content
 
 
-def contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
+def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
     """What each file holds, by its name; nothing while the stimuli cannot be used."""
     from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 
@@ -89,11 +89,11 @@ def contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
             repeated=distance_named(distance).repeated,
             first_column=first_columns().get(name, ""),
         )
-        for name, upload in chosen().items()
+        for name, upload in chosen_files().items()
     }
 
 
-def show(draft: Draft, contents: dict[str, FoundArrays]) -> None:
+def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
     """Draw what is added, each with its check, and what takes more."""
     state.uploader(
         "Representations from a file (.npz, .npy, .safetensors, .csv)",
@@ -107,13 +107,13 @@ def show(draft: Draft, contents: dict[str, FoundArrays]) -> None:
         "stimuli, units); or distances, (stimuli, stimuli).",
     )
     state.say_refused("representations")
-    for name, upload in chosen().items():
+    for name, upload in chosen_files().items():
         with st.container(border=True, gap="xsmall"):
             _line(name, upload, contents.get(name))
 
 
 def _line(name: str, upload: str, content: FoundArrays | None) -> None:
-    others = [other for other in chosen() if other != name]
+    others = [other for other in chosen_files() if other != name]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.text_input(
             "Name",
@@ -189,7 +189,7 @@ def _take(draft: Draft, files: list[Any]) -> None:
     """Add what was uploaded, whatever it holds: what is wrong is said in its line."""
     from mlem_core.tasks import analyses
 
-    kept, precomputed = chosen(), distances()
+    kept, precomputed = chosen_files(), distances()
     refused: InputError | None = None
     for file in files:
         try:

@@ -10,14 +10,14 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from pages.form import distance_features, state
-from pages.form.draft import FEATURES, change_role, feature_name
+from pages.form.draft import FEATURES, change_role, column_feature
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.analysis.diagnostics import Finding, Lint
+    from mlem_core.analysis.diagnostics import Lint, StimulusFinding
     from mlem_core.data.stimuli import StimulusSet
     from pages.form.draft import Draft
 
@@ -50,7 +50,7 @@ FREE_NAMES = {
 }
 
 
-def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
+def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
     """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
     if draft.error and draft.at == "read":
         st.info(
@@ -61,14 +61,14 @@ def show(draft: Draft, lint: Lint | None, wrong: str) -> None:
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
     _free(draft)
-    distance_features.show(draft)
+    distance_features.show_given(draft)
     _lines(draft, [] if lint is None else lint.findings)
     if lint is not None:
         _below(lint)
 
 
-def _lines(draft: Draft, findings: list[Finding]) -> None:
-    def about(name: str) -> list[Finding]:
+def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
+    def about(name: str) -> list[StimulusFinding]:
         return [finding for finding in findings if finding.features == (name,)]
 
     with st.container(gap="xsmall"):
@@ -77,7 +77,7 @@ def _lines(draft: Draft, findings: list[Finding]) -> None:
             for place, title in heads:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
-            _line(draft, column, about(feature_name(draft, column)))
+            _line(draft, column, about(column_feature(draft, column)))
         for name in _extra(draft):
             _added_line(draft, name, about(name))
     if len(draft.roles) > MOST_LINES:
@@ -94,7 +94,7 @@ def _extra(draft: Draft) -> list[str]:
     return [*there, *draft.later.values()]
 
 
-def _line(draft: Draft, column: str, findings: list[Finding]) -> None:
+def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
     from mlem_core.data.roles import ROLES
 
     assert draft.cells is not None
@@ -141,7 +141,7 @@ def _bins(draft: Draft, column: str) -> None:
     )
 
 
-def _added_line(draft: Draft, name: str, findings: list[Finding]) -> None:
+def _added_line(draft: Draft, name: str, findings: list[StimulusFinding]) -> None:
     column, role, about = st.columns(WIDTHS)
     later = name in draft.later.values()
     values = "computed when it runs"
@@ -154,7 +154,7 @@ def _added_line(draft: Draft, name: str, findings: list[Finding]) -> None:
         _say(findings)
 
 
-def _say(findings: list[Finding]) -> None:
+def _say(findings: list[StimulusFinding]) -> None:
     """Findings as lines, with their rows where these are few or the first ones say enough."""
     for finding in findings:
         color, icon = SIGNS[finding.severity]

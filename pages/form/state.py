@@ -152,7 +152,7 @@ def uploader(
 
     Parameters
     ----------
-    what : in its key, and for `refused`
+    what : in its key, and for `refused_upload`
     take : gets what was uploaded, and raises InputError for what cannot be kept
     """
     times = st.session_state.setdefault(f"{what} taken", 0)
@@ -172,7 +172,7 @@ def uploader(
     st.file_uploader(label, key=key, on_change=taken, max_upload_size=limit, **more)
 
 
-def refused(what: str) -> str:
+def refused_upload(what: str) -> str:
     """Why what was uploaded last could not be kept; empty where it could."""
     return str(st.session_state.get(f"refused {what}", ""))
 
@@ -184,8 +184,8 @@ def forget_refused(what: str) -> None:
 
 def say_refused(what: str) -> None:
     """Say why what was uploaded last could not be kept."""
-    if refused(what):
-        st.error(plain(refused(what)), icon=":material/error:")
+    if refused_upload(what):
+        st.error(plain(refused_upload(what)), icon=":material/error:")
 
 
 # The same object as long as nothing changes, which remembers its digest.
@@ -194,13 +194,13 @@ def _selected(source: dict[str, Any], features: tuple[str, ...], _stimuli: Any) 
     return _stimuli.select(features)
 
 
-def load(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
+def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = None) -> Any:
     """The `StimulusSet` of a source, with all or some features, read once for a store.
 
     Raises
     ------
     InputError
-        As `mlem_core.tasks.reading.read`.
+        As `mlem_core.tasks.reading.read_upload`.
     """
     stimuli = stored.read("stimuli", **asdict(source))
     return stimuli if features is None else _selected(asdict(source), features, stimuli)

@@ -20,11 +20,11 @@ OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
 
 
 def remember(view: View) -> None:
-    """Keep what the page shows, from which `chosen` takes what a figure is of."""
+    """Keep what the page shows, from which `chosen_figure` takes what a figure is of."""
     st.session_state["view"] = view
 
 
-def chosen(figure: str, options: Mapping[str, str]) -> Chosen | None:
+def chosen_figure(figure: str, options: Mapping[str, str]) -> Chosen | None:
     """A figure of the view that is shown; None before one has been.
 
     Parameters
@@ -52,7 +52,7 @@ def change(how: Callable[[list[Chosen]], Sequence[Chosen]]) -> None:
     """Change the report of the chosen analysis; what other tabs add meanwhile is kept."""
     from mlem_core.tasks import notes
 
-    notes.change(
+    notes.change_notes(
         analysis_id(),
         stored.store(),
         lambda kept: kept.reporting([one.to_dict() for one in how(_read(kept.report)[0])]),
@@ -63,7 +63,7 @@ def report() -> tuple[list[Chosen], list[str]]:
     """The report of the chosen analysis, and what of it cannot be read."""
     from mlem_core.tasks import notes
 
-    return _read(notes.read(analysis_id(), stored.store()).report)
+    return _read(notes.read_notes(analysis_id(), stored.store()).report)
 
 
 def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]]:

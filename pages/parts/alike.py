@@ -65,10 +65,10 @@ def chosen_similarity() -> str:
 
 def compared_layers(view: View) -> LayerSimilarity:
     """All layers by the similarity that is looked at; by RSA where it is not computed yet."""
-    from mlem_core.analysis.similarities import find, of_tables
+    from mlem_core.analysis.similarities import kept_similarity, of_tables
 
     name = chosen_similarity()
-    of_layers = view.once(name, lambda: find(view.analysis, name, stored.store()))
+    of_layers = view.once(name, lambda: kept_similarity(view.analysis, name, stored.store()))
     return of_tables(view.analysis) if of_layers is None else of_layers
 
 
@@ -105,7 +105,7 @@ def _explained(view: View, a: str, b: str, similarity: str) -> Explanation:
     return why
 
 
-def with_transfer(view: View, a: str, b: str) -> Explanation:
+def explained_with_transfer(view: View, a: str, b: str) -> Explanation:
     """The explanation of the two layers with S_feat, S_rest and transfer.
 
     Without transfer where metrics are slow to fit and the work that makes intervals is not done.

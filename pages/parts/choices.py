@@ -211,13 +211,13 @@ def choose_one(
     return str(st.selectbox(label, list(options), **more))
 
 
-def write(label: str, name: str, default: str = "", **more: Any) -> str:
+def text_field(label: str, name: str, default: str = "", **more: Any) -> str:
     """A text field that is part of the state."""
     more |= remembered(name, get_one(name, default), default, str.strip, typed=True)
     return str(st.text_input(label, **more)).strip()
 
 
-def number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
+def whole_number(label: str, name: str, default: int, low: int, high: int, **more: Any) -> int:
     """A whole number that is part of the state."""
     more |= remembered(name, get_whole(name, default, low, high), default, typed=True)
     return int(st.number_input(label, low, high, **more))

@@ -11,7 +11,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, naming, stored, uncertainty
 from pages.parts.exporting import Panel
-from pages.parts.view import View, two_layers
+from pages.parts.view import View, pair_of_layers
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     """The claim, its layers and the choices to vary; None where they make no question yet."""
     from mlem_core.robustness.multiverse import choices_of
 
-    a, b = two_layers(view)
+    a, b = pair_of_layers(view)
     # A claim about three layers has one more choice in its row.
     three = choices.get_one("claim") == "closer"
     row = st.columns([2, 1, 1] if three else 2)
@@ -140,9 +140,9 @@ def _third(view: View, a: str, b: str) -> str:
 
 def _with_pooling(view: View) -> tuple[str, ...]:
     """The choices of pooling, if the user wants them varied and there are several."""
-    from mlem_core.robustness.multiverse import poolings_of
+    from mlem_core.robustness.multiverse import analysis_poolings
 
-    poolings = poolings_of(view.analysis)
+    poolings = analysis_poolings(view.analysis)
     if len(poolings) < 2:
         return ()
     words = view.analysis.stimuli.word_index is not None
@@ -174,7 +174,7 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
             )  # fmt: skip
         if CLAIMS[kind].limited:
             with right:
-                limit = choices.number(
+                limit = choices.whole_number(
                     "Threshold (%)", "limit", 10, -100, 100, help="The similarity in hundredths."
                 )
         return Claim(kind, tuple(layers), measure=measure, threshold=limit / 100)

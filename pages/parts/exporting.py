@@ -191,7 +191,7 @@ def _export(panel: Panel) -> None:
     st.caption(form.sentence)
     size = paper(at, resolution=form.resolution) if form.printed else None
     narrow = size is not None and size.narrow
-    chosen = adding.chosen(figure, panel.options) if figure else None
+    chosen = adding.chosen_figure(figure, panel.options) if figure else None
     row = st.container(horizontal=True)
     with row:
         drawn: RenderedFigure | None = panel.drawn
@@ -231,7 +231,7 @@ def _download(
         return
     st.download_button(
         f"Download {form.label}",
-        data=visitor.bound(lambda: form.write(made, name, paper)),
+        data=visitor.token_bound(lambda: form.write(made, name, paper)),
         file_name=f"{name}.{form.name}",
         mime=form.mime,
         key=f"download {at}",
@@ -297,7 +297,7 @@ def show_table(
         draw_table(table, name, caption, height=380, features=features)
     else:
         draw = partial(draw_table, table, name, caption, features=features)
-        frame.folded(title, ":material/table:", name, draw)
+        frame.folded_part(title, ":material/table:", name, draw)
 
 
 def draw_table(

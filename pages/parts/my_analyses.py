@@ -36,7 +36,7 @@ def show_my_analyses() -> None:
     from mlem_core.tasks import analyses, trash
 
     jobs = analyses.recent(stored.store())
-    names = stored.names()
+    names = stored.analysis_names()
     users_own = [job for job in jobs if job.id != stored.EXAMPLE]
     st.subheader("My analyses")
     settings = shared()
@@ -56,10 +56,12 @@ def show_my_analyses() -> None:
     rest = [job for job in jobs if job not in listed_first]
     if rest:
         title = f"{len(rest)} more"
-        frame.folded(title, ":material/history:", "more analyses", partial(_lines, rest, names))
+        frame.folded_part(
+            title, ":material/history:", "more analyses", partial(_lines, rest, names)
+        )
     dismissed = [entry for entry in deleted if entry.dismissed]
     if dismissed:
-        frame.folded(
+        frame.folded_part(
             f"{len(dismissed)} deleted in the last {trash.DAYS} days",
             ":material/delete:",
             "deleted analyses",
@@ -76,7 +78,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
     """An analysis in the list: name, date, what is in it, its note and its state."""
     from mlem_core.tasks import notes
 
-    state, note = job.status().state, notes.read(job.id, stored.store()).note
+    state, note = job.status().state, notes.read_notes(job.id, stored.store()).note
     label, color, symbol = STATES[state]
     row = st.container(
         border=True, horizontal=True, vertical_alignment="center", key=f"line of {job.id}"
@@ -135,10 +137,10 @@ def _about(job: Job, state: str) -> list[str]:
 def _more(job: Job, names: dict[str, str]) -> None:
     from mlem_core.tasks import notes
 
-    written = notes.read(job.id, stored.store())
+    written = notes.read_notes(job.id, stored.store())
 
     def write(change: Callable[[Notes], Notes]) -> None:
-        notes.change(job.id, stored.store(), change)
+        notes.change_notes(job.id, stored.store(), change)
 
     st.text_input(
         "Name",

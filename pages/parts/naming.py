@@ -30,7 +30,7 @@ def of(job_id: str) -> Names:
         shown = _shown(job_id, stored.store(), (stat.st_mtime_ns, stat.st_size, stat.st_ino))
     except OSError:
         shown = {}
-    return Names(features=shown, models=shown, layers=of_layers(job_id))
+    return Names(features=shown, models=shown, layers=names_of_layers(job_id))
 
 
 # Asked for a hundred times a page. What is written anew is another file.
@@ -38,10 +38,10 @@ def of(job_id: str) -> Names:
 def _shown(job_id: str, store: Store, file: tuple[int, int, int]) -> Mapping[str, str]:
     from mlem_core.tasks import notes
 
-    return notes.read(job_id, store).shown
+    return notes.read_notes(job_id, store).shown
 
 
-def shared(first: str, second: str) -> Names:
+def shared_names(first: str, second: str) -> Names:
     """What two analyses call alike."""
     one, other = of(first), of(second)
     # As in `of`, features and models are named in one list.
@@ -50,10 +50,10 @@ def shared(first: str, second: str) -> Names:
     return Names(features=called, models=called, layers=layers)
 
 
-def of_layers(job_id: str) -> Mapping[str, str]:
+def names_of_layers(job_id: str) -> Mapping[str, str]:
     """The names that layers of files have in an analysis; none while it is not done."""
     try:
-        return {} if job_id == stored.EXAMPLE else _of_layers(job_id, visitor.now())
+        return {} if job_id == stored.EXAMPLE else _of_layers(job_id, visitor.token_now())
     except InputError:
         return {}
 

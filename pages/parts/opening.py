@@ -131,7 +131,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
 
 
 def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
-    labels = stored.names()
+    labels = stored.analysis_names()
     st.selectbox(
         "Analysis",
         list(done),

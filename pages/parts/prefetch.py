@@ -37,7 +37,7 @@ def prepare(calls: Sequence[Callable[[], object]]) -> None:
     if crowded():
         return
     stopped = st.session_state["prefetch"] = threading.Event()
-    threading.Thread(target=visitor.bound(_make), args=(stopped, calls), daemon=True).start()
+    threading.Thread(target=visitor.token_bound(_make), args=(stopped, calls), daemon=True).start()
 
 
 def crowded() -> bool:

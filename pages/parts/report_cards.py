@@ -25,7 +25,7 @@ _HELPS = {
 
 def add(figure: str) -> None:
     """Put a figure of what is shown at the end of the report."""
-    chosen = adding.chosen(figure, {})
+    chosen = adding.chosen_figure(figure, {})
     if chosen is not None:
         adding.change(lambda there: [*there, chosen])
 
@@ -161,7 +161,7 @@ class Card:
                 st.download_button(
                     form.label,
                     # Here LaTeX has the figure beside its table.
-                    data=visitor.bound(tex if name == "tex" else write),
+                    data=visitor.token_bound(tex if name == "tex" else write),
                     file_name=f"{self.name}.{name}",
                     key=f"report {name} {self.name}",
                     icon=":material/download:",

@@ -58,7 +58,7 @@ def _rename(key: str, identifiers: Sequence[str]) -> None:
             kept = kept.showing(identifiers[row], str(cells.get("shown as") or ""))
         return kept
 
-    notes.change(adding.analysis_id(), stored.store(), change)
+    notes.change_notes(adding.analysis_id(), stored.store(), change)
 
 
 def _written(view: View) -> dict[str, str] | None:
@@ -72,7 +72,7 @@ def _written(view: View) -> dict[str, str] | None:
 
 
 @st.fragment
-def texts(view: View) -> None:
+def methods_texts(view: View) -> None:
     """The methods paragraph and the references, folded away."""
     part = st.expander(
         "Methods paragraph and references", icon=":material/article:", key="report texts",
@@ -125,7 +125,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(
         "Download the report",
-        data=visitor.bound(everything),
+        data=visitor.token_bound(everything),
         file_name=f"{name}-report.zip",
         mime="application/zip",
         key="report zip",
@@ -137,7 +137,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     )
     row.download_button(
         "LaTeX of all",
-        data=visitor.bound(tex),
+        data=visitor.token_bound(tex),
         file_name=f"{name}-report.tex",
         mime="application/x-tex",
         key="report tex",

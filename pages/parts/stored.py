@@ -35,7 +35,7 @@ _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
 def store() -> Store:
     """The store of who is here: of this server, or the visitor's own where it is a shared one."""
-    return _opened(visitor.now(), time.monotonic() // _OFTEN)
+    return _opened(visitor.token_now(), time.monotonic() // _OFTEN)
 
 
 # Asked for a hundred times a page. To open one twice at a time does no harm.
@@ -60,7 +60,7 @@ def _opened(token: str, hour: float) -> Store:
 def _sweep(server: Store, keep_days: float, hour: float) -> None:
     from mlem_core.tasks import visitors
 
-    visitors.sweep(server.root, keep_days)
+    visitors.forget_visitors(server.root, keep_days)
 
 
 def kept(
@@ -147,18 +147,18 @@ def find_job(job_id: str) -> Job:
     return job
 
 
-def names() -> dict[str, str]:
+def analysis_names() -> dict[str, str]:
     """What analyses are called, by id: as the user named them, or by what was chosen."""
     from mlem_core.tasks import analyses, notes
 
-    return notes.names(analyses.recent(store()), store())
+    return notes.job_names(analyses.recent(store()), store())
 
 
 def name_of(job: Job) -> str:
     """What an analysis is called among all that there are."""
     from mlem_core.tasks import notes
 
-    return names().get(job.id) or notes.derived(job)
+    return analysis_names().get(job.id) or notes.derived(job)
 
 
 def open_analysis(job_id: str) -> Analysis:
@@ -167,7 +167,7 @@ def open_analysis(job_id: str) -> Analysis:
 
 
 def read(what: str, **request: Any) -> Any:
-    """As `mlem_core.tasks.reading.read`; what cannot be read is not tried again."""
+    """As `mlem_core.tasks.reading.read_upload`; what cannot be read is not tried again."""
     # An upload is named by its content.
     content = _read(what, request)
     if isinstance(content, InputError):
@@ -181,7 +181,7 @@ def _read(what: str, request: dict[str, Any]) -> Any:
 
     try:
         with visitor.while_here():
-            return reading.read(what, request, store().root)
+            return reading.read_upload(what, request, store().root)
     except reading.Broken:
         raise
     except InputError as error:

@@ -38,10 +38,10 @@ def intervals_of(view: View, similarity: str = RSA) -> LayerIntervals | None:
     asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
     # Figures have the same key for those of RSA.
     key = ("intervals", REPLICATES) if similarity == RSA else ("intervals", similarity)
-    return view.once(key, lambda: layer_intervals.find(*asked))
+    return view.once(key, lambda: layer_intervals.known_intervals(*asked))
 
 
-def agreement_interval(view: View, similarity: str = RSA) -> tuple[float, float] | None:
+def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
     from mlem_core.inference import tables
 
@@ -93,7 +93,7 @@ def show_tests(
         claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
         _draw_tests(family, name, f"{caption} {how} {ZERO} {claimed}")
 
-    frame.folded(title, ":material/rule:", name, body)
+    frame.folded_part(title, ":material/rule:", name, body)
 
 
 def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
@@ -111,7 +111,7 @@ def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
 
 def show_chance(view: View) -> None:
     """Whether each layer's score is above chance; folded away."""
-    frame.folded(
+    frame.folded_part(
         "Is each layer's score above chance?",
         ":material/casino:",
         "chance",

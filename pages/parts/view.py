@@ -127,7 +127,7 @@ class View:
         from mlem_core.analysis import cached_fits
 
         of = self.analysis, stored.store(), self.selection
-        return self.once("fits", lambda: cached_fits.find(*of))
+        return self.once("fits", lambda: cached_fits.kept_results(*of))
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
@@ -183,7 +183,7 @@ class View:
         """Work on the analysis that goes on in the background, whether it was started or not."""
         from mlem_core.tasks import followups
 
-        return followups.find(kind, self.job_id, options, stored.store())
+        return followups.followup_of(kind, self.job_id, options, stored.store())
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -236,7 +236,7 @@ def has_pairs(view: View) -> bool:
     return len(view.layers) > 1
 
 
-def two_layers(view: View) -> tuple[str, str]:
+def pair_of_layers(view: View) -> tuple[str, str]:
     """The pair of layers "model:layer" that Compare and Why alike look at."""
     asked = (
         ("First layer", "a", "One of the two layers that are compared."),

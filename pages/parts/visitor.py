@@ -25,7 +25,7 @@ _KEY = "visitor"
 _bound: ContextVar[str] = ContextVar("visitor", default="")
 
 
-def now() -> str:
+def token_now() -> str:
     """The token of the visitor whose page is drawn; empty where the server is one's own.
 
     A browser that keeps no cookie, or has one that this server has not given, is another visitor
@@ -68,9 +68,9 @@ def address() -> str:
     return st.context.ip_address or "here"  # Streamlit says None of this machine's own
 
 
-def bound(call: Callable[P, T]) -> Callable[P, T]:
+def token_bound(call: Callable[P, T]) -> Callable[P, T]:
     """`call`, to be made later and elsewhere for the visitor who is here now."""
-    who = now()
+    who = token_now()
 
     def later(*args: P.args, **kwargs: P.kwargs) -> T:
         token = _bound.set(who)

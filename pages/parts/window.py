@@ -63,7 +63,7 @@ export default function ({ setStateValue }) {
 _KEY = "window"
 
 
-def watch() -> None:
+def watch_width() -> None:
     """Keep the history so, and hear whether the window is narrow; a wide one says so later only."""
     hear = st.components.v2.component("window", js=_SCRIPT % _NARROW)
     hear(key=_KEY, default={"narrow": False}, on_narrow_change=_remember, height=1)

@@ -20,7 +20,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
-from mlem_core.cli.options import parser, spec_of
+from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.pairs.repetitions import cross_validated, shrunken
 from mlem_core.storage.store import Store
 
@@ -120,7 +120,7 @@ def test_what_a_first_column_is_goes_with_the_analysis(folder, store, tmp_path):
     frame.to_csv(tmp_path / "with.csv")
     frame.to_csv(tmp_path / "without.csv", index=False)
     line = ["analyze", "--stimuli", "s", "--out", "o", "--first-column", "b=skip"]
-    first_column = spec_of(parser(None).parse_args(line)).first_column
+    first_column = spec_from_options(parser(None).parse_args(line)).first_column
     counted, plain = (
         replace(spec(folder), representations=(("b", str(tmp_path / f"{name}.csv")),))
         for name in ("with", "without")

@@ -136,7 +136,7 @@ def test_agreement_is_that_of_explicit_matrices(patterns, interactions):
     one, other = (
         analysis.results(estimator=name, interactions=interactions) for name in ("ridge", "frrsa")
     )
-    found = methods.agreement(one, other).set_index(["model", "layer", "fold"])
+    found = methods.agreement_by_layer(one, other).set_index(["model", "layer", "fold"])
     assert len(found) == 9
     for at, row in found.iterrows():
         matrices, profiles = [], []
@@ -155,9 +155,9 @@ def test_agreement_is_that_of_explicit_matrices(patterns, interactions):
         expected = weightedtau(*profiles).statistic
         # SciPy has no τ of a profile without any order.
         assert row["tau"] == pytest.approx(np.nan_to_num(expected), abs=1e-12)
-    assert not methods.agreement(one, one)["frobenius"].any()
+    assert not methods.agreement_by_layer(one, one)["frobenius"].any()
     with refused("same layers, folds and features"):
-        methods.agreement(one, analysis.results(features=FEATURES[:2], estimator="frrsa"))
+        methods.agreement_by_layer(one, analysis.results(features=FEATURES[:2], estimator="frrsa"))
 
 
 def test_units_tell_a_pattern_from_single_units(patterns):
@@ -179,11 +179,13 @@ def test_kept_fits_are_the_fits_and_are_computed_once(patterns, tmp_path, monkey
     asked = {"features": features, "estimator": "spearman", "interactions": False}
 
     def kept(of=analysis, **changes):
-        return cached_fits.find(of, store, of.select(**{"layers": layers, **asked, **changes}))
+        return cached_fits.kept_results(
+            of, store, of.select(**{"layers": layers, **asked, **changes})
+        )
 
     assert kept() is None
     selection = analysis.select(layers=layers, **asked)
-    made = cached_fits.make(analysis, store, selection)
+    made = cached_fits.fitted_results(analysis, store, selection)
     expected = analysis.results(features, layers, "spearman", False)
     for name in ("scores", "importance", "weights", "layer_map"):
         pd.testing.assert_frame_equal(getattr(made, name), getattr(expected, name))

@@ -75,8 +75,8 @@ def test_a_saved_analysis_is_the_same_with_its_map_and_stress(made, tmp_path):
     stress = stimulus_map_stress(analysis, *at, made.store)
     assert stress == pytest.approx(np.sqrt(((near - far) ** 2).sum() / (near @ near)), rel=1e-5)
     xy = points[["x", "y"]].to_numpy()
-    files.save(replace(analysis, maps={at: xy}, map_stress={at: stress}), tmp_path)
-    loaded = files.load(tmp_path)
+    files.save_analysis(replace(analysis, maps={at: xy}, map_stress={at: stress}), tmp_path)
+    loaded = files.load_analysis(tmp_path)
     assert loaded.map_stress == {at: stress} and loaded.stimuli.digest == analysis.stimuli.digest
     assert loaded.spec == analysis.spec and loaded.manifest == analysis.manifest
     expected = analysis.results().importance

@@ -7,7 +7,7 @@ from inputs import refused
 
 from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.cli.options import parser, spec_of
+from mlem_core.cli.options import parser, spec_from_options
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(
@@ -34,7 +34,7 @@ STEPS = AnalysisSpec(
 def test_the_command_line_and_python_say_the_same(models, line, expected):
     given = [word for name in models for word in ("--model", name)]
     command = ["analyze", "--stimuli", "probing", "--out", "x", *given, *line]
-    spec = spec_of(parser(None).parse_args(command))
+    spec = spec_from_options(parser(None).parse_args(command))
     assert spec == AnalysisSpec(models=models, **expected)
     assert AnalysisSpec.from_dict(spec.to_dict()) == spec
     spec.check()

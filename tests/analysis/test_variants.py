@@ -125,8 +125,8 @@ def as_excel_writes(folder):
 def test_a_capsule_is_the_same_when_run_again(asked, holds, tmp_path):
     made = finished(tmp_path, asked(tmp_path), {})
     (tmp_path / "kept").mkdir()
-    files.save(made.analysis, tmp_path / "kept")
-    assert files.load(tmp_path / "kept").stimuli.digest == made.analysis.stimuli.digest
+    files.save_analysis(made.analysis, tmp_path / "kept")
+    assert files.load_analysis(tmp_path / "kept").stimuli.digest == made.analysis.stimuli.digest
     path = capsule.write(made.analysis, tmp_path / "c.zip", drawing=Drawing(images=False))
     with zipfile.ZipFile(path) as archive:
         assert set(holds) <= set(archive.namelist())

@@ -8,7 +8,7 @@ from inputs import arguments_of, in_files, noise, words
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.cli import streams
 from mlem_core.cli.commands import main
-from mlem_core.cli.options import BAD_INPUT, parser, spec_of
+from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.data.datasets import SETS
 
 
@@ -27,7 +27,7 @@ def test_every_option_is_explained():
 
 def test_every_field_of_an_analysis_is_an_option_with_the_same_default():
     options = parser(None).parse_args(["analyze", "--stimuli", "probing", "--out", "x"])
-    assert spec_of(options) == AnalysisSpec()
+    assert spec_from_options(options) == AnalysisSpec()
     assert set(parameters()) <= set(vars(options))
     assert all(described.label for described in parameters().values())
 

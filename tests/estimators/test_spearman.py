@@ -8,7 +8,7 @@ from inputs import random_case, refused, tables_of
 from scipy.stats import rankdata
 from sklearn.datasets import make_spd_matrix
 
-from mlem_core.estimators.ascent import RankObjective, Shape, maximise
+from mlem_core.estimators.ascent import RankObjective, WeightForm, maximise
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import SoftRankMLEM
 from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM, training_objective
@@ -103,7 +103,7 @@ def test_unknown_choices_and_tables_without_what_is_needed():
         with refused(choices):
             model.fit(features, layer)
     with refused("spd", "metric, none"):
-        Shape(Columns(NAMES), "spd")
+        WeightForm(Columns(NAMES), "spd")
     plain = tables_of(features, [layer], explicit.random_folds(30))
     with refused("ranks among training pairs"):
         SpearmanMLEM().cross_validate(plain)
@@ -158,7 +158,7 @@ def test_maximum_of_two_features_is_the_best_of_all_angles():
     angle = np.linspace(0, np.pi / 2, 5001)
     every = np.stack((np.cos(angle), np.sin(angle)), axis=1)
     best = objective.exact(np.stack([every, every])).max(axis=1)
-    found = objective.exact(maximise(objective, Shape(columns))[:, None])[:, 0]
+    found = objective.exact(maximise(objective, WeightForm(columns))[:, None])[:, 0]
     np.testing.assert_allclose(found, best, atol=2e-5)
 
 
@@ -167,7 +167,7 @@ def test_a_metric_is_positive_definite_and_fr_rsa_need_not_be():
     w = np.array([[1.0, 0.9, 0.0], [0.9, 0.1, 0.3], [0.0, 0.3, 0.4]])
     assert np.linalg.eigvalsh(w).min() < -0.1
     objective, _ = problems(columns, columns.weights(w))
-    metric, free = (maximise(objective, Shape(columns, c)) for c in ("metric", "none"))
+    metric, free = (maximise(objective, WeightForm(columns, c)) for c in ("metric", "none"))
     assert np.linalg.eigvalsh(columns.matrix(metric)).min() > 0
     assert np.linalg.eigvalsh(columns.matrix(free)).min() < -0.05
     best = [objective.exact(found[:, None]).min() for found in (metric, free)]
@@ -179,7 +179,7 @@ def test_terms_that_do_not_vary_and_tied_distances_have_no_weight():
     objective, _ = problems(columns, np.array([1.0, 0.5, 0.2]))
     objective.terms[:, 1] = 0.0
     objective.sums[1], objective.squares[1] = 0.0, 0.0
-    found = maximise(objective, Shape(columns))
+    found = maximise(objective, WeightForm(columns))
     assert (found[:, 1] == 0).all() and not found[1].any()
     assert np.linalg.norm(found[0]) == pytest.approx(1)
 
@@ -204,7 +204,7 @@ def test_planted_truth_is_recovered_from_distorted_distances(interactions, const
     columns = Columns(NAMES, interactions)
     w = make_spd_matrix(3, random_state=1) if interactions else np.diag([1.0, 0.5, 0.2])
     truth = columns.unit(columns.weights(w))
-    shape = Shape(columns, constraint)
+    shape = WeightForm(columns, constraint)
     objective, _ = problems(columns, truth)
     found = maximise(objective, shape)
     assert np.linalg.norm(columns.matrix(found - truth), axis=(1, 2)).max() < 0.05

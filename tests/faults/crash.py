@@ -30,7 +30,7 @@ from commands import contents, inputs_in
 
 from mlem_core.base.files import write_json
 from mlem_core.cli.commands import main as run_command
-from mlem_core.cli.options import parser, spec_of
+from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, trash
 from mlem_core.tasks.runner import carry_out
@@ -152,9 +152,9 @@ def _work(folder):
     """What a process of the app does for a job."""
     job = folder / "store" / "jobs" / "0123456789abcdef"
     job.mkdir(parents=True, exist_ok=True)
-    spec = spec_of(parser(None).parse_args(["analyze", *OPTIONS, "--out", "x"]))
+    spec = spec_from_options(parser(None).parse_args(["analyze", *OPTIONS, "--out", "x"]))
     write_json(job / "spec.json", spec.to_dict())
-    assert (job / "result").is_dir() or carry_out(job, analyses.make) == 0
+    assert (job / "result").is_dir() or carry_out(job, analyses.make_analysis) == 0
 
 
 def _upload(folder):
@@ -172,7 +172,7 @@ def _deleted(folder):
 def _job(folder):
     _work(folder)
     store = Store(folder / "store")
-    notes.change("0123456789abcdef", store, lambda old: old.named("Mine"))
+    notes.change_notes("0123456789abcdef", store, lambda old: old.named("Mine"))
     more = store.root / "jobs" / "fits-1"
     more.mkdir()
     write_json(more / "spec.json", {"analysis": "0123456789abcdef", "options": {}})

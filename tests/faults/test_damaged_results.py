@@ -8,7 +8,7 @@ from mlem_core.analysis.run import run
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import write_json
 from mlem_core.storage.digests import RESULT, seal
-from mlem_core.storage.stage import save
+from mlem_core.storage.stage import save_result
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, followups, runner
 
@@ -27,7 +27,7 @@ def job(analysis, tmp_path):
     job = analyses.Job(name, Store(tmp_path / "store").root / "jobs" / name, analysis.spec)
     job.folder.mkdir(parents=True)
     write_json(job.folder / "spec.json", analysis.spec.to_dict())
-    assert runner.carry_out(job.folder, analyses.make) == 0
+    assert runner.carry_out(job.folder, analyses.make_analysis) == 0
     return job
 
 
@@ -65,7 +65,7 @@ def problems(job, expected, seed, each):
                 yield f"{what}: {error}"
             if number % each == 0:
                 write_json(found.folder / "spec.json", expected.spec.to_dict())
-                status = runner.carry_out(found.folder, analyses.make)
+                status = runner.carry_out(found.folder, analyses.make_analysis)
                 if status or not same(found.analysis(), expected):
                     yield f"{what}: not made again"
         except Exception as error:
@@ -84,12 +84,12 @@ def test_a_damaged_result_is_never_shown_and_made_again(job, analysis, seed, eac
 
 def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
     store = Store(tmp_path / "store")
-    task = followups.find("chance", "0" * 16, {"x": 1}, store)
+    task = followups.followup_of("chance", "0" * 16, {"x": 1}, store)
     table = pd.DataFrame({"model": ["a", "b"], "p": [0.25, 0.5]})
 
     def done():
         task.result.mkdir(parents=True)
-        save({"table": table}, task.result)
+        save_result({"table": table}, task.result)
         (task.result / followups.CAPSULE).write_bytes(b"zip")
         seal(task.result, RESULT)
 

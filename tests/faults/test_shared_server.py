@@ -135,15 +135,15 @@ def test_a_folder_below_the_current_one_is_no_model(settings, tmp_path, monkeypa
 def test_a_visitor_finds_nothing_of_another(two):
     first, second = two
     job_id = finished(first)
-    notes.change(job_id, first, lambda old: old.noted("mine"))
+    notes.change_notes(job_id, first, lambda old: old.noted("mine"))
     assert analyses.find(job_id, first) is not None
     assert [job.id for job in analyses.recent(second)] == ["example"]
     there = first.root.relative_to(first.root.parent)
     for name in (job_id, f"../../{there}/jobs/{job_id}", str(first.root / "jobs" / job_id)):
         assert analyses.find(name, second) is None
-    assert notes.read(job_id, second).note == ""
+    assert notes.read_notes(job_id, second).note == ""
     with refused():
-        notes.read(f"../../{there}/notes/{job_id}", second)
+        notes.read_notes(f"../../{there}/notes/{job_id}", second)
     with refused("not in the store"):
         trash.delete(job_id, "", second)
     assert analyses.find(job_id, first) is not None
@@ -188,13 +188,13 @@ def test_a_link_shows_one_analysis_and_none_of_the_notes(two, root):
     first, second = two
     job_id = finished(first)
     other = finished(first, stimuli=b"sentence,f\nc d,1\n")
-    notes.change(job_id, first, lambda old: old.noted("mine"))
+    notes.change_notes(job_id, first, lambda old: old.noted("mine"))
     secret = visitors.share(job_id, first)
     assert visitors.share(job_id, first) == secret
     assert visitors.take(secret, second) == job_id
     job = analyses.find(job_id, second)
     assert job is not None and (job.result / "found").read_text() == "numbers"
-    assert notes.read(job_id, second).note == "" and analyses.find(other, second) is None
+    assert notes.read_notes(job_id, second).note == "" and analyses.find(other, second) is None
     files = [Path(job.spec.stimuli), Path(job.spec.representations[0][1])]
     assert all(path.is_relative_to(second.root) and path.is_file() for path in files)
     # What becomes of it here or there is of no concern to the other.
@@ -252,7 +252,7 @@ def test_a_visitor_who_stays_away_is_forgotten(root, settings):
     secret = visitors.share(next((stores["a"].root / "jobs").glob("*/")).name, stores["a"])
     for name, days in {"a": 31, "b": 29, "d": 2}.items():
         old(stores[name].root / "seen", days)
-    visitors.sweep(root, days=30)
+    visitors.forget_visitors(root, days=30)
     there = {name for name, store in stores.items() if store.root.exists()}
     assert there == {"b", "c"}
     with refused():

@@ -112,7 +112,7 @@ class Sources:
     def methods(self):
         example = examples.example()
         few = example.select(layers=[(m, n) for m, n in example.layers if n == 6][:4])
-        methods.make(example, self.store, few)
+        methods.fit_slow(example, self.store, few)
         return FigureContext(example, few, example.results_of(few), Drawing(store=self.store))
 
     @cached_property

@@ -9,14 +9,14 @@ from scipy.stats import spearmanr, t
 
 from mlem_core.inference.explanation import explain, explanation_of
 from mlem_core.inference.jackknife import jackknife, standard_error
-from mlem_core.inference.layer_intervals import find, layer_intervals
+from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.tables import (
     agreement_interval,
-    importance_differences,
+    importance_difference_table,
     partial_intervals,
     score_table,
     similarity_table,
@@ -140,11 +140,13 @@ def test_similarities_have_intervals_and_tests(intervals):
 
 def test_they_are_kept_and_found_for_fewer_layers(planted, intervals, tmp_path):
     whole = planted.analysis
-    found = find(whole, planted.store, whole.select(layers=[A, B]))
+    found = known_intervals(whole, planted.store, whole.select(layers=[A, B]))
     assert found is not None and found.layers == (A, B, C)
     np.testing.assert_array_equal(found.terms, intervals.terms)
-    assert find(whole, planted.store, whole.select(["size"], estimator="spearman")) is None
-    assert find(whole, Store(tmp_path)) is None
+    assert (
+        known_intervals(whole, planted.store, whole.select(["size"], estimator="spearman")) is None
+    )
+    assert known_intervals(whole, Store(tmp_path)) is None
 
 
 def test_other_features_estimators_and_few_layers_at_a_time(
@@ -212,7 +214,7 @@ def test_words_are_drawn_too_where_they_recur(of_words):
     np.testing.assert_allclose(terms["upper"] - terms["value"], quantile * error)
     tests, _ = term_tests(intervals, A, B, "none")
     np.testing.assert_allclose(tests["p"], 2 * t.sf(np.abs(terms["value"] / error), 14), rtol=1e-6)
-    differences, _ = importance_differences(intervals, A, C, "none")
+    differences, _ = importance_difference_table(intervals, A, C, "none")
     without = intervals.scores_without[:, 0, 2:] - intervals.scores_without[:, 2, 2:]
     error = standard_error(without, intervals.sizes)
     np.testing.assert_allclose(differences["upper"] - differences["value"], quantile * error)

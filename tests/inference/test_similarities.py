@@ -13,7 +13,7 @@ from mlem_core.analysis import similarities
 from mlem_core.analysis.run import run
 from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import REFITS, t_quantile
-from mlem_core.inference.layer_intervals import blocks_of, find, layer_intervals
+from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import similarity_table
@@ -33,9 +33,9 @@ A, B = ("m", 0), ("m", 1)
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, name, tmp_path):
     whole, store = planted.analysis, Store(tmp_path, overlays=())
-    assert similarities.find(whole, name, store) is None
+    assert similarities.kept_similarity(whole, name, store) is None
     found = similarities.compared(whole, name, store)
-    kept = similarities.find(whole, name, store)
+    kept = similarities.kept_similarity(whole, name, store)
     np.testing.assert_array_equal(kept.values, found.values)
     squared = [explicit.squared(layer) for layer in planted.layers.values()]
     division = similarities.pair_cells(whole, SIMILARITIES[name])
@@ -166,10 +166,10 @@ def test_intervals_of_all_layers_claims_and_audit_take_it_by_its_name(planted, n
     values = similarities.compared(whole, name, store).values
     chosen = whole.select(similarity=name)
     every = layer_intervals(whole, store, chosen, n_replicates=20)
-    of_rsa = find(whole, store, n_replicates=20)
+    of_rsa = known_intervals(whole, store, n_replicates=20)
     np.testing.assert_allclose(every.values, values, atol=1e-12)
     np.testing.assert_array_equal(every.scores, of_rsa.scores)
-    assert find(whole, store, chosen, n_replicates=20).similarity == name
+    assert known_intervals(whole, store, chosen, n_replicates=20).similarity == name
     compared = Comparison.of(whole, SIMILARITIES[name], whole.layers, chosen.features, store)
     _, sums = compared.sums(blocks_of(whole, 20).weights[3] > 0)
     np.testing.assert_allclose(every.values_without[3], sums.similarity, atol=1e-6)

@@ -15,7 +15,7 @@ from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import (
     compare_layers,
-    of_layer,
+    distances_of_layer,
     square,
     value_distances,
     value_map,
@@ -61,7 +61,7 @@ def test_the_table_is_what_the_named_weights_add_up_to(case):
         values = sorted(set(texts) - {MISSING_NAME})
         values += [MISSING_NAME] if MISSING_NAME in texts else []
         for at, layer in enumerate(LAYERS):
-            rows = of_layer(table, feature, layer).set_index(["value_a", "value_b"])
+            rows = distances_of_layer(table, feature, layer).set_index(["value_a", "value_b"])
             for a, b in itertools.combinations_with_replacement(values, 2):
                 spreads = [w[f"{feature}: {a}"] + w[f"{feature}: {b}"] for w in named[at]]
                 apart = [0.0 if a == b else w[f"{feature}: {a}/{b}"] for w in named[at]]
@@ -87,7 +87,7 @@ def test_planted_centres_come_back_as_a_map():
     assert spearmanr(apart["separation"], expected).statistic > 0.98
     free = RidgeMLEM(betas=[1.0]).cross_validate(tables).weights
     table = value_distances(tables, free, LAYERS[:1])
-    found = square(of_layer(table, "kind", ("m", 0)), "separation")
+    found = square(distances_of_layer(table, "kind", ("m", 0)), "separation")
     assert list(found.index) == sorted(NAMES)
     roots = np.sqrt(squareform(found.to_numpy(), checks=False))
     assert np.corrcoef(roots, expected)[0, 1] > 0.999
@@ -115,9 +115,9 @@ def test_what_is_not_there_is_named(case):
     _, tables, weights = case
     table = value_distances(tables, weights, LAYERS)
     with refused("'length'", "kind, gender"):
-        of_layer(table, "length", LAYERS[0])
+        distances_of_layer(table, "length", LAYERS[0])
     with refused("'m:1'", "m:0, m:3"):
-        of_layer(table, "kind", ("m", 1))
+        distances_of_layer(table, "kind", ("m", 1))
 
 
 def test_the_projection_is_the_nearest_matrix_of_negative_type():

@@ -9,7 +9,7 @@ from tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core.models import registry
 from mlem_core.models.extraction import ExtractionOptions, input_batches
-from mlem_core.models.forward import hidden_states, quiet
+from mlem_core.models.forward import hidden_states, quietly
 from mlem_core.models.loading import DTYPES, open_model
 from mlem_core.models.representations import from_model
 from mlem_core.storage.store import Store
@@ -183,7 +183,7 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
     folder = tiny.save("t5", tmp_path / "model", vocab_size=384)
     for path in folder.glob("tokenizer*"):
         path.unlink()
-    with quiet():
+    with quietly():
         transformers.ByT5Tokenizer().save_pretrained(folder)
     loaded = open_model(str(folder), "cpu")
     assert not loaded.tokenizer.is_fast

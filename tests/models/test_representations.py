@@ -54,9 +54,9 @@ def test_other_features_need_no_model_other_words_do(architectures, tmp_path):
     again = from_model(word_stimuli(other=list(range(len(word_stimuli())))), broken, store)
     assert again.identity == first.identity
     assert np.array_equal(again[2], first[2])
-    found = representations.find(word_stimuli(), broken, store)
+    found = representations.kept_states(word_stimuli(), broken, store)
     assert found is not None and np.array_equal(found[1], first[1])
-    assert representations.find(word_stimuli(tiny.SENTENCES[:2]), broken, store) is None
+    assert representations.kept_states(word_stimuli(tiny.SENTENCES[:2]), broken, store) is None
     with pytest.raises(AttributeError):
         from_model(word_stimuli(tiny.SENTENCES[:2]), broken, store)
     with pytest.raises(AttributeError):
@@ -137,7 +137,7 @@ def test_nothing_is_kept_of_a_model_that_changes(when, tmp_path, monkeypatch):
         with refused("changed"):
             from_model(stimuli, str(folder), store)
     put(a)
-    assert representations.find(stimuli, str(folder), store) is None
+    assert representations.kept_states(stimuli, str(folder), store) is None
     ours, theirs = (from_model(stimuli, str(one), store) for one in (folder, b))
     assert ours.identity != theirs.identity and not np.array_equal(ours[1], theirs[1])
 

@@ -13,8 +13,8 @@ from inputs import refused
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
-from mlem_core.models.forward import hidden_states, quiet
-from mlem_core.models.loading import load_with_head, open_model, read_once, unpack
+from mlem_core.models.forward import hidden_states, quietly
+from mlem_core.models.loading import load_with_head, open_model, read_once, read_packed
 from mlem_core.models.registry import locate
 from mlem_core.models.surprisal import surprisal, word_surprisal
 from mlem_core.models.tokens import tokenize
@@ -29,7 +29,9 @@ def test_no_weight_is_off_by_more_than_half_a_step_of_its_scale(bits, steps, sha
     rng = np.random.default_rng(0)
     weights = {"w": rng.normal(size=shape).astype(np.float32), "b": rng.normal(size=6)}
     pack(weights, tmp_path / "w.safetensors", bits)
-    found = {name: tensor.numpy() for name, tensor in unpack(tmp_path / "w.safetensors").items()}
+    found = {
+        name: tensor.numpy() for name, tensor in read_packed(tmp_path / "w.safetensors").items()
+    }
     assert found.keys() == weights.keys() and found["w"].shape == shape
     assert np.array_equal(found["b"], weights["b"].astype(np.float16).astype(np.float32))
     flat = weights["w"].ravel()
@@ -44,7 +46,7 @@ def test_no_weight_is_off_by_more_than_half_a_step_of_its_scale(bits, steps, sha
 def test_a_broken_file_is_said(content, tmp_path):
     (tmp_path / "w.safetensors").write_bytes(content)
     with refused("w.safetensors", "packed weights"):
-        unpack(tmp_path / "w.safetensors")
+        read_packed(tmp_path / "w.safetensors")
 
 
 # --- GGUF -------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ def test_a_seed_is_one_set_of_weights(folder):
 def model():
     torch.manual_seed(0)
     sizes = {"vocab_size": 30, "hidden_size": 16, "state_size": 4, "intermediate_size": 24}
-    with quiet():
+    with quietly():
         config = BidirectionalMambaConfig(num_hidden_layers=3, **sizes)
         made = BidirectionalMambaModel(config).eval()
     with torch.no_grad():

@@ -1,7 +1,6 @@
 """Screens without a browser: the app is run in this process, as a server runs it for a window."""
 
 import base64
-import importlib
 import json
 import re
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from streamlit.util import calc_hash
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, runner
+from mlem_core.tasks import analyses, followups, runner
 from mlem_core.tasks.analyses import Job
 from pages.parts.screens import SCREENS
 
@@ -171,8 +170,8 @@ def _unpacked(found: dict[str, Any]) -> Any:
 
 def in_this_process(command, folder, held, environment):
     """Instead of `processes.start_process`: the work is done when this returns."""
-    module = importlib.import_module(command[command.index("-m") + 1])
-    runner.carry_out(folder, module.make)
+    of_jobs = command[command.index("-m") + 1].endswith("analyses")
+    runner.carry_out(folder, analyses.make_analysis if of_jobs else followups.make_followup)
     (folder / "pid.json").unlink()
 
 

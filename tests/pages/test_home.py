@@ -31,7 +31,7 @@ def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine):
     screen.choose(f"note {job}", "look at kind: عربي 中文", "text_area")
     # A name that one window gives, and a note of another: neither is lost.
     Screen().unfold(f"more {other}").choose(f"note {other}", "noted", "text_area")
-    notes.change(other, mine.store, lambda old: old.named("Named"))
+    notes.change_notes(other, mine.store, lambda old: old.named("Named"))
     there = Screen()
     assert "My words <b>*bold*</b>" in line(there, job) and "عربي 中文" in line(there, job)
     assert {"Named", "noted"} <= set(re.findall(r"\w+", line(there, other)))
@@ -57,7 +57,7 @@ def test_two_are_compared_side_by_side(own):
 @pytest.mark.slow
 def test_what_is_deleted_is_brought_back_with_its_notes(mine):
     job = mine.jobs[1].id
-    notes.change(job, mine.store, lambda old: old.named("Four folds").noted("a note"))
+    notes.change_notes(job, mine.store, lambda old: old.named("Four folds").noted("a note"))
     screen = Screen(analysis=job).unfold(f"more {job}").press(f"delete {job}")
     assert job not in jobs_in(mine.store) and screen.address.get("analysis") != [job]
     (undo,) = [key for key in screen.buttons if key.startswith("undo ")]

@@ -97,7 +97,7 @@ def test_names_of_one_s_own_stand_in_figures_and_files(mine, offered):
     job = mine.jobs[0].id
     Screen("report", analysis=job).press("report add compare")
     # What the table of names writes; its cells are painted, so no test can find them.
-    notes.change(job, mine.store, lambda own: own.showing("position", "place"))
+    notes.change_notes(job, mine.store, lambda own: own.showing("position", "place"))
     screen = Screen("report", analysis=job)
     (drawn,) = [figure for name, figure in screen.figures.items() if "compare" in name]
     assert "place" in {one.get("name") for one in drawn["data"]}

@@ -58,6 +58,19 @@ def test_modules_say_what_they_are_for_and_all_is_short():
     assert not long
 
 
+def test_a_public_name_is_defined_once():
+    """But for a figure of figures/ and what report/ says of it: they have one name."""
+    homes: dict[str, set[str]] = {}
+    for path in [*ROOT.glob("mlem_core/**/*.py"), *ROOT.glob("pages/**/*.py")]:
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(("mlem_core/figures/", "mlem_core/report/")):
+            continue
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name[0] != "_":
+                homes.setdefault(node.name, set()).add(name)
+    assert not {name: where for name, where in homes.items() if len(where) > 1}
+
+
 def test_a_package_has_at_most_five_levels(graph):
     for package in PACKAGES:
         inside = {name for name in graph.modules if name.startswith(f"mlem_core.{package}.")}

@@ -12,7 +12,7 @@ import torch
 from grammars import probing
 from mlem_core.models import registry
 from mlem_core.models.forward import hidden_states
-from mlem_core.models.loading import open_model, unpack
+from mlem_core.models.loading import open_model, read_packed
 from training import evaluate, ngram, recipe, train
 from training.cards import TRIED, card, goals
 from training.networks import MASKED, NAMES, OBJECTIVES, Shape
@@ -74,7 +74,7 @@ def test_the_steps_of_training_that_are_kept_open_by_name(name):
     loaded = open_model(f"{name}@step{steps[-1]}", "cpu")
     assert "4-bit" in loaded.note and loaded.identity != tiny.opened(name).identity
     files = f"step-{steps[-1]}.safetensors", "seed-0.safetensors"
-    last, whole = (unpack(TRIO / name / file) for file in files)
+    last, whole = (read_packed(TRIO / name / file) for file in files)
     assert last.keys() == whole.keys()
 
 

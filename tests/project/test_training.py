@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear
 
-from mlem_core.models.forward import quiet
+from mlem_core.models.forward import quietly
 from training import evaluate, loss, muon, scan, train
 from training.networks import NAMES, Shape, build, for_training, mask, masked_losses
 from training.vocabulary import END, MASK, START, fit
@@ -50,7 +50,7 @@ def test_the_scan_gives_the_outputs_and_gradients_of_transformers(kind, monkeypa
         out.loss.backward()
         return [out.logits.detach(), *(p.grad.clone() for p in model.parameters())]
 
-    with quiet():
+    with quietly():
         theirs = both()
     scan.quicken(model)
     for ours, expected in zip(both(), theirs, strict=True):

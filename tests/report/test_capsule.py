@@ -11,14 +11,14 @@ from inputs import in_files, noise, probing, refused
 
 from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import of_analysis
-from mlem_core.analysis.files import load
+from mlem_core.analysis.files import load_analysis
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import compared
 from mlem_core.cli.commands import main
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.layer_intervals import layer_intervals
-from mlem_core.inference.partial import of_layers
+from mlem_core.inference.partial import partial_of_layers
 from mlem_core.report import capsule, file_diff
 from mlem_core.report import contents as described
 from mlem_core.report.file_diff import compare
@@ -97,7 +97,7 @@ def test_it_holds_all_that_was_made(path, analysis, folder):
     kept = folder / "unpacked" / "pair_tables"
     (kept / "stimuli.csv").write_bytes(files["stimuli.csv"])
     expected = results.importance.replace({"model": called})
-    pd.testing.assert_frame_equal(load(kept).results().importance, expected)
+    pd.testing.assert_frame_equal(load_analysis(kept).results().importance, expected)
 
 
 def test_it_names_no_path_of_the_machine_it_was_made_on(path, analysis, folder):
@@ -159,7 +159,7 @@ def test_why_layers_are_alike_is_in_it(path, analysis):
     two = pd.read_csv(io.BytesIO(files["tables/why_partial.csv"]))
     pd.testing.assert_frame_equal(two, with_transfer(why, analysis).partial)
     every = pd.read_csv(io.BytesIO(files["tables/similarity_partial.csv"]))
-    whole = of_layers(*analysis.subset(analysis.select()), "ridge")
+    whole = partial_of_layers(*analysis.subset(analysis.select()), "ridge")
     above = np.triu_indices(4, 1)
     np.testing.assert_allclose(every["s_rest"], whole.rest[above])
     np.testing.assert_allclose(every["transfer_ba"], whole.transfer.T[above])
@@ -173,7 +173,7 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
     analysis = run(replace(analysis.spec, models=(), features=layers, nominal=()), store)
     intervals = layer_intervals(analysis, store, n_replicates=100)
     compared(analysis, "cka", store)
-    methods.make(analysis, store, analysis.select())
+    methods.fit_slow(analysis, store, analysis.select())
     of_analysis(analysis, "univariate", store)
     drawing = replace(HTML, store=store, replicates=100)
     path = capsule.write(analysis, tmp_path / "c.zip", drawing=drawing)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from mlem_core.analysis.in_words import FOLDS, computed_on, fitted
+from mlem_core.analysis.in_words import FOLDS, computed_on, fitting_sentence
 from mlem_core.figures import captions
 from mlem_core.figures.captions import TERMS, glosses
 from mlem_core.figures.compare import compare_caption
@@ -43,14 +43,14 @@ TESTED = profiles_caption(SURE, flagged=True)
         (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
         (computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
         (computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
-        (fitted("ridge", False, None, WHETHER), "are coded by whether they differ."),
-        (fitted("x", True, "ignore", WHETHER), "with x with interactions"),
-        (fitted("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
+        (fitting_sentence("ridge", False, None, WHETHER), "are coded by whether they differ."),
+        (fitting_sentence("x", True, "ignore", WHETHER), "with x with interactions"),
+        (fitting_sentence("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
         (
-            fitted("ridge", False, "ignore", "which values of pos differ"),
+            fitting_sentence("ridge", False, "ignore", "which values of pos differ"),
             "to any value (a value of their own where values are told apart).",
         ),
-        (fitted("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
+        (fitting_sentence("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
         (profiles_caption(PLAIN, flagged=False), FOLDS),
         (profiles_caption(PLAIN, flagged=False), f"coded by {HOW_MUCH}; it"),
         (TESTED, "95 % confidence intervals over sentences and words;"),

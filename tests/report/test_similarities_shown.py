@@ -13,7 +13,7 @@ from mlem_core.cli.commands import main
 from mlem_core.figures import partial
 from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.explanation import best_known, kept_intervals
-from mlem_core.inference.partial import of_layers
+from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report.uncertainty_tables import how_sure
 
@@ -73,7 +73,9 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name)
     np.testing.assert_allclose(np.diag(found.values), 1.0)
     # The layers of one model share what tells nouns apart.
     assert found.values[0, 1] > {"procrustes": 0.2, "cca": 0.1}[name]
-    pd.testing.assert_frame_equal(similarities.find(analysis, name, store).square, found.square)
+    pd.testing.assert_frame_equal(
+        similarities.kept_similarity(analysis, name, store).square, found.square
+    )
     shown = shown_with(made, name)
     matrices = draw("similarity", shown)
     assert name in matrices.data and found.similarity.no_terms in matrices.caption
@@ -141,7 +143,7 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
         shown = analysis, analysis.select(), analysis.results()
         return draw("similar_in", FigureContext(*shown, Drawing(options={"partial": name})))
 
-    found = of_layers(*analysis.subset(analysis.select()), "ridge")
+    found = partial_of_layers(*analysis.subset(analysis.select()), "ridge")
     assert partial.choices("ridge") == ("features", "rest", "transfer", "ratio")
     for name in partial.choices("ridge"):
         made = drawn(name)

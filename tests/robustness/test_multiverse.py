@@ -15,7 +15,7 @@ from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.inference.layer_intervals import layer_intervals
-from mlem_core.inference.tables import importance_differences
+from mlem_core.inference.tables import importance_difference_table
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
@@ -197,9 +197,11 @@ def test_pooling_is_a_dimension_of_models(tmp_path):
     spec = in_files(tmp_path, frame, {}, models=names, layers=(3,), folds=3)
     analysis, store = finished(tmp_path, spec, {})[1:3]
     layers = [(name, 3) for name in names]
-    assert multiverses.poolings_of(analysis) == ("standard", "mean")
+    assert multiverses.analysis_poolings(analysis) == ("standard", "mean")
     assert "pooling" not in choices_of(analysis)
-    found = multiverse(analysis, layers, store, {"pooling": multiverses.poolings_of(analysis)})
+    found = multiverse(
+        analysis, layers, store, {"pooling": multiverses.analysis_poolings(analysis)}
+    )
     assert found.universes["pooling"].tolist() == ["standard", "mean"]
     values = []
     for pooling, row in zip(("standard", "mean"), found.similarity.itertuples(), strict=True):
@@ -227,7 +229,7 @@ def test_a_claim_over_other_sentences(made):
     ]
     assert top.value == min(own.value for own in above) and top.lower > 0
     more = over_stimuli(Claim("more-in", (B, C), ("noun",)), intervals)
-    own = importance_differences(intervals, B, C).table.set_index("feature").loc["noun"]
+    own = importance_difference_table(intervals, B, C).table.set_index("feature").loc["noun"]
     assert more[:4] == pytest.approx(tuple(own[["value", "lower", "upper", "p"]]))
     with refused("noun"):
         over_stimuli(Claim("top", (B,), ("nuon",)), intervals)
@@ -261,7 +263,7 @@ def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monke
         again.analysis.results(estimator=name, interactions=interactions)
         for name in methods.COMPARED
     ]
-    expected, columns = methods.agreement(*by_method), ["fold", "frobenius", "tau"]
+    expected, columns = methods.agreement_by_layer(*by_method), ["fold", "frobenius", "tau"]
     pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-6)
     assert list(found["noise"]) == [0.0] * 3 + [1.5] * 3
     kept = noise.find_noise(analysis, store, selection, ("model", 1))

@@ -110,7 +110,7 @@ def test_a_job_whose_files_change_after_its_start_gives_no_result(tiny, store, m
     unfinished = job.folder / "unfinished-0"
     unfinished.mkdir()
     with refused("has changed"):
-        analyses.make(tiny.to_dict(), unfinished, lambda _: None)
+        analyses.make_analysis(tiny.to_dict(), unfinished, lambda _: None)
 
 
 @pytest.mark.parametrize("after", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])

@@ -29,7 +29,7 @@ ALONE = replace(examples.SPEC, models=LAYER[:1], layers=LAYER[1:], groups=(), la
 def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path):
     assert example.spec == examples.SPEC
     assert {model for model, _ in example.layers} == set(examples.SPEC.models)
-    assert set(example.maps) == set(example.layers) and examples.size() < 20e6
+    assert set(example.maps) == set(example.layers) and examples.example_size() < 20e6
     # The last layers of two architectures that have learned from the same text.
     assert example.most_alike() == (("mini-gpt2@seed1", 6), ("mini-mamba@seed1", 11))
     store = Store(tmp_path)
@@ -41,8 +41,8 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
     # Neither cancelling nor notes change the folder of the program.
     before = sorted(examples.FOLDER.rglob("*"))
     job.cancel()
-    notes.change(examples.ID, store, lambda old: old.named("To begin with"))
-    assert notes.read(examples.ID, store).name == "To begin with"
+    notes.change_notes(examples.ID, store, lambda old: old.named("To begin with"))
+    assert notes.read_notes(examples.ID, store).name == "To begin with"
     with refused("comes with the program"):
         trash.delete(examples.ID, "Example", store)
     assert sorted(examples.FOLDER.rglob("*")) == before and job.status().state == "done"
@@ -50,7 +50,10 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
 
 def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
     store = Store(tmp_path)
-    intervals, found = layer_intervals.find(example, store), example.kept(audit.STAGE, store)
+    intervals, found = (
+        layer_intervals.known_intervals(example, store),
+        example.kept(audit.STAGE, store),
+    )
     assert intervals.layers == tuple(example.layers) and not found.notices
     assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
     assert set(found.changes["variant"]) == set(SAYS)
@@ -74,7 +77,9 @@ def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example
         points = stimulus_map(example, model, layer, store)
         assert len(points) == 1000 and np.isfinite(points).all(axis=None)
     # Other features are another analysis: nothing is said of them.
-    assert layer_intervals.find(example, store, example.select(["tense", "number"])) is None
+    assert (
+        layer_intervals.known_intervals(example, store, example.select(["tense", "number"])) is None
+    )
 
 
 @pytest.mark.slow

@@ -41,15 +41,15 @@ def job(store, tmp_path_factory):
 
 def test_a_follow_up_makes_the_tables_that_its_function_makes(job, store):
     options = {"name": "decoding", "layers": [["brain", 1]]}
-    task = followups.start("baseline", job.id, options, store)
+    task = followups.start_followup("baseline", job.id, options, store)
     wait(task, "done")
     analysis = job.analysis()
     rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", store)[1])}
     expected = decoding(analysis.stimuli, rows, analysis.folds).table
     pd.testing.assert_frame_equal(task.tables()["table"], expected)
-    again = followups.find("baseline", job.id, options, store)
+    again = followups.followup_of("baseline", job.id, options, store)
     assert again == task and again.status().state == "done"
-    other = followups.find("baseline", job.id, {**options, "name": "univariate"}, store)
+    other = followups.followup_of("baseline", job.id, {**options, "name": "univariate"}, store)
     assert other.status().state != "done"
     # It is no analysis.
     own = [one.id for one in analyses.recent(store) if one.id != examples.ID]
@@ -58,18 +58,18 @@ def test_a_follow_up_makes_the_tables_that_its_function_makes(job, store):
     (task.result / "table.csv").write_bytes(b"\xff\xfe\x00")
     with refused("again"):
         task.tables()
-    wait(followups.start("baseline", job.id, options, store), "done")
+    wait(followups.start_followup("baseline", job.id, options, store), "done")
     assert len(task.tables()["table"])
 
 
 def test_what_cannot_be_done_is_one_sentence(job, store):
-    task = followups.start("baseline", job.id, {"name": "x", "layers": []}, store)
-    gone = followups.start("baseline", "0" * 16, {"name": "decoding", "layers": []}, store)
+    task = followups.start_followup("baseline", job.id, {"name": "x", "layers": []}, store)
+    gone = followups.start_followup("baseline", "0" * 16, {"name": "decoding", "layers": []}, store)
     for one, said in ((task, "baseline"), (gone, "no longer in the store")):
         message = wait(one, "failed").message
         assert said in message and "Traceback" not in message and "\n" not in message
     with refused("baseline"):
-        followups.find("bass", job.id, {}, store)
+        followups.followup_of("bass", job.id, {}, store)
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_a_capsule_is_the_one_that_the_command_line_writes(job, store, tmp_path,
     monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
     layers = [("brain", 0), ("brain", 1)]
     options = {**FITTED, "features": ["tense"], "layers": layers, "pair": layers}
-    task = followups.start("capsule", job.id, options, store)
+    task = followups.start_followup("capsule", job.id, options, store)
     selection, drawing = job.analysis().select(["tense"], layers), Drawing(tuple(layers), store)
     expected = capsule.write(job.analysis(), tmp_path / "x.zip", selection, drawing=drawing)
     wait(task, "done")
@@ -102,7 +102,7 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
     np.testing.assert_array_equal(representations_of(analysis, name, empty)[2], before[2])
     tiny.save("gpt2", folder, n_layer=2)
     with refused("no longer the one"):
-        followups.restore(analysis, [name], empty, lambda progress: None)
+        followups.restore_representations(analysis, [name], empty, lambda progress: None)
 
 
 def test_scores_are_tested_against_permuted_labels(job, store):
@@ -135,4 +135,6 @@ def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store
     asked = FITTED | {"features": ["tense"]}
     options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
     followups.work("all-error-bars", analysis, options, store, lambda _: None)
-    assert layer_intervals.find(analysis, store, analysis.select(**asked)).columns == ("tense",)
+    assert layer_intervals.known_intervals(analysis, store, analysis.select(**asked)).columns == (
+        "tense",
+    )

@@ -13,24 +13,24 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.files import write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes
-from mlem_core.tasks.notes import Notes, derived, names
+from mlem_core.tasks.notes import Notes, derived, job_names
 
 ID = "0123456789abcdef"
 
 
 def test_what_is_written_is_read_by_another_process_s_store(store):
     entry = {"figure": "profiles", "options": {"layers": [1, 2]}, "caption": "Importance."}
-    notes.change(ID, store, lambda old: old.named("  Words,\n five  models "))
-    notes.change(ID, store, lambda old: old.noted("first line\nsecond: ρ, 中文, مرحبا\n"))
-    notes.change(ID, store, lambda old: old.showing("part_of_speech", "part of speech"))
-    notes.change(ID, store, lambda old: old.reporting([entry]))
-    assert notes.read(ID, Store(store.root)) == Notes(
+    notes.change_notes(ID, store, lambda old: old.named("  Words,\n five  models "))
+    notes.change_notes(ID, store, lambda old: old.noted("first line\nsecond: ρ, 中文, مرحبا\n"))
+    notes.change_notes(ID, store, lambda old: old.showing("part_of_speech", "part of speech"))
+    notes.change_notes(ID, store, lambda old: old.reporting([entry]))
+    assert notes.read_notes(ID, Store(store.root)) == Notes(
         "Words, five models",
         "first line\nsecond: ρ, 中文, مرحبا",
         {"part_of_speech": "part of speech"},
         (entry,),
     )
-    assert notes.read("fedcba9876543210", store) == Notes()
+    assert notes.read_notes("fedcba9876543210", store) == Notes()
 
 
 @pytest.mark.parametrize(
@@ -48,23 +48,23 @@ def test_a_damaged_file_is_empty_notes_and_a_sentence_in_the_log(content, store,
     path.parent.mkdir()
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert notes.read(ID, store) == Notes()
+        assert notes.read_notes(ID, store) == Notes()
     assert [one for one in caplog.messages if "count as empty" in one and ID in one]
-    notes.change(ID, store, lambda old: old.named("again"))
-    assert notes.read(ID, store).name == "again"
+    notes.change_notes(ID, store, lambda old: old.named("again"))
+    assert notes.read_notes(ID, store).name == "again"
 
 
 def test_an_id_is_no_path(store):
     for name in ("../../etc", "a/b", "", "a.b", "x" * 200):
         with refused("not the id"):
-            notes.read(name, store)
+            notes.read_notes(name, store)
 
 
 def test_a_store_that_cannot_be_written_is_said_in_a_sentence(store):
     (store.root / "notes").write_text("a file where the folder would be")
     with refused("notes cannot be written"):
-        notes.change(ID, store, lambda old: old.named("a"))
-    assert notes.read(ID, store) == Notes()
+        notes.change_notes(ID, store, lambda old: old.named("a"))
+    assert notes.read_notes(ID, store) == Notes()
 
 
 WRITER = """
@@ -75,8 +75,8 @@ from mlem_core.tasks import notes
 root, own = sys.argv[1:]
 for n in range(20):
     how = lambda old: old.showing(f"{own}{n}", f"{own} {n}")
-    notes.change("0123456789abcdef", Store(root), how)
-    notes.read("0123456789abcdef", Store(root))
+    notes.change_notes("0123456789abcdef", Store(root), how)
+    notes.read_notes("0123456789abcdef", Store(root))
 """
 
 
@@ -86,7 +86,7 @@ def test_processes_that_write_at_once_lose_nothing(store):
     for writer in writers:
         _, errors = writer.communicate(timeout=120)
         assert writer.returncode == 0 and b"cannot be read" not in errors, errors
-    shown = notes.read(ID, store).shown
+    shown = notes.read_notes(ID, store).shown
     assert len(shown) == 60 and shown["b19"] == "b 19"
     # Nothing half-written is left.
     left = {path.suffix for path in (store.root / "notes").iterdir()}
@@ -123,11 +123,11 @@ def test_no_two_are_called_the_same(store, tmp_path):
     )
     jobs += [asked(replace(TWO, seed=seed), store, 1_700_000_000 + seed) for seed in (1, 2)]
     for job in jobs[-2:]:
-        notes.change(job.id, store, lambda old: old.named("words"))
-    found = names(jobs, store)
+        notes.change_notes(job.id, store, lambda old: old.named("words"))
+    found = job_names(jobs, store)
     assert len(set(found.values())) == len(jobs)
     assert found[jobs[0].id] == "probing · minilm, mini-bert, mini-gpt2, mini-mamba, smollm2"
     assert found[jobs[2].id].startswith("mine · minilm, mini-bert · 14 Nov")
     assert found[jobs[2].id].endswith(jobs[2].id[:6])  # started in the same minute
     assert found[jobs[4].id].startswith("words · ")
-    assert names(jobs[4:5], store) == {jobs[4].id: "words"}
+    assert job_names(jobs[4:5], store) == {jobs[4].id: "words"}

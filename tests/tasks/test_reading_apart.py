@@ -57,11 +57,11 @@ def large(tmp_path, book):
 
 
 def table(path, root, **read_as):
-    return reading.read("table", {"path": str(path), **asdict(ReadAs(**read_as))}, root)
+    return reading.read_upload("table", {"path": str(path), **asdict(ReadAs(**read_as))}, root)
 
 
 def stimuli(path, root, **more):
-    return reading.read("stimuli", asdict(StimulusSource(str(path), **more)), root)
+    return reading.read_upload("stimuli", asdict(StimulusSource(str(path), **more)), root)
 
 
 def test_what_another_process_reads_is_what_is_read_here(tmp_path, root, book):
@@ -82,10 +82,10 @@ def test_what_another_process_reads_is_what_is_read_here(tmp_path, root, book):
         assert there.rdms.keys() == own.rdms.keys()
     np.savez(tmp_path / "r.npz", V1=np.eye(5), IT=np.array([[np.nan]] * 5))
     asked = {"path": str(tmp_path / "r.npz"), "of_distances": False, "repeated": False}
-    arrays = reading.read("arrays", {**asked, "n_stimuli": 5}, root)
+    arrays = reading.read_upload("arrays", {**asked, "n_stimuli": 5}, root)
     assert set(arrays.names.values()) == {"V1"} and "IT" in arrays.notes[0]
     with refused("5 rows", "6 stimuli"):
-        reading.read("arrays", {**asked, "n_stimuli": 6}, root)
+        reading.read_upload("arrays", {**asked, "n_stimuli": 6}, root)
     # One process has read them all, and nothing is left of what it brought over.
     assert len(children()) == 1 and not list((root / "unfinished").iterdir())
 

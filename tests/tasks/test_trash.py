@@ -18,9 +18,9 @@ def made(tmp_path_factory):
     store = Store(folder / "store")
     job = analyses.start(in_files(folder, table, {"brain": noise(len(table))}), store)
     wait(job, "done")
-    work = followups.start("fits", job.id, job.analysis().select().to_dict(), store)
+    work = followups.start_followup("fits", job.id, job.analysis().select().to_dict(), store)
     wait(work, "done")
-    notes.change(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
+    notes.change_notes(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
     return store, job.id
 
 
@@ -42,7 +42,7 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
     (work,) = trash.followups_of(job.id, store)
     deleted = trash.delete(job.id, "Mine", store)
     assert listed(store) == [] and not job.folder.exists() and not work.exists()
-    assert notes.read(job.id, store) == notes.Notes()
+    assert notes.read_notes(job.id, store) == notes.Notes()
     assert trash.in_trash(Store(store.root)) == [deleted] and not deleted.dismissed
     with refused("deleted already"):
         trash.delete(job.id, "Mine", store)
@@ -51,7 +51,7 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
     assert found.dismissed
     trash.restore(found, store)
     assert listed(store) == [job.id] and work.is_dir() and trash.in_trash(store) == []
-    assert notes.read(job.id, store).note == "to be looked at"
+    assert notes.read_notes(job.id, store).note == "to be looked at"
     assert analyses.find(job.id, store).analysis().results().importance.equals(before)
     with refused("no longer in the trash"):
         trash.restore(found, store)
@@ -61,7 +61,7 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
 @pytest.mark.slow
 def test_what_runs_is_cancelled_first(job, store, long):
     runs = analyses.start(long, store)
-    work = followups.start("representations", job.id, {"models": ["brain"]}, store)
+    work = followups.start_followup("representations", job.id, {"models": ["brain"]}, store)
     trash.delete(job.id, "Mine", store)  # its work waits for its turn
     deleted = trash.delete(runs.id, "long", store)
     assert listed(store) == [] and not work.folder.exists()
@@ -74,10 +74,10 @@ def test_what_was_made_anew_meanwhile_stays(job, store):
     deleted = trash.delete(job.id, "Mine", store)
     again = analyses.start(job.spec, store)
     assert again.id == job.id and wait(again, "done")
-    notes.change(job.id, store, lambda old: old.named("Second"))
+    notes.change_notes(job.id, store, lambda old: old.named("Second"))
     made = os.stat(again.result).st_ino
     trash.restore(deleted, store)
-    assert os.stat(again.result).st_ino == made and notes.read(job.id, store).name == "Second"
+    assert os.stat(again.result).st_ino == made and notes.read_notes(job.id, store).name == "Second"
     assert len(list(trash.followups_of(job.id, store))) == 1 and trash.in_trash(store) == []
 
 

@@ -97,7 +97,7 @@ def _end_of_tie(keys: Array, start: int, bits: np.uint64) -> int:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array) -> None:
+def fill_doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array) -> None:
     """Twice the average ranks (n_pairs,) of pairs, filled for those of some keys.
 
     Parameters
@@ -122,7 +122,7 @@ def to_cells(keys: Array, number_bits: int, cells: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def count_blocks(keys: Array, number_bits: int, cell_block: Array, counts: Array) -> None:
+def count_block_pairs(keys: Array, number_bits: int, cell_block: Array, counts: Array) -> None:
     """How many pairs of each block (n_blocks,) there are among some keys (n,), added to counts."""
     low = np.uint64((1 << number_bits) - 1)
     for k in range(len(keys)):
@@ -130,7 +130,7 @@ def count_blocks(keys: Array, number_bits: int, cell_block: Array, counts: Array
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def sweep(
+def sweep_ranks(
     keys: Array,
     number_bits: int,
     cell_block: Array,
