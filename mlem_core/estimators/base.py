@@ -18,7 +18,6 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN
 from mlem_core.data.folds import FEWEST_TESTED
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.solver import FoldFits as FoldFits
 from mlem_core.estimators.solver import Solution as Solution
 from mlem_core.estimators.solver import Solver
 from mlem_core.estimators.solver import held_out_scores as held_out_scores

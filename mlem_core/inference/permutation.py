@@ -16,15 +16,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.data.folds import in_training
-from mlem_core.estimators.base import FoldFits
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.solver import FoldFits
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
@@ -89,6 +88,8 @@ def permuted_tables(
 
 
 def _centred(ranks: NDArray[np.uint32]) -> FloatArray:
+    from scipy.stats import rankdata  # takes a second, and most runs need no chance
+
     average: FloatArray = rankdata(ranks)
     return average - (len(average) + 1) / 2
 
