@@ -257,7 +257,7 @@ class FigureContext(Selected):
     @cached_property
     def audit(self) -> Audit | None:
         """The audit of the analysis, where it has been made."""
-        return self.once("audit", lambda: self.analysis.kept(auditing.STAGE, self.drawing.store))
+        return self.once("audit", lambda: auditing.find_audit(self.analysis, self.drawing.store))
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:

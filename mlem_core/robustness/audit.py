@@ -51,7 +51,7 @@ PAIRS = (
 )
 
 
-def find_audit(analysis: Analysis, store: Store, similarity: str = RSA) -> Audit | None:
+def find_audit(analysis: Analysis, store: Store | None, similarity: str = RSA) -> Audit | None:
     """The audit of an analysis if it is in the store or came with it; computes nothing."""
     return analysis.kept(STAGE, store, **_of_similarity(similarity))
 
