@@ -27,12 +27,9 @@ def main() -> None:
     """Measure, print and write, a section at a time."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each pair that is compared")
-    parser.add_argument("--only", metavar="NAME[,NAME]", help=f"of {', '.join(SECTIONS)}")
+    parser.add_argument("--only", choices=SECTIONS, help="one section")
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else list(SECTIONS)
-    if unknown := set(names) - set(SECTIONS):
-        parser.error(f"unknown section {min(unknown)!r}; expected some of {', '.join(SECTIONS)}")
-    for name in names:
+    for name in [options.only] if options.only else SECTIONS:
         table = Table()
         print(f"# {name}", flush=True)
         measured = SECTIONS[name](table, options.runs)

@@ -122,7 +122,9 @@ def layer_pairs(
     single = tuple(own.astype(np.float32) for own in distances)
     names = tuple(("m", n) for n in range(len(layers)))
     tables = tables.with_interactions(interactions)
-    return LayerPairs(names, tables, ranks, single, index.design, index.cell, groups, folds)
+    return LayerPairs(
+        names, tables, ranks, single, index.design, index.cell, groups, folds, coded=index.coded
+    )
 
 
 def random_case(

@@ -18,6 +18,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import stimulus_folds, tested
+from mlem_core.data.levels import STIMULUS, level_of
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
@@ -56,7 +57,8 @@ class StimulusFinding:
     ----------
     severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
     kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
-        "range", "correlated", "missing", "duplicates", "few", "folds", "bins", "patterns"
+        "range", "correlated", "missing", "duplicates", "few", "folds", "bins", "levels",
+        "patterns"
     sentence : what was found, what it means for the result, and what to do
     features : the features it is about
     rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
@@ -117,6 +119,8 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     check_weights(columns, spec.interactions)
     index = PairIndex.build(columns, fold_of[rows], spec.missing)
     findings += [StimulusFinding("note", "bins", note) for note in index.notes]
+    if levels := _levels(stimuli):
+        findings.append(StimulusFinding("note", "levels", levels))
     tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)
     of_pairs = [*feature_findings(tables), *_patterns(tables)]
     if len(rows) < n:
@@ -128,6 +132,17 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     findings += _correlated(correlations, findings, of)
     findings.sort(key=lambda finding: get_args(Severity).index(finding.severity))
     return Lint(findings, correlations, len(rows), len(tables.cell_block))
+
+
+def _levels(stimuli: StimulusSet) -> str:
+    """On which units the features are constant, in a sentence; empty where on none."""
+    by_level: dict[str, list[str]] = {}
+    for feature in stimuli.features:
+        by_level.setdefault(level_of(stimuli, feature.name), []).append(feature.name)
+    if set(by_level) <= {STIMULUS}:
+        return ""
+    parts = [f"{level}: {listed(names)}" for level, names in by_level.items()]
+    return f"Level of the features, whose units exchange labels for chance: {'; '.join(parts)}."
 
 
 def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.cli.found import found
     from mlem_core.figures.captions import tau_by_chance
     from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.explanation import kept_intervals
     from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
     from mlem_core.inference.tables import score_table, similarity_table
@@ -88,6 +90,12 @@ def _analyze(options: argparse.Namespace) -> None:
             extra |= compared(analysis, name, store, count).written()
         notices += filter(None, (similarity.no_terms for similarity in similarities))
         by = compared(analysis, options.similarity, store)
+        if options.chance:
+            from mlem_core.inference.importance_chance import importances_by_chance
+
+            extra["importance_chance.csv"] = importances_by_chance(
+                analysis, store, n_permutations=options.chance, report=bars.show
+            )
         if options.bootstrap:
             more: dict[str, Any] = {"n_replicates": options.bootstrap, "report": bars.show}
             every = {
@@ -118,7 +126,11 @@ def _analyze(options: argparse.Namespace) -> None:
             capsule.write(
                 analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
             )
-    tell(*found(analysis, results, bounds, by), *said)
+    sure = None
+    if options.bootstrap:
+        n = options.bootstrap
+        sure = partial(kept_intervals, analysis=analysis, store=store, n_replicates=n)
+    tell(*found(analysis, results, bounds, by, sure), *said)
 
 
 def _groups(
@@ -261,8 +273,8 @@ def _explained(
     if options.bootstrap:
         count = bars.counter("intervals", "replicates" if why.similarity.divides else "blocks")
         asked = options.bootstrap, options.seed, count
-        why = explanation.with_intervals(why, analysis, store, *asked)
-    return why
+        return explanation.with_intervals(why, analysis, store, *asked)
+    return explanation.with_chance(why, analysis, store, bars.counter("chance", "features"))
 
 
 def _multiverse(options: argparse.Namespace) -> None:

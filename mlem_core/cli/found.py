@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -15,10 +14,12 @@ from mlem_core.base.typing import Layer, layer_name
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY
-from mlem_core.inference.explanation import explain, explanation_of
+from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation import explain
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
+from mlem_core.measures.shapley import EXACT_FEATURES
 
 
 def found(
@@ -26,6 +27,7 @@ def found(
     results: Results,
     intervals: LayerIntervals | None = None,
     compared: LayerSimilarity | None = None,
+    sure: Callable[[Explanation], Explanation] | None = None,
 ) -> list[str]:
     """Which two layers are most alike, what they share, and what matters most.
 
@@ -38,6 +40,7 @@ def found(
     results : all of the analysis
     intervals : of all its layers, where there are any; of the same similarity
     compared : all layers by the similarity that is looked at; None is RSA
+    sure : gives an explanation of two layers its intervals, and what is chance in it
     """
     by = of_tables(analysis) if compared is None else compared
     lines: list[str] = []
@@ -45,7 +48,7 @@ def found(
         a, b = pair = analysis.most_alike(values=by.values)
         files = {name for name, _ in analysis.spec.representations}
         which = _chosen_of(results.layers, a, b, files, analysis.spec.group_of)
-        lines = [_alike(by, pair, which, intervals), _shared(analysis, pair, by, intervals)]
+        lines = [_alike(by, pair, which, intervals), _shared(analysis, pair, by, sure)]
     lines.append(_matters(analysis, results, intervals))
     top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
@@ -114,14 +117,14 @@ def _shared(
     analysis: Analysis,
     pair: tuple[Layer, Layer],
     by: LayerSimilarity,
-    intervals: LayerIntervals | None,
+    sure: Callable[[Explanation], Explanation] | None,
 ) -> str:
-    if intervals is not None and len(intervals.terms):
-        why = explanation_of(intervals, *pair, analysis.tables.coding)
-        return f"What they share: {replace(why, names=analysis.names).headline}"
+    why = explain(analysis, *pair, compared=by)
+    if sure is not None and why.similarity.divides and len(why.features) <= EXACT_FEATURES:
+        return f"What they share: {sure(why).headline}"
     a, b = map(layer_name, pair)
     how = f"`why {a} {b}{_option(by)} --bootstrap 1000` adds them."
-    return f"What they share: {explain(analysis, *pair, compared=by).headline} {how}"
+    return f"What they share: {why.headline} {how}"
 
 
 def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | None) -> str:

@@ -68,6 +68,17 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def _add_chance(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--chance",
+        type=_replicates,
+        default=0,
+        metavar="N",
+        help="importance_chance.csv too: importances with the labels of each feature permuted N "
+        "times at its level (word, sentence, stimulus), at least 20",
+    )
+
+
 def _add_similarities(
     analyze: argparse.ArgumentParser, why: argparse.ArgumentParser, audit: argparse.ArgumentParser
 ) -> None:
@@ -226,6 +237,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_bootstrap(
         analyze, "intervals.csv and similarity_intervals.csv too: 95 %% confidence intervals"
     )
+    _add_chance(analyze)
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"

@@ -23,6 +23,7 @@ from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
+from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, PERMUTATIONS_OF_LAYERS
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
@@ -253,6 +254,12 @@ class FigureContext(Selected):
         asked = intervals, self.selection.layers, self.correction
         key = "similarity tests", self.drawing.replicates, self.correction
         return self.once(key, lambda: tables.similarity_table(*asked))
+
+    @cached_property
+    def importance_chance(self) -> pd.DataFrame | None:
+        """What importances are under permuted labels, where that has been computed."""
+        of, n = self.selection, PERMUTATIONS_OF_LAYERS
+        return self.analysis.kept(IMPORTANCE_CHANCE, self.drawing.store, of, permutations=n)
 
     @cached_property
     def audit(self) -> Audit | None:

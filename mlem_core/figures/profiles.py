@@ -74,7 +74,8 @@ def profiles(
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
         flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
-        thin line with its letter, A, B ...
+        thin line with its letter, A, B ...; chance is model, layer, feature, chance, drawn as a
+        grey band up to the largest
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
@@ -100,6 +101,9 @@ def profiles(
             if line is not None:
                 named = _Feature(name, labels[place], place)
                 traces += panel.place(_feature_traces(line, named, panel, unit))
+        if annotations.chance is not None:
+            of_model = annotations.chance[annotations.chance["model"] == model]
+            traces += panel.place(_chance_band(of_model, panel))
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 traces += panel.place(_score_traces(lines[model, key, ""], key, panel))
@@ -256,6 +260,17 @@ def band(
     }
 
 
+def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[dict[str, Any]]:
+    """What the labels of any feature have by chance at most, in grey from 0 on."""
+    largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
+    if not len(largest):
+        return []
+    x, high = largest.index.to_numpy(), largest.to_numpy(np.float64)
+    grey = band(x, np.zeros(len(x)), high, GREY, "chance", 0.25)
+    label = "chance (largest of the features)"
+    return [grey | {"name": label, "showlegend": panel.first}]
+
+
 def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
     label, dash = _SCORES[key]
@@ -361,7 +376,10 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
             context.terms,
             across=context.across,
             annotations=Annotations(
-                None if tested is None else tested.table, flags, marked=context.marked_pair or ()
+                None if tested is None else tested.table,
+                flags,
+                context.marked_pair or (),
+                context.importance_chance,
             ),
         ),
         "Importance of each feature over the layers",
@@ -386,6 +404,10 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         spread,
         f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(context.coding)}.",
         "Triangles: layers of which a conclusion changes in the audit." if flagged else "",
+        "Grey band: the largest importance that a feature has on average when its labels are "
+        "permuted among the words, sentences or stimuli that it is constant on."
+        if context.importance_chance is not None
+        else "",
         correlated_features(context.results.feature_correlations, context.names),
         context.basis,
     )

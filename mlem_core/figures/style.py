@@ -77,11 +77,13 @@ class Annotations:
     flags : why a layer, or a pair of layers, is to be read with care; each figure says what its
         keys are
     marked : the layers (model, layer) that are looked at, first A, then B
+    chance : table of what values are by chance; None where that is not known
     """
 
     intervals: pd.DataFrame | None = None
     flags: Mapping[Any, Any] = field(default_factory=dict)
     marked: Sequence[Layer] = ()
+    chance: pd.DataFrame | None = None
 
 
 NO_ANNOTATIONS = Annotations()

@@ -30,9 +30,17 @@ from mlem_core.figures.style import (
     quiet_layout,
 )
 from mlem_core.inference.tables import term_tests
-from mlem_core.measures.decomposition import UNEXPLAINED, score_terms, tau_terms
+from mlem_core.measures.decomposition import (
+    IDENTITIES,
+    UNEXPLAINED,
+    score_terms,
+    tau_terms,
+)
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
+
+# What is no feature is hatched.
+PATTERNS = {UNEXPLAINED: "/"} | dict.fromkeys(IDENTITIES, ".")
 
 
 def waterfall(
@@ -47,8 +55,11 @@ def waterfall(
     total : what the sum is
     """
     order = terms["value"].abs().sort_values(ascending=False).index
+    last = (*IDENTITIES, UNEXPLAINED)
     terms = terms.loc[order].sort_values(
-        "term", key=lambda names: names == UNEXPLAINED, kind="stable"
+        "term",
+        key=lambda names: names.map(lambda name: name in last and 1 + last.index(name)),
+        kind="stable",
     )
     values = terms["value"].to_numpy(dtype=np.float64)
     ends = np.cumsum(values)
@@ -150,7 +161,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     if {"lower", "upper"} <= set(terms.columns):
         low, high = (terms[key].to_numpy(dtype=np.float64) for key in ("lower", "upper"))
         hover = [
-            f"{text}<br>95 % interval {as_number(a)} to {as_number(b)}"
+            f"{text}<br>95 % interval {as_number(a)} to {as_number(b)}" if a == a else text
             for text, a, b in zip(hover, low, high, strict=True)
         ]
         error = {
@@ -172,7 +183,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
         "marker": {
             "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
             "line": {"width": 0},
-            "pattern": {"shape": ["/" if t == UNEXPLAINED else "" for t in terms["term"]]},
+            "pattern": {"shape": [PATTERNS.get(term, "") for term in terms["term"]]},
         },
         "error_x": error,
         "customdata": terms["term"].to_numpy(dtype=object),
@@ -200,7 +211,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     what = f"The {similarity.called} ({similarity.meaning})"
     if of_rsa:
         what = "RSA (Spearman ρ of the neural distances of the two layers)"
-    if of_rsa and intervals is not None and len(intervals.terms):
+    if of_rsa and intervals is not None and len(intervals.terms) and "p" not in table:
         tests, family = term_tests(intervals, *context.pair, context.correction)
         table = table.merge(tests, on="term")
         how += f"; p in the table: term other than 0, corrected over a family of {family}"

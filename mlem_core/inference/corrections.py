@@ -10,6 +10,8 @@ import pandas as pd
 from mlem_core.base.errors import unknown
 from mlem_core.base.typing import FloatArray
 
+# A test is significant where its corrected p is below this.
+SIGNIFICANT = 0.05
 CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
 
 

@@ -14,7 +14,8 @@ from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY
-from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 # Terms below this share of the largest are summed up in the sentence.
@@ -28,9 +29,10 @@ class Explanation:
     Attributes
     ----------
     layers : the two, (model, layer)
-    terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) and
-        `chance` (what labels that are permuted give, see `chance_terms`) if stimuli were resampled,
-        and `error` (of sampled orders) with more than 12 features. The values add up to the
+    terms : term (the features and "unexplained"), value; with `lower`, `upper` (95 % interval) if
+        stimuli were resampled, and `error` (of sampled orders) with more than 12 features. Where
+        chance is known, value is the excess over `chance`, `p` is its test, and identities are
+        among the terms (`mlem_core.inference.chance.Chance.beyond`). The values add up to the
         similarity; no rows where it has no terms
     whole : quantity (the name of the similarity; "ceiling_a", "ceiling_b" where it has terms),
         value, and lower, upper. The ceilings are cross-fitted and those of all pairs
@@ -78,7 +80,12 @@ class Explanation:
     @property
     def features(self) -> pd.DataFrame:
         """The terms of the features."""
-        return self.terms[self.terms["term"] != UNEXPLAINED]
+        return self.terms[~self.terms["term"].isin((*IDENTITIES, UNEXPLAINED))]
+
+    @property
+    def identities(self) -> pd.DataFrame:
+        """The terms that any labels of words or sentences would have, where they are known."""
+        return self.terms[self.terms["term"].isin(IDENTITIES)]
 
     @property
     def unexplained(self) -> pd.Series:
@@ -93,18 +100,16 @@ class Explanation:
 
     @property
     def sure(self) -> pd.DataFrame | None:
-        """The features whose term is more than chance, the largest first; None: not known yet.
+        """The features that contribute more than chance, the largest first; None: not known yet.
 
-        A term above what permuted labels give where that is known, else one whose interval is
-        above 0.
+        Those whose p is below .05 and whose interval, where there is one, is above 0.
         """
         own = self.features
-        if "chance" in own:
-            own = own[own["value"] > own["chance"]]
-        elif "lower" in own:
-            own = own[own["lower"] > 0]
-        else:
+        if "p" not in own:
             return None
+        own = own[own["p"] < SIGNIFICANT]
+        if "lower" in own:
+            own = own[own["lower"] > 0]
         return own.sort_values("value", ascending=False, kind="stable")
 
     @property
@@ -136,7 +141,7 @@ class Explanation:
         how_much = f"({self.similarity.short} {number(value)})"
         if value < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
             return f"{a} and {b} are hardly alike {how_much}."
-        text = f"{a} and {b} are alike {how_much}{_most_of_all(self)}"
+        text = f"{a} and {b} are alike {how_much}{_most_of_all(self)}{_identities(self)}"
         rest = float(self.unexplained["value"]) / value
         if rest < 0:
             return f"{text} What these features do not explain sets the two apart."
@@ -196,10 +201,16 @@ def _in_a_sentence(why: Explanation) -> str:
     if len(down):
         parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
         text.append(f"The two are less alike for {listed(parts)}.")
-    if "chance" in large:
-        weak = [call(term) for term in up[~(up["value"] > up["chance"])]["term"]]
+    if "p" in large:
+        unknown = [call(term) for term in up[up["p"].isna()]["term"]]
+        weak = [call(term) for term in up[up["p"] >= SIGNIFICANT]["term"]]
         if weak:
             text.append(f"Permuted labels give as much for {listed(weak)}.")
+        if unknown:
+            text.append(f"What chance gives is not known for {listed(unknown)}.")
+    for _, row in why.identities.iterrows():
+        units = f"{row['term'].partition(' ')[0]}s"
+        text.append(f"Any labels of these {units} would contribute {_number(row)} ({row['term']}).")
     if not len(large):
         text.append("None of the features contributes much.")
     elif len(others):
@@ -227,7 +238,7 @@ def _in_a_terminal(why: Explanation) -> str:
     lines = []
     for _, row in rows.iterrows():
         line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
-        if "lower" in row.index:
+        if "lower" in row.index and pd.notna(row["lower"]):
             line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
         lines.append(line)
     beside = [f"{said.name}: {said.value}. {said.sentence}" for said in why.beside]
@@ -241,7 +252,7 @@ def _most_of_all(why: Explanation) -> str:
     if largest["value"] < least:
         return ", but hardly for any of these features."
     if sure is None:
-        return ". Add confidence intervals to see in which feature most of all."
+        return ". Add confidence intervals to see which features contribute more than chance."
     sure = sure[sure["value"] >= least]
     if sure.empty:
         return ", but for none of these features more than by chance."
@@ -251,8 +262,18 @@ def _most_of_all(why: Explanation) -> str:
     text = f", most of all in {call(top['term'])}, which makes {share} of it"
     if largest["term"] == top["term"]:
         return f"{text}."
-    but = "permuted labels give as much" if "chance" in top.index else "it may be chance"
+    but = "permuted labels give as much" if largest["p"] >= SIGNIFICANT else "that may be chance"
     return f"{text}. More goes with {call(largest['term'])}, but {but}."
+
+
+def _identities(why: Explanation) -> str:
+    """What any labels of words or sentences would explain, where that is much, as a sentence."""
+    rows = why.identities[why.identities["value"] >= SMALL * why.value]
+    return "".join(
+        f" Any labels of these {row['term'].partition(' ')[0]}s would make "
+        f"{_share(row['value'] / why.value)}."
+        for _, row in rows.iterrows()
+    )
 
 
 def _share(value: float) -> str:
@@ -261,7 +282,7 @@ def _share(value: float) -> str:
 
 def _number(row: pd.Series, sign: int = 1) -> str:
     text = _short(sign * row["value"])
-    if "lower" in row.index:
+    if "lower" in row.index and pd.notna(row["lower"]):
         low, high = sorted((sign * row["lower"], sign * row["upper"]))
         text += f" [{_short(low)}, {_short(high)}]"
     return text

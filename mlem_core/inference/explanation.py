@@ -13,9 +13,11 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.errors import InputError
+from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
+from mlem_core.inference.chance import PERMUTATIONS, Chance, chance_at_level
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import Estimate
@@ -35,7 +37,7 @@ from mlem_core.storage.store import Store
 
 # Bootstrap replicates of two layers, where nothing else is asked.
 REPLICATES = 1_000
-_STAGE = Stage[Tables]("pair-intervals", 2, dict)
+_STAGE = Stage[Tables]("pair-intervals", 3, dict)
 
 
 def layer_of(asked: Layer | str) -> Layer:
@@ -148,24 +150,31 @@ def with_intervals(
         Too few replicates or sentences; more than 12 features; representations that are no longer
         in the store.
     """
-    n_features, n, end = len(why.features), len(why.terms), len(why.terms) + len(why.whole)
-    if n_features > EXACT_FEATURES:
+    if (n_features := len(why.features)) > EXACT_FEATURES:
         raise InputError(
             f"found {n_features} features; intervals of the terms can be had for up to "
             f"{EXACT_FEATURES}, so choose fewer features."
         )
+    n, end, chance = len(why.terms), len(why.terms) + len(why.whole), None
     if why.similarity.of_ranks:
         bounds, chance, why = _by_bootstrap(why, analysis, store, n_replicates, seed, progress)
     else:
         features, why = list(why.features["term"]), replace(why, notes=())
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
-        bounds, chance = layers.interval(seed, progress), layers.chance(seed)
-    (_, lower, upper, *_), by_chance = bounds, [*chance, np.nan][:n]
+        bounds = layers.interval(seed, progress)
+        if why.similarity.divides:
+            chance = layers.chance(analysis.stimuli)
+            beyond = np.pad(chance.shift(), (0, len(why.whole)))
+            bounds = bounds._replace(lower=bounds.lower + beyond, upper=bounds.upper + beyond)
+    notes = why.notes
+    terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
+    if chance is not None:
+        terms, notes = _bounded_beyond(chance, terms, bounds), _said(*notes, chance.note)
     return replace(
         why,
-        terms=why.terms.assign(lower=lower[:n], upper=upper[:n], chance=by_chance),
-        whole=why.whole.assign(lower=lower[n:end], upper=upper[n:end]),
-        notes=(*caveats.of_size(Units.of(analysis.stimuli)), *why.notes),
+        terms=terms,
+        whole=why.whole.assign(lower=bounds.lower[n:end], upper=bounds.upper[n:end]),
+        notes=(*caveats.of_size(Units.of(analysis.stimuli)), *notes),
         how=_how(why, analysis, n_replicates),
     )
 
@@ -177,29 +186,102 @@ def _by_bootstrap(
     n_replicates: int,
     seed: int,
     progress: Counted | None,
-) -> tuple[Estimate, FloatArray, Explanation]:
+) -> tuple[Estimate, Chance, Explanation]:
     """Estimates of the terms and the whole of RSA, chance, and `why` with intervals of its parts.
 
     Stimuli are drawn several times too.
     """
-    from mlem_core.inference.permutation import chance_terms, permuted_terms
-
     features = list(why.features["term"])
     pairs = LayerPairs.of(analysis, why.layers, store, features)
     resampled = resampled_terms(pairs, n_replicates, seed, progress)
+    value = resampled.value
+    complete = pairs
+    if not pairs.design.is_complete:
+        complete = LayerPairs.of_sample(analysis, why.layers, store, features)
+    chance = chance_at_level(complete, analysis.stimuli, seed=seed)
     if pairs.design is not analysis.design:
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
-        of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
-        known = np.array([*why.terms["value"], *why.whole["value"], *of_each])
-        resampled = resampled.around(known)
+        value = _all_of(why, analysis)
+    resampled = resampled.around(value + _shift(chance))
+    why = replace(why, partial=_partial_of(why, resampled.value))
     beside = _partial_with_intervals(why, pairs, resampled, n_replicates, seed, progress)
-    bounds = resampled.estimate()
-    if not pairs.design.is_complete:
-        pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
     size = len(analysis.stimuli), analysis.tables.n_pairs
-    notes = tuple(filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))))
-    chance = chance_terms(permuted_terms(pairs, seed=seed))
-    return bounds, chance, replace(why, partial=beside, notes=notes)
+    notes = _said(caveats.drawn_of(*size), caveats.permuted_of(*size))
+    return resampled.estimate(), chance, replace(why, partial=beside, notes=notes)
+
+
+def with_chance(
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
+) -> Explanation:
+    """An explanation whose contributions are beyond chance at the level of each feature.
+
+    With more than 12 features, or without contributions, it stays as it is.
+
+    Parameters
+    ----------
+    why : as `explain` gives it
+    store : where the representations are
+    progress : called with the number of features done and their total
+
+    Raises
+    ------
+    InputError
+        Representations that are no longer in the store.
+    """
+    features = list(why.features["term"])
+    if not why.similarity.divides or len(features) > EXACT_FEATURES:
+        return why
+    if why.similarity.of_ranks:
+        pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
+        chance = chance_at_level(pairs, analysis.stimuli, progress=progress)
+        why = replace(why, partial=_partial_of(why, _all_of(why, analysis) + _shift(chance)))
+    else:
+        layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
+        chance = layers.chance(analysis.stimuli, progress)
+    return replace(why, terms=chance.beyond(why.terms), notes=_said(*why.notes, chance.note))
+
+
+def _said(*notes: str) -> tuple[str, ...]:
+    return tuple(filter(None, notes))
+
+
+def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
+    """What `resampled_terms` has, of all pairs of an analysis: (n_features + 6,)."""
+    of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
+    return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
+
+
+def _shift(chance: Chance) -> FloatArray:
+    """What chance takes from it: of contributions, and of what is explained of each layer."""
+    own = np.diagonal(chance.mean.sum(axis=0))
+    return np.concatenate((chance.shift(), np.zeros(3), -own))
+
+
+def _partial_of(why: Explanation, values: FloatArray) -> pd.DataFrame:
+    """What is beside the terms, S_feat and S_rest as they follow from `_all_of` less chance."""
+    table, rows = why.partial.copy(), why.partial.index[: len(partial.PARTS)]
+    known = table.loc[rows, "value"].notna()
+    of_both = partial.parts_of(values, len(why.features))
+    table.loc[rows, "value"] = np.where(known, of_both, np.nan)
+    return table
+
+
+def _bounded_beyond(chance: Chance, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
+    """Contributions beyond chance with their intervals; identities have none.
+
+    Parameters
+    ----------
+    bounds : of the features and "unexplained", less chance, and of more
+    """
+    table, n = chance.beyond(terms), len(terms)
+    at = np.append(np.arange(n - 1), len(table) - 1)
+    value = table["value"].to_numpy(dtype=np.float64)[at]
+    # Chance is a mean over permutations, whose error stands beside that of the stimuli.
+    more = student_quantile(len(chance.draws) - 1) * np.append(chance.error, 0.0)
+    table["lower"], table["upper"] = np.nan, np.nan
+    table.loc[at, "lower"] = value - np.hypot(value - bounds.lower[:n], more)
+    table.loc[at, "upper"] = value + np.hypot(bounds.upper[:n] - value, more)
+    return table[["term", "value", "lower", "upper", "chance", "p"]]
 
 
 def kept_intervals(
@@ -274,15 +356,14 @@ def _with_tables(
 
 def _how(why: Explanation, analysis: Analysis, n_replicates: int) -> str:
     """How the intervals of two layers are computed, for a caption."""
-    from mlem_core.inference.permutation import TERM_PERMUTATIONS
-
     units = Units.of(analysis.stimuli)
     drawn = f"{n_replicates:,} bootstrap replicates"
     if not why.similarity.of_ranks:
         drawn = f"blocks of {units.each} left out in turn"
     return (
-        f"{drawn}; chance in the table: what a term is to be above, from labels permuted "
-        f"{TERM_PERMUTATIONS} times between {units.permuted(analysis.spec.folds_over)}"
+        f"{drawn}; contributions are beyond chance, from labels of each feature permuted "
+        f"{PERMUTATIONS} times among the units that it is constant on; p in the table is corrected "
+        "over the features"
     )
 
 

@@ -16,7 +16,7 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.columns import Coded, feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
@@ -45,6 +45,8 @@ class LayerPairs:
     cells : (n_pairs,) the cell of `tables` (block of folds and pattern) of each pair
     groups, folds : (n_stimuli,) sentence and fold of each stimulus, see `mlem_core.data.folds`
     items : (n_stimuli,) word, or other item, of each stimulus; None where none recurs
+    coded : (n_features,) see `mlem_core.pairs.patterns.PairIndex`
+    rows : (n_stimuli,) which stimuli of the analysis these are; None: all
     """
 
     layers: tuple[Layer, ...]
@@ -56,6 +58,8 @@ class LayerPairs:
     groups: IntArray
     folds: IntArray
     items: IntArray | None = None
+    coded: tuple[Coded, ...] = ()
+    rows: IntArray | None = None
 
     @classmethod
     def of(
@@ -248,13 +252,14 @@ class _Made(NamedTuple):
                 distance=[analysis.spec.distance_of(model) for model, _ in layers],
                 train_ranks=whole.train_sums is not None,
             )
-        cells = index.cell
+        cells, coded = index.cell, index.coded
         if features is not None:
             chosen = tables.of_features(features)
             if chosen is not tables:
                 kept = [tables.features.index(name) for name in chosen.features]
                 pattern = group_rows(index.codes[:, kept])[1][index.cell_pattern]
                 cells = _numbered(chosen, index.cell_block, pattern)[cells]
+                coded = tuple(coded[f] for f in kept)
             tables = chosen
         interactions = analysis.spec.interactions if interactions is None else interactions
         of_layers = on_all_cores(self.ranked, layers) if ranked else []
@@ -268,6 +273,8 @@ class _Made(NamedTuple):
             groups=np.unique(stimuli.groups[rows], return_inverse=True)[1].astype(np.int64),
             folds=folds,
             items=None if stimuli.items is None else stimuli.items[rows],
+            coded=coded,
+            rows=None if len(rows) == len(stimuli) else rows,
         )
 
     def of(self, layer: Layer) -> NDArray[np.floating]:

@@ -1,4 +1,4 @@
-"""What scores and terms are by chance: the sentences' labels permuted.
+"""What scores are by chance: the sentences' labels permuted.
 
 Under the hypothesis that a layer has nothing to do with the features, sentences of the same fold
 and of as many stimuli can change their labels (all feature values, word by word). Where folds are
@@ -19,23 +19,18 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Progress, Report
 from mlem_core.data.folds import in_training
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
-from mlem_core.measures.decomposition import divide
-from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # Permuted tables at once hold at most this many sums.
 CHUNK = 2**24
-# Permutations for what terms are by chance.
-TERM_PERMUTATIONS = 99
 # Permutations for what the score of a layer is by chance.
 SCORE_PERMUTATIONS = 199
 # Of `score_above_chance`, by how many permutations.
@@ -58,22 +53,8 @@ def permuted_tables(
     """
     from mlem_core.pairs.kernels.weighted import permuted_sums
 
-    tables, folds, squared = pairs.tables, pairs.folds, pairs.squared[layer]
-    first, second = np.triu_indices(len(folds), 1)
-    subsets = [(folds[first] == k) & (folds[second] == k) for k in range(tables.n_folds)]
-    within = np.zeros(len(squared))
-    for inside in subsets:
-        within[inside] = _centred(pairs.ranks[layer][inside])
-    columns = [squared.astype(np.float64), within]
-    if train_ranks:
-        for k in range(tables.n_folds):
-            trains = in_training(folds, k)
-            stays = trains[first] & trains[second]
-            column = np.zeros(len(squared))
-            column[stays] = _centred(pairs.ranks[layer][stays])
-            columns.append(column)
-    sums = np.zeros((len(labels), len(columns), len(tables.counts)))
-    values = np.stack(columns)
+    tables, values = pairs.tables, pair_values(pairs, layer, train_ranks)
+    sums = np.zeros((len(labels), len(values), len(tables.counts)))
     for permutation, row in zip(labels, sums, strict=True):
         permuted_sums(permutation, pairs.cells, values, row)
     copies = tables.of_layers([layer] * len(labels))
@@ -85,6 +66,26 @@ def permuted_tables(
         train_sums=(lambda: sums[:, 2:]) if train_ranks else None,
         train_squares=copies.train_squares if train_ranks else None,
     )
+
+
+def pair_values(pairs: LayerPairs, layer: int, train_ranks: bool = False) -> FloatArray:
+    """What a fit sums of the pairs of one layer, in condensed order: (n_values, n_pairs).
+
+    Squared distances, centred ranks among the pairs inside a fold (0 elsewhere) and, where they are
+    asked for, among the pairs that train each of the folds.
+    """
+    folds, squared, ranks = pairs.folds, pairs.squared[layer], pairs.ranks[layer]
+    first, second = np.triu_indices(len(folds), 1)
+    columns = [squared.astype(np.float64), np.zeros(len(squared))]
+    for k in range(pairs.tables.n_folds):
+        inside = (folds[first] == k) & (folds[second] == k)
+        columns[1][inside] = _centred(ranks[inside])
+    for k in range(pairs.tables.n_folds if train_ranks else 0):
+        trains = in_training(folds, k)
+        stays = trains[first] & trains[second]
+        columns.append(np.zeros(len(squared)))
+        columns[-1][stays] = _centred(ranks[stays])
+    return np.stack(columns)
 
 
 def _centred(ranks: NDArray[np.uint32]) -> FloatArray:
@@ -169,62 +170,3 @@ def kept_chance(
         analysis.key(selection, permutations=n_permutations),
         lambda: pd.concat(of_layers(), ignore_index=True),
     )
-
-
-def permuted_terms(
-    pairs: LayerPairs,
-    n_permutations: int = TERM_PERMUTATIONS,
-    seed: int = 0,
-    values: FloatArray | None = None,
-) -> FloatArray:
-    """The terms of two layers' similarity under permuted labels.
-
-    Parameters
-    ----------
-    pairs : of two layers
-    values : (2, n_pairs) what each gives every pair, centred, where that is not its rank (RSA); see
-        `mlem_core.pairs.similarities`
-
-    Returns
-    -------
-    (n_permutations, n_features)
-    """
-    from mlem_core.pairs.kernels.weighted import permuted_sums
-
-    tables, n_cells = pairs.tables, len(pairs.tables.counts)
-    rng = np.random.default_rng(seed)
-    labels = pairs.units.permuted(n_permutations, rng)
-    ranks = values
-    if ranks is None:
-        middle = len(pairs.cells) + 1.0
-        ranks = np.stack([0.5 * (own - middle) for own in pairs.ranks])
-    priority = CrossFit.of(tables).priority
-    step = max(1, min(CHUNK // (3 * n_cells), -(-n_permutations // cores())))
-
-    def terms_of(part: NDArray[np.int64]) -> FloatArray:
-        sums = np.zeros((len(part), len(ranks), n_cells))
-        for permutation, row in zip(part, sums, strict=True):
-            permuted_sums(permutation, pairs.cells, ranks, row)
-        # Sentences change labels within their fold, so a cell has as many pairs as before.
-        counts = np.broadcast_to(tables.counts, (len(part), n_cells))
-        squares = np.broadcast_to(tables.rank_squares, (len(part), len(ranks)))
-        drawn = CrossFit.of_draws(tables, counts, sums, squares, priority)
-        return divide(drawn).terms[:, :, 0, 1].T
-
-    return in_parts(terms_of, labels, step)
-
-
-def chance_terms(permuted: FloatArray) -> FloatArray:
-    """How large a term must be to be more than chance: (n_features,).
-
-    A term's mean under permuted labels (not 0 where sentences share labels: the place of a word),
-    and the 95th percentile of how far, at most, any feature's term is above its own mean: with
-    labels that mean nothing, in 5 of 100 analyses some term is above its bound.
-
-    Parameters
-    ----------
-    permuted : (n_permutations, n_features) of `permuted_terms`
-    """
-    mean = permuted.mean(axis=0)
-    bound: FloatArray = mean + np.quantile((permuted - mean).max(axis=1), 0.95)
-    return bound

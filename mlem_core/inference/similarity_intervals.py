@@ -21,10 +21,11 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.similarities import check_comparable, layer_input
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.bootstrap import of_two_layers
+from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation import chance_terms, permuted_terms
 from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.measures.decomposition import divide, with_sums
 from mlem_core.measures.shapley import EXACT_FEATURES
@@ -139,16 +140,14 @@ class Comparison(NamedTuple):
         within = (-np.inf, np.inf) if self.similarity.divides else (-1.0, 1.0)
         return jackknife(values[0], values[1:], blocks.sizes, within)
 
-    def chance(self, seed: int = 0) -> FloatArray:
-        """How large a term of two layers must be to be more than chance, see `chance_terms`.
+    def chance(self, stimuli: StimulusSet, progress: Counted | None = None) -> Chance:
+        """What each feature contributes by chance, see `mlem_core.inference.chance`.
 
-        Returns
-        -------
-        (n_features,); none where there are no terms
+        Parameters
+        ----------
+        stimuli : of the analysis
         """
-        if not self.similarity.divides:
-            return np.zeros(0)
         pairs = replace(self.pairs, tables=with_sums(self.pairs.tables, self.sums()[1]))
         values = [self.similarity.of(layer) for layer in self.layers]
         centred = np.stack([of_pairs.mean(axis=0) - mean for of_pairs, mean in values])
-        return chance_terms(permuted_terms(pairs, seed=seed, values=centred))
+        return chance_at_level(pairs, stimuli, values=centred, progress=progress)

@@ -32,6 +32,8 @@ from mlem_core.pairs.similarity_sums import SimilaritySums
 from mlem_core.pairs.tables import PairTables, summed
 
 UNEXPLAINED = "unexplained"
+# What any labels of words (items, sentences) contribute, see `mlem_core.inference.chance`.
+IDENTITIES = ("word identity", "item identity", "sentence identity")
 # With more than `EXACT_FEATURES` features so many random orders, each with its reverse.
 SAMPLED = 10
 # Draws of up to so many layers are divided in one pass; with more, matrix products are quicker.

@@ -100,6 +100,7 @@ class PairIndex(Patterns):
     folds : (n_stimuli,) the fold that tests each stimulus, or, below 0, the two folds between which
         it stands (`mlem_core.data.folds`)
     notes : sentences about what is not exact (bins)
+    coded : (n_features,) how the difference of two values of each feature becomes its code
 
     Source: Jalouzot et al. 2024, section 2.1.1.
     """
@@ -111,6 +112,7 @@ class PairIndex(Patterns):
     counts: IntArray
     folds: IntArray
     notes: tuple[str, ...] = ()
+    coded: tuple[Coded, ...] = ()
 
     @cached_property
     def cell(self) -> NDArray[np.int32]:
@@ -224,6 +226,7 @@ class PairIndex(Patterns):
             counts=counts,
             folds=np.asarray(folds, dtype=np.int64),
             notes=notes,
+            coded=tuple(features),
         )
         vars(index)["cell"] = _to_cells(design, look, found.found)
         return index

@@ -103,6 +103,12 @@ def _chance(job: JobInput) -> None:
     kept_chance(job.analysis, job.store, job.selection(), n_permutations, job.report)
 
 
+def _importance_chance(job: JobInput) -> None:
+    from mlem_core.inference.importance_chance import importances_by_chance
+
+    importances_by_chance(job.analysis, job.store, job.selection(), report=job.report)
+
+
 def _similarity(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
 
@@ -206,6 +212,7 @@ JOB_TYPES: dict[str, JobType] = {
     "capsule": JobType(_capsule, in_store=False),
     "chance": JobType(_chance, _models_of()),
     "error-bars": JobType(_pair_intervals, _models_of("a", "b")),
+    "importance-chance": JobType(_importance_chance, _models_of()),
     "fits": JobType(_fits, in_store=False),
     "methods": JobType(_methods),
     "multiverse": JobType(_multiverse, _models_of()),

@@ -41,6 +41,7 @@ def show_profiles(view: View) -> None:
         return
     panel.show()
     uncertainty.offer_intervals(view)
+    uncertainty.offer_chance(view)
     exporting.show_table(
         results.scores,
         "scores",

@@ -33,8 +33,8 @@ MOST = "add most"
 
 def show_why(view: View, a: str, b: str) -> None:
     """Why two layers are alike: in words, and as a sum."""
+    from mlem_core.inference.chance import PERMUTATIONS
     from mlem_core.inference.explanation import REPLICATES
-    from mlem_core.inference.permutation import TERM_PERMUTATIONS
 
     of_layers = alike.compared_layers(view)
     chosen = alike.option(of_layers)
@@ -56,8 +56,8 @@ def show_why(view: View, a: str, b: str) -> None:
         background.offer(
             alike.work_for_intervals(view, a, b, **chosen),
             "Finer confidence intervals" if why.how else "Add confidence intervals",
-            f"{drawn}, and labels permuted {TERM_PERMUTATIONS} times, in the background; about a "
-            "minute.",
+            f"{drawn}, and the labels of each feature permuted {PERMUTATIONS} times, in the "
+            "background; about a minute.",
         )
 
 
@@ -156,9 +156,11 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
 
 
 def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
-    from mlem_core.measures.decomposition import UNEXPLAINED
+    from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 
-    terms = why.terms.loc[why.terms["value"].abs().sort_values(ascending=False).index, "term"]
+    # No pair is behind what any labels contribute.
+    own = why.terms[~why.terms["term"].isin(IDENTITIES)]
+    terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
     first, second = st.columns(2, vertical_alignment="bottom")
     with first:
         term = choices.choose_one(

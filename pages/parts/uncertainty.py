@@ -66,6 +66,25 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     )
 
 
+def offer_chance(view: View) -> None:
+    """A button that computes what importances are by chance, where that is not known yet."""
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, PERMUTATIONS_OF_LAYERS
+
+    chosen, n = view.selection, PERMUTATIONS_OF_LAYERS
+    if chosen.interactions or estimator_named(chosen.estimator).slow:
+        return
+    if view.analysis.kept(IMPORTANCE_CHANCE, stored.store(), chosen, permutations=n) is not None:
+        return
+    background.offer(
+        view.work("importance-chance", chosen.to_dict()),
+        "Add chance",
+        f"Permutes the labels of each feature {n} times among the words, sentences or stimuli that "
+        f"it is constant on, and fits all {len(view.layers)} layers anew, in the background: some "
+        "minutes.",
+    )
+
+
 def _minutes(view: View, similarity: str) -> str:
     """By the pairs and layers; a guess from what the probing set took on two cores."""
     from mlem_core.pairs.resampling_units import Units

@@ -54,7 +54,7 @@ UNEQUAL = np.where(AT < 150, 0, AT)
 def test_sound_stimuli_raise_no_finding():
     assert lint(stimuli()).findings == []
     found = lint(datasets.load("probing"))
-    assert kinds(found) == {"missing", "correlated"}
+    assert kinds(found) == {"missing", "correlated", "levels"}
     assert not [finding for finding in found.findings if finding.severity == "problem"]
 
 

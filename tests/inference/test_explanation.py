@@ -10,7 +10,12 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.explanation import explain, with_intervals, with_transfer
+from mlem_core.inference.explanation import (
+    explain,
+    with_chance,
+    with_intervals,
+    with_transfer,
+)
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.pair_contributions import (
     contributing_pairs,
@@ -84,7 +89,7 @@ def test_two_layers_of_an_analysis_are_explained(planted):
     expected = spearmanr(*squared).statistic
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.terms["value"].sum() == pytest.approx(expected, abs=1e-9)
-    assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance"]
+    assert list(found.terms.columns) == ["term", "value", "lower", "upper", "chance", "p"]
     for table in (found.terms, found.whole):
         assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     colour = found.terms.set_index("term").loc["colour"]
@@ -107,11 +112,14 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
     if name == "procrustes":
         assert explain(whole, A, B, compared=compared).headline in capsys.readouterr().out
         return
-    found = with_transfer(explain(whole, A, B, compared=compared), whole)
+    found = explain(whole, A, B, compared=compared)
+    if name == "rsa":
+        found = with_transfer(found, whole)
+    found = with_chance(found, whole, store)
     assert found.sentence in capsys.readouterr().out
     np.testing.assert_allclose(pd.read_csv(out)["value"], found.terms["value"])
     assert main([*command, "--bootstrap", "30"]) == 0
-    assert list(pd.read_csv(out)) == ["term", "value", "lower", "upper", "chance"]
+    assert list(pd.read_csv(out)) == ["term", "value", "lower", "upper", "chance", "p"]
     if name == "rsa":
         partial = pd.read_csv(tmp_path / "why_partial.csv")
         assert list(partial) == ["quantity", "value", "lower", "upper"]

@@ -27,7 +27,9 @@ def two_layers(rest, bounds=False, chance=None, **values):
             for one in (terms, whole)
         )
     if chance is not None:
-        terms = terms.assign(chance=[*chance, np.nan])
+        chance = [*chance, np.nan]
+        p = np.where(terms["value"] > chance, 0.01, 0.5)
+        terms = terms.assign(chance=chance, p=p)
     return Explanation((("one", 3), ("two", 20)), terms, whole)
 
 
@@ -45,7 +47,9 @@ def groups(*each):
 
 PLAIN = two_layers(0.06, pos=0.2, place=0.1, tense=0.004, length=-0.05)
 LESS = two_layers(-0.06, bounds=True, pos=0.2, tense=0.001, length=0.002)
-SURE = two_layers(0.06, bounds=True, pos=0.2, place=0.1, length=-0.05)
+SURE = two_layers(0.06, bounds=True, chance=[0, 0, 0], pos=0.2, place=0.1, length=-0.05)
+WORD = {"word identity": 0.1}
+OF_WORDS = two_layers(0.06, bounds=True, chance=[0, 0, np.nan], pos=0.2, place=0.1, **WORD)
 TESTED = two_layers(0.06, bounds=True, chance=[0.21, 0.03, 0.03], place=0.2, pos=0.1, length=-0.05)
 BY_CHANCE = two_layers(
     0.06, bounds=True, chance=[0.21, 0.11, 0.03], place=0.2, pos=0.1, length=-0.05
@@ -110,6 +114,9 @@ PARTS = [
         "(RSA 0.31), most of all in pos, which makes 32 % of it. More goes with place, but "
         "permuted labels give as much.",
     ),
+    (OF_WORDS.headline, "which makes 43 % of it. Any labels of these words would make 22 %."),
+    (OF_WORDS.sentence, "Any labels of these words would contribute 0.100 [0.090, 0.120]"),
+    (two_layers(0.06, bounds=True, pos=0.2).headline, "Add confidence intervals"),
     (BY_CHANCE.sentence, "Permuted labels give as much for place and pos."),
     (COPIES.how_sure, "In k0 there is one model, which says nothing of other models."),
     (TWO_TOPS.how_sure, "Importance 0.20 to 0.40, mean over layers"),

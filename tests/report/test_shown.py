@@ -1,5 +1,7 @@
 """How an analysis shows itself in Python: repr, HTML, plots, and the three lines of `analyze`."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from inputs import arguments_of, in_files, noise, refused, words
@@ -66,8 +68,9 @@ def test_three_lines_name_the_planted_truth(planted):
     mean = results.importance.query("feature == 'noun' and layer == 1")["importance"].mean()
     alike, shared, matters = found(analysis, results)
     assert "--bootstrap" in shared and "noun" not in shared
+    sure = partial(with_intervals, analysis=analysis, store=store, n_replicates=100)
     for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
-        alike, shared, matters = found(analysis, results, bounds)
+        alike, shared, matters = found(analysis, results, bounds, sure=bounds and sure)
         assert all(fact in alike for fact in ("4 pairs", "left:1", "right:1", f"{rsa:.2f}"))
         assert all(fact in matters for fact in ("noun", f"{mean:.2f}", "2 layers"))
         assert ("95 %" in alike) == ("95 %" in matters) == (bounds is not None)

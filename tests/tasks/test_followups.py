@@ -15,7 +15,7 @@ from mlem_core.base.typing import Progress
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
-from mlem_core.inference.explanation import best_known, explain, with_transfer
+from mlem_core.inference.explanation import best_known, explain, with_chance, with_transfer
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import CHANCE, score_above_chance
 from mlem_core.report import capsule
@@ -126,7 +126,7 @@ def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, store
     for fitted in ({}, {"estimator": "ridge-rank", "interactions": True}):
         followups.work("error-bars", analysis, options | fitted, store, lambda _: None)
         why, chosen = explain(analysis, a, b, ["tense", "number"]), analysis.select(**fitted)
-        expected = with_transfer(why, analysis, chosen).partial
+        expected = with_chance(with_transfer(why, analysis, chosen), analysis, store).partial
         made = best_known(why, analysis, chosen, store, n_replicates=20)
         pd.testing.assert_frame_equal(made.partial[["quantity", "value"]], expected)
         assert list(made.partial.columns) == ["quantity", "value", "lower", "upper"]

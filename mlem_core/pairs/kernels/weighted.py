@@ -236,3 +236,48 @@ def permuted_sums(labels: Array, cells: Array, values: Array, sums: Array) -> No
             for v in range(len(values)):
                 sums[v, cell] += values[v, at]
             at += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def relabelled_keys(
+    givers: Array, values: Array, codes: Array, width: int, base: Array, cells: Array, keys: Array
+) -> None:
+    """The cell of each pair when stimuli take the values that others have of one feature.
+
+    Parameters
+    ----------
+    givers : (n_stimuli,) whose value each stimulus takes
+    values, codes : see `mlem_core.pairs.columns.Coded`; the codes row by row, `width` to a row, and
+        none (0) where values are equal or not
+    base : (n_cells,) what the block and the other features of a cell add to the key
+    cells : (n_pairs,) the cell of each pair, in condensed order
+    keys : (n_pairs,) filled
+    """
+    n, at = len(givers), 0
+    for i in range(n - 1):
+        a = values[givers[i]]
+        for j in range(i + 1, n):
+            b = values[givers[j]]
+            if width:
+                code = codes[a * width + b]
+            else:
+                code = int(a != b and a >= 0 and b >= 0)
+            keys[at] = base[cells[at]] + code
+            at += 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def keyed_sums(keys: Array, values: Array, sums: Array) -> None:
+    """How many pairs have each key, and the sums of their values.
+
+    Parameters
+    ----------
+    keys : (n_pairs,) from 0
+    values : (n_values, n_pairs)
+    sums : (1 + n_values, n_keys) zeros, filled
+    """
+    for key in keys:
+        sums[0, key] += 1.0
+    for v in range(len(values)):
+        for at in range(len(keys)):
+            sums[1 + v, keys[at]] += values[v, at]

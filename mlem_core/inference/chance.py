@@ -1,0 +1,302 @@
+"""Chance at the level of a feature: what its contribution is when its labels are permuted.
+
+A feature that is constant on words also says which word a stimulus is, and words recur in the
+stimuli that a contribution is learnt from and in those that it is computed on. Cross-fitting
+removes noise, but not this. So the labels of one feature are permuted among the units of its level
+(`mlem_core.data.levels`), all others as they are; what it contributes then is chance, and its
+contribution is the excess over that. What chance gives to all features of one level is called
+*word identity* (*item*, *sentence identity*): any labels of these units would contribute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.parallel import cores
+from mlem_core.base.text import listed
+from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.resample import in_parts
+from mlem_core.measures.decomposition import divide
+from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.pairs.tables import PairTables, group_rows
+
+# Permutations of the labels of each feature.
+PERMUTATIONS = 99
+# Sums by so many possible cells are looked up; those of more are sorted.
+MOST_CELLS = 2**22
+# Sums of permuted tables that are in memory together.
+MOST_SUMS = 2**24
+
+
+def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+    """p of what features have, corrected over the features: (n_features,).
+
+    The share of permutations in which the largest of all features is as far above its mean, in
+    standard deviations.
+
+    Parameters
+    ----------
+    draws : (n_permutations, n_features) what they have when they are permuted
+    values : (n_features,)
+    known : (n_features,) whether chance is known; NaN where not
+
+    Source: Westfall and Young (1993), the maximum statistic.
+    """
+    mean, spread = draws.mean(axis=0), draws.std(axis=0, ddof=1)
+    scale = np.where(spread > 1e-12, spread, np.inf)
+    largest = ((draws - mean) / scale)[:, known].max(axis=1, initial=-np.inf)
+    above = (largest[:, None] >= (values - mean) / scale - 1e-12).sum(axis=0)
+    return np.where(known, (1.0 + above) / (1.0 + len(draws)), np.nan)
+
+
+class Chance(NamedTuple):
+    """What each feature contributes to the similarity of n_layers layers when it is permuted.
+
+    features : (n_features,) names
+    levels : (n_features,) "word", "item", "sentence" or "stimulus": whose labels are permuted
+    moved : (n_features,) share of the stimuli that take the labels of others
+    draws : (n_permutations, n_features, n_layers, n_layers)
+    """
+
+    features: tuple[str, ...]
+    levels: tuple[str, ...]
+    moved: FloatArray
+    draws: FloatArray
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(n_features,) whether enough stimuli take the labels of others."""
+        return np.asarray(self.moved >= MOVED)
+
+    @property
+    def mean(self) -> FloatArray:
+        """(n_features, n_layers, n_layers) the mean over permutations; 0 where it is not known."""
+        shown = self.known[:, None, None]
+        return np.where(shown, self.draws.mean(axis=0), 0.0)
+
+    @property
+    def error(self) -> FloatArray:
+        """(n_features,) standard error of the mean in two layers, from so many permutations."""
+        spread = self.draws[:, :, 0, -1].std(axis=0, ddof=1)
+        found: FloatArray = np.where(self.known, spread / np.sqrt(len(self.draws)), 0.0)
+        return found
+
+    def p(self, contributions: FloatArray) -> FloatArray:
+        """(n_features,) of contributions to two layers, as `corrected_p` gives it."""
+        return corrected_p(self.draws[:, :, 0, -1], contributions, self.known)
+
+    def shift(self) -> FloatArray:
+        """(n_features + 1,) what is added to contributions, and to "unexplained", of two layers."""
+        mean, levels = self.mean[:, 0, -1], np.array(self.levels)
+        return np.append(-mean, mean[levels == STIMULUS].sum())
+
+    @property
+    def note(self) -> str:
+        """A sentence on the features whose chance is not known; empty where there are none."""
+        rest = [
+            f"{name} ({share:.0%} of the stimuli would take the label of another {level})"
+            for name, level, share in zip(self.features, self.levels, self.moved, strict=True)
+            if share < MOVED
+        ]
+        if not rest:
+            return ""
+        return (
+            f"Chance is not known for {listed(rest)}: it needs {MOVED:.0%}. Their contributions "
+            "may be word or sentence identity."
+        )
+
+    def beyond(self, terms: pd.DataFrame) -> pd.DataFrame:
+        """The contributions to two layers beyond chance; they still add up to the similarity.
+
+        Parameters
+        ----------
+        terms : term, value, of the features in their order and "unexplained"
+
+        Returns
+        -------
+        term, value, chance, p: the features, less what chance gives; identities (of words,
+        sentences) with what chance gives to all features of their level; "unexplained", to which
+        chance of labels of single stimuli is added
+        """
+        value = terms["value"].to_numpy(dtype=np.float64)
+        mean, levels = self.mean[:, 0, -1], np.array(self.levels)
+        table = terms.assign(
+            value=value + self.shift(),
+            chance=np.append(np.where(self.known, mean, np.nan), np.nan),
+            p=np.append(self.p(value[:-1]), np.nan),
+        )
+        found = dict.fromkeys(level for level in self.levels if level != STIMULUS)
+        rows = [(f"{level} identity", mean[levels == level].sum()) for level in found]
+        between = pd.DataFrame(rows, columns=["term", "value"])
+        parts = (table.iloc[:-1], between, table.iloc[-1:]) if rows else (table,)
+        return pd.concat(parts, ignore_index=True)
+
+
+def chance_at_level(
+    pairs: LayerPairs,
+    stimuli: StimulusSet,
+    n_permutations: int = PERMUTATIONS,
+    seed: int = 0,
+    *,
+    values: FloatArray | None = None,
+    progress: Counted | None = None,
+) -> Chance:
+    """What each feature contributes under labels that are permuted at its level.
+
+    Parameters
+    ----------
+    pairs : all pairs of the stimuli, in two or a few layers
+    stimuli : of the analysis
+    values : (n_layers, n_pairs) what a layer gives every pair, centred, where that is not its rank
+        (RSA); see `mlem_core.pairs.similarities`
+    progress : called with the number of features done and their total
+    """
+    tables, rng = pairs.tables, np.random.default_rng(seed)
+    own = stimuli if pairs.rows is None else stimuli.take(pairs.rows)
+    if values is None:
+        middle = len(pairs.cells) + 1.0
+        values = np.stack([0.5 * (ranks - middle) for ranks in pairs.ranks])
+    parts, shape = [], (n_permutations, tables.n_layers, tables.n_layers)
+    for f, name in enumerate(tables.features):
+        of_feature = partial(_permuted, pairs, values, f)
+        ways = exchanges(own, pairs.folds, name)
+        parts.append(largest_chance(ways, own.values(name), shape, rng, of_feature))
+        if progress is not None:
+            progress(f + 1, len(tables.features))
+    levels, moved, draws = zip(*parts, strict=True)
+    return Chance(tables.features, levels, np.array(moved), np.stack(draws, axis=1))
+
+
+def largest_chance(
+    ways: Sequence[Exchange],
+    values: NDArray[Any],
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+    permuted: Callable[[IntArray], FloatArray],
+) -> tuple[str, float, FloatArray]:
+    """Level, share that moves and draws of the exchange that gives a feature most.
+
+    Parameters
+    ----------
+    ways : of `mlem_core.data.levels.exchanges`
+    values : (n_stimuli,) of the feature; of a way that moves too few stimuli nothing is known,
+        and draws are all 0
+    shape : (n_permutations, ...) of the draws
+    permuted : of whose value each stimulus takes (n_permutations, n_stimuli), what the feature has
+    """
+    found: list[tuple[float, str, float, FloatArray]] = []
+    for way in ways:
+        givers, moved = way.draw(shape[0], rng), way.moved(values)
+        if moved < MOVED:
+            found.append((np.inf, way.level, moved, np.zeros(shape)))
+        else:
+            drawn = permuted(givers)
+            found.append((float(drawn.mean()), way.level, moved, drawn))
+    return max(found, key=lambda one: one[0])[1:]
+
+
+def _permuted(pairs: LayerPairs, values: FloatArray, f: int, givers: IntArray) -> FloatArray:
+    """What a feature contributes when stimuli take the values of others: (n, n_layers, n_layers).
+
+    Parameters
+    ----------
+    f : the number of the feature
+    givers : (n, n_stimuli) whose value each stimulus takes
+    """
+    relabelled, squares = Relabelled.of(pairs, f), pairs.tables.rank_squares
+
+    def contributions(some: IntArray) -> FloatArray:
+        sums = [relabelled.sums(row, values) for row in some]
+        keys = np.unique(np.concatenate([own for own, _ in sums]))
+        drawn = np.zeros((len(some), 1 + len(values), len(keys)))
+        for row, (own, of_keys) in zip(drawn, sums, strict=True):
+            row[:, np.searchsorted(keys, own)] = of_keys
+        of_each = np.broadcast_to(squares, (len(some), len(values)))
+        tables = relabelled.tables(keys)
+        return divide(CrossFit.of_draws(tables, drawn[:, 0], drawn[:, 1:], of_each, None)).terms[f]
+
+    n_keys = len(relabelled.present) * relabelled.n_codes
+    step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
+    return in_parts(contributions, givers, step)
+
+
+class Relabelled(NamedTuple):
+    """Pairs of stimuli that take the values of one feature from others.
+
+    A key is a block and a pattern of the other features (`present`), times `n_codes`, plus the code
+    of this one.
+
+    pairs, feature : all pairs of the stimuli, and the number of the feature
+    codes : (n_patterns, n_features) patterns of the other features
+    present : numbers of the blocks and patterns that pairs have
+    base : (n_cells,) what a cell of the pairs adds to the key
+    """
+
+    pairs: LayerPairs
+    feature: int
+    codes: IntArray
+    present: IntArray
+    base: IntArray
+
+    @classmethod
+    def of(cls, pairs: LayerPairs, f: int) -> Relabelled:
+        """Those of a feature, by its number."""
+        tables = pairs.tables
+        first, group = group_rows(np.delete(tables.codes, f, axis=1))
+        outer = tables.cell_block * len(first) + group[tables.cell_pattern]
+        present, place = np.unique(outer, return_inverse=True)
+        base = place * len(pairs.coded[f].distances)
+        return cls(pairs, f, tables.codes[first], present, base)
+
+    @property
+    def n_codes(self) -> int:
+        """How many distances, or pairs of values, the feature has."""
+        return len(self.pairs.coded[self.feature].distances)
+
+    def sums(self, givers: IntArray, values: FloatArray) -> tuple[IntArray, FloatArray]:
+        """The keys of the pairs, ascending, with counts and sums of values: (1 + n_values, n_keys).
+
+        Parameters
+        ----------
+        givers : (n_stimuli,) whose value each stimulus takes
+        values : (n_values, n_pairs)
+        """
+        from mlem_core.pairs.kernels.weighted import keyed_sums, relabelled_keys
+
+        coded, n = self.pairs.coded[self.feature], len(self.present) * self.n_codes
+        numbers, width, lookup = coded.values, 0, np.zeros(0, dtype=np.int64)
+        if coded.codes is not None:
+            width, lookup = len(coded.codes), coded.codes.ravel()
+            numbers = np.where(numbers < 0, width - 1, numbers)
+        keys, names = np.empty(len(self.pairs.cells), dtype=np.int64), np.arange(n)
+        relabelled_keys(givers, numbers, lookup, width, self.base, self.pairs.cells, keys)
+        if n > MOST_CELLS:
+            names, keys = np.unique(keys, return_inverse=True)
+        sums = np.zeros((1 + len(values), len(names)))
+        keyed_sums(keys, values, sums)
+        kept = np.flatnonzero(sums[0])
+        return names[kept], sums[:, kept]
+
+    def tables(self, keys: IntArray) -> PairTables:
+        """The tables of the pairs with the cells of such keys; sums are left as they are.
+
+        Keys ascend, and so by block, as the cells of tables do.
+        """
+        outer, code = np.divmod(keys, self.n_codes)
+        block, pattern = np.divmod(self.present[outer], len(self.codes))
+        codes = self.codes[pattern]
+        codes[:, self.feature] = code
+        first, pattern = group_rows(codes)
+        return replace(
+            self.pairs.tables, codes=codes[first], cell_block=block, cell_pattern=pattern
+        )

@@ -1,0 +1,172 @@
+"""Importances that permuted labels have: chance at the level of each feature, for all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.selection import Selection
+from mlem_core.base.errors import InputError
+from mlem_core.base.parallel import cores, each
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
+from mlem_core.data.levels import MOVED, exchanges
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.chance import Relabelled, corrected_p, largest_chance
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation import pair_values
+from mlem_core.measures.importance import fitted
+from mlem_core.pairs.tables import PairTables
+from mlem_core.storage.stage import Stage
+from mlem_core.storage.store import Store
+
+IMPORTANCE_CHANCE = Stage("importance-chance", 1, pd.DataFrame)
+# Permutations of the labels of each feature; the smallest p of 39 is .025.
+PERMUTATIONS_OF_LAYERS = 39
+FEWEST = 20
+# Numbers of pairs that are in memory together.
+CHUNK_NUMBERS = 2**27
+
+
+def importances_by_chance(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection | None = None,
+    n_permutations: int = PERMUTATIONS_OF_LAYERS,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """What importances are when the labels of a feature are permuted at its level; kept.
+
+    The models are fitted anew, with their regularisation, for each permutation of each feature.
+
+    Parameters
+    ----------
+    selection : None is the whole analysis; an estimator that is slow takes hours
+    report : called as the features are done
+
+    Returns
+    -------
+    model, layer, feature, level, moved, importance, chance (mean over permutations), excess, p
+    (corrected over the features of a layer); NaN in the last three where too few stimuli change
+    their labels
+
+    Raises
+    ------
+    InputError
+        Interactions; fewer than 20 permutations; representations that are no longer in the store.
+    """
+    chosen = analysis.select() if selection is None else selection
+    if n_permutations < FEWEST:
+        raise InputError(
+            f"found {n_permutations} permutations of each feature; expected at least {FEWEST}."
+        )
+    if chosen.interactions:
+        raise InputError(
+            "importances by chance are of single features; found interactions, so choose an "
+            "analysis without them."
+        )
+    key = analysis.key(chosen, permutations=n_permutations)
+    say = report or (lambda _: None)
+    return IMPORTANCE_CHANCE.get(
+        store,
+        key,
+        lambda: pd.concat(
+            _of_chunks(analysis, store, chosen, n_permutations, say), ignore_index=True
+        ),
+    )
+
+
+def _of_chunks(
+    analysis: Analysis, store: Store, chosen: Selection, n_permutations: int, report: Report
+) -> Iterator[pd.DataFrame]:
+    """The table of a few layers at a time."""
+    train_ranks = estimator_named(chosen.estimator).model().needs_training_ranks
+    values = 2 + train_ranks * analysis.tables.n_folds
+    size = max(1, CHUNK_NUMBERS // (values * analysis.tables.n_pairs))
+    parts = range(0, len(chosen.layers), size)
+    total = len(parts) * len(chosen.features)
+    for done, start in enumerate(parts):
+        layers = chosen.layers[start : start + size]
+        pairs = LayerPairs.of_sample(analysis, layers, store, chosen.features, False)
+        own = analysis.stimuli
+        if pairs.rows is not None:
+            own = own.take(pairs.rows)
+        each_pair = np.concatenate(
+            [pair_values(pairs, at, train_ranks) for at in range(len(layers))]
+        )
+        importance = fitted(pairs.tables, chosen.estimator)[1].mean(axis=1)
+        found = []
+        for f, name in enumerate(pairs.tables.features):
+            at = done * len(chosen.features) + f
+            report(Progress("permuting labels", None, at, total, "features"))
+            # The same permutations for all layers.
+            rng = np.random.default_rng([f, n_permutations])
+            ways = exchanges(own, pairs.folds, name)
+            of_feature = partial(_drawn, pairs, each_pair, chosen.estimator, f)
+            shape, labels = (n_permutations, len(layers)), own.values(name)
+            found.append(largest_chance(ways, labels, shape, rng, of_feature))
+        yield _table(layers, pairs.tables, importance, found)
+
+
+def _drawn(
+    pairs: LayerPairs, values: FloatArray, estimator: str, f: int, givers: IntArray
+) -> FloatArray:
+    """The importance of a permuted feature: (n_permutations, n_layers), means over folds.
+
+    Parameters
+    ----------
+    values : (n_layers · n_values, n_pairs) of `pair_values`
+    """
+    relabelled, n_layers = Relabelled.of(pairs, f), pairs.tables.n_layers
+
+    def tables_of(row: IntArray) -> PairTables:
+        keys, sums = relabelled.sums(row, values)
+        by_layer = sums[1:].reshape(n_layers, -1, len(keys))
+        tables = relabelled.tables(keys)
+        return replace(
+            tables,
+            counts=sums[0],
+            target_sums=by_layer[:, 0],
+            rank_sums=np.zeros_like(by_layer[:, 0]),
+            within_sums=by_layer[:, 1],
+            train_sums=tables.train_sums and cache(lambda: by_layer[:, 2:]),
+        )
+
+    found = []
+    # A fit shares its own work out; the sums do not.
+    for start in range(0, len(givers), 4):
+        for tables in each(tables_of, givers[start : start + 4], cores()):
+            found.append(fitted(tables, estimator)[1].mean(axis=1)[:, f])
+    return np.stack(found)
+
+
+def _table(
+    layers: tuple[Layer, ...],
+    tables: PairTables,
+    importance: FloatArray,
+    chance: list[tuple[str, float, FloatArray]],
+) -> pd.DataFrame:
+    """The rows of some layers; chance of each feature is as `largest_chance` gives it."""
+    levels, moved, of_features = zip(*chance, strict=True)
+    draws = np.stack(of_features, axis=1)
+    known = np.array(moved) >= MOVED
+    mean = np.where(known, draws.mean(axis=0).T, np.nan)
+    p = np.stack([corrected_p(draws[..., at], own, known) for at, own in enumerate(importance)])
+    n = len(levels)
+    return pd.DataFrame(
+        {
+            "model": np.repeat(np.array([model for model, _ in layers], dtype=object), n),
+            "layer": np.repeat([number for _, number in layers], n),
+            "feature": np.tile(np.array(tables.features, dtype=object), len(layers)),
+            "level": np.tile(np.array(levels, dtype=object), len(layers)),
+            "moved": np.tile(moved, len(layers)),
+            "importance": importance.ravel(),
+            "chance": mean.ravel(),
+            "excess": (importance - mean).ravel(),
+            "p": p.ravel(),
+        }
+    )
