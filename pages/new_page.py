@@ -18,6 +18,7 @@ from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.cost import Cost
+    from mlem_core.analysis.findings import Lint
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.tasks.reading import FoundArrays
 
@@ -80,7 +81,7 @@ def new_body() -> None:
             wrong["models"] = str(error)
     with st.container(horizontal=True, key="form steps"):
         for name in state.STEPS:
-            _step(name, now, wrong)
+            _step(name, now, wrong, lint)
     with st.container(key="form upload"):
         read.stimuli_uploader()
     with st.container(key="form step"):
@@ -96,7 +97,7 @@ def new_body() -> None:
     _bar(now, wrong, cost, spec)
 
 
-def _step(name: str, now: Draft, wrong: dict[str, str]) -> None:
+def _step(name: str, now: Draft, wrong: dict[str, str], lint: Lint | None) -> None:
     """A step in the line: its number, whether something is wrong with it, what is chosen in it."""
     number = state.STEPS.index(name) + 1
     here = state.step() == name
@@ -110,17 +111,18 @@ def _step(name: str, now: Draft, wrong: dict[str, str]) -> None:
             width="stretch",
             help=_HELP[name],
         )
-        st.caption(_summary(name, now))
+        st.caption(_summary(name, now, lint))
 
 
-def _summary(name: str, now: Draft) -> str:
+def _summary(name: str, now: Draft, lint: Lint | None) -> str:
     if name == "read":
         return plain(now.label if now.base is None else f"{now.label}, {len(now.base):,} stimuli")
     if name == "models":
         return plain(_systems() or "none yet")
     if now.stimuli is None:
         return "not yet"
-    return many(len(now.stimuli.features) + len(now.later), "feature")
+    features = many(len(now.stimuli.features) + len(now.later), "feature")
+    return features if lint is None or not lint.counts else f"{features}, {lint.counts}"
 
 
 def _systems() -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.cost import check_weights
+from mlem_core.analysis.findings import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -24,11 +25,10 @@ from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.crossfit import share_alone
+from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
-
-Severity = Literal["problem", "caution", "note"]
 
 # Distances of two features that correlate above this are named (Salle et al. 2024, figure S5, has
 # the table; the bound is ours).
@@ -43,50 +43,16 @@ GROUPS_A_FOLD = 5
 # of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
 # (docs/validation).
 ALONE = 0.1
+# Where a feature follows from others, so many stimuli on average share the values of these.
+AGREEING = 4
 # Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
 MOST_STIMULI = 2_500
-MOST_ROWS = 20
 DEFAULT = AnalysisSpec()
 
 
-@dataclass(frozen=True)
-class StimulusFinding:
-    """One thing about the stimuli that their owner should know.
-
-    Attributes
-    ----------
-    severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
-    kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
-        "range", "correlated", "missing", "duplicates", "few", "folds", "bins", "levels",
-        "patterns"
-    sentence : what was found, what it means for the result, and what to do
-    features : the features it is about
-    rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`
-    """
-
-    severity: Severity
-    kind: str
-    sentence: str
-    features: tuple[str, ...] = ()
-    rows: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Lint:
-    """What `lint` found, the gravest first.
-
-    `correlations` are those of the feature distances over all pairs of n_stimuli stimuli, see
-    `mlem_core.measures.similarity.feature_correlations`; these have n_cells different patterns in
-    blocks of folds.
-    """
-
-    findings: list[StimulusFinding]
-    correlations: pd.DataFrame
-    n_stimuli: int
-    n_cells: int = 0
-
-
-def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
+def lint(
+    stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT, tables: PairTables | None = None
+) -> Lint:
     """Look at stimuli as a careful colleague would before a run.
 
     What needs all pairs of stimuli is looked at in a seeded sample where there are more than
@@ -96,6 +62,7 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
     ----------
     stimuli : with the features that are to be used (`StimulusSet.select`)
     spec : its folds, seed, missing values, interactions, and features that are resolved by value
+    tables : of all pairs of these stimuli, where a run has made them
 
     Raises
     ------
@@ -115,14 +82,17 @@ def lint(stimuli: StimulusSet, spec: AnalysisSpec = DEFAULT) -> Lint:
         findings.append(StimulusFinding("problem", "folds", text[:1].upper() + text[1:]))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
-    columns = feature_columns(stimuli.take(rows), resolved=resolved)
-    check_weights(columns, spec.interactions)
-    index = PairIndex.build(columns, fold_of[rows], spec.missing)
-    findings += [StimulusFinding("note", "bins", note) for note in index.notes]
+    some = stimuli.take(rows)
+    if tables is None or tables.n_pairs < n_pairs(n) or len(rows) < n:
+        columns = feature_columns(some, resolved=resolved)
+        check_weights(columns, spec.interactions)
+        index = PairIndex.build(columns, fold_of[rows], spec.missing)
+        findings += [StimulusFinding("note", "bins", note) for note in index.notes]
+        tables = tables_without_layers(index)
     if levels := _levels(stimuli):
         findings.append(StimulusFinding("note", "levels", levels))
-    tables = tables_without_layers(index).with_interactions(spec.interactions and not resolved)
-    of_pairs = [*feature_findings(tables), *_patterns(tables)]
+    tables = tables.with_interactions(spec.interactions and not resolved)
+    of_pairs = [*feature_findings(tables), *_determined(some), *_patterns(tables)]
     if len(rows) < n:
         where = f" (seen in a seeded sample of {len(rows):,} stimuli)."
         of_pairs = [replace(f, sentence=f.sentence.removesuffix(".") + where) for f in of_pairs]
@@ -223,6 +193,45 @@ def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
             f"{', or tell fewer values apart' if tables.resolved else ''}.",
             tables.features,
         )
+
+
+def _determined(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
+    """Features whose value follows from those of one or two others; not those that are copies."""
+    given = [feature.name for feature in stimuli.features if feature.kind in ("ordered", "nominal")]
+    codes = {
+        name: pd.factorize(stimuli.values(name), use_na_sentinel=False)[0].astype(np.int64)
+        for name in given
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for others in itertools.chain(*(itertools.combinations(given, size) for size in (1, 2))):
+        first, last = codes[others[0]], codes[others[-1]]
+        cells = pd.factorize(first * (last.max() + 1) + last)[0]
+        for name in set(given).difference(others, found):
+            if _follows(codes[name], cells):
+                found[name] = others
+    for name in filter(found.__contains__, given):
+        others = found[name]
+        yield StimulusFinding(
+            "caution",
+            "determined",
+            f"The feature {name!r} follows from {listed([repr(other) for other in others])}: "
+            f"stimuli that agree on {'it' if len(others) == 1 else 'both'} agree on {name!r}, so "
+            "that what one explains may be found under another's name; read their importances "
+            f"together, or leave {name!r} out.",
+            (name, *others),
+        )
+
+
+def _follows(own: IntArray, cells: IntArray) -> bool:
+    """Whether values (n_stimuli,) are the same inside each cell, as they would not by chance."""
+    n_cells, n_values = int(cells.max()) + 1, int(own.max()) + 1
+    if not 1 < n_values < n_cells <= len(own) / AGREEING:
+        return False
+    if len(pd.unique(cells * n_values + own)) > n_cells:
+        return False
+    # Of each value half of the stimuli at least have others of the same cell beside them.
+    shared = np.bincount(own, np.bincount(cells)[cells] > 1)
+    return bool((2 * shared >= np.bincount(own)).all())
 
 
 def _correlated(

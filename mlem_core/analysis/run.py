@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.cost import check_cost
-from mlem_core.analysis.diagnostics import feature_findings
+from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of, same_content
 from mlem_core.analysis.maps import file_representations
@@ -20,8 +22,8 @@ from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
-from mlem_core.base.text import span
-from mlem_core.base.typing import IntArray, Layer, Progress, Report
+from mlem_core.base.text import listed, span
+from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report, layer_name
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
@@ -30,6 +32,7 @@ from mlem_core.models import representations
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Store
 
@@ -141,15 +144,8 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
         spec, stimuli, (folds, resolved), by_layer, store, report
     )
     layers = [layers[i] for i in kept]
-    findings = feature_findings(tables.with_interactions(spec.interactions))
-    notices += [*notes, *(finding.sentence for finding in findings)]
-    for (model, layer), squares in zip(layers, tables.rank_squares, strict=True):
-        if squares == 0:
-            notices.append(
-                f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
-                "its scores and importances are 0."
-            )
     named = replace(spec, values=resolved)
+    notices += [*notes, *lint(stimuli, named, tables).said, *_alike(layers, tables, rsa)]
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
     return Analysis(
         spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole, pair_errors=errors
@@ -168,6 +164,27 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
             "positions."
         )
     return folds
+
+
+def _alike(layers: Sequence[Layer], tables: PairTables, rsa: FloatArray) -> Iterator[str]:
+    """Sentences about layers without differences between stimuli, and about identical ones."""
+    told = tables.rank_squares > 0
+    for model, layer in (layers[at] for at in np.flatnonzero(~told)):
+        yield (
+            f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
+            "its scores and importances are 0."
+        )
+    sums = tables.target_sums
+    same = [
+        f"{layer_name(layers[a])} and {layer_name(layers[b])}"
+        for a, b in zip(*np.nonzero(np.triu(rsa > 1 - 1e-9, 1)), strict=True)
+        if told[a] and told[b] and np.allclose(sums[a], sums[b], rtol=1e-6, atol=0)
+    ]
+    if same:
+        yield (
+            f"Identical representations, with the same distances: {listed(same, most=8)}. Their "
+            "similarity says nothing about models."
+        )
 
 
 def model_representations(

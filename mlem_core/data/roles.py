@@ -49,6 +49,8 @@ FEATURES = ("ordered", "nominal")
 _SENTENCES = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
 _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
 _WORDS = ("word", "target", "target_word", "token")
+# A column of fewer different values is not guessed to be the sentence.
+_FEW = 5
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
 
 # A small stimulus CSV to begin with: words, both kinds of features, and empty cells.
@@ -76,9 +78,9 @@ def guess_roles(table: Table) -> dict[str, str]:
     frame, names = table.frame, [str(column) for column in table.frame.columns]
     sentence = _first(names, _SENTENCES)
     if sentence is None:
-        # The column with the most words is the sentence.
-        words = {name: _mean_words(frame[name]) for name in names}
-        longest = max(names, key=lambda name: words[name], default=None)
+        # The column with the most words is the sentence, unless it is carried along.
+        words = {name: _mean_words(frame[name]) for name in names if not name.startswith("_")}
+        longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
     index, word = _first(names, _INDICES), _first(names, _WORDS)
     # A column of words says which is the stimulus, if it holds words of the sentence; beside the
@@ -336,9 +338,15 @@ def _first(names: list[str], known: tuple[str, ...]) -> str | None:
 
 
 def _mean_words(column: pd.Series[str]) -> float:
+    """How many words a cell has on average; 0 where cells are names of kinds and no sentences.
+
+    A sentence is in a row for each of its words at most, and a few values are no sentences.
+    """
     counts = column.value_counts()
-    words = [len(str(cell).split()) for cell in counts.index]
-    return float(np.dot(words, counts)) / max(1, int(counts.sum()))
+    words, rows = [len(str(cell).split()) for cell in counts.index], int(counts.sum())
+    if len(counts) < min(_FEW, rows) or sum(words) < rows:
+        return 0.0
+    return float(np.dot(words, counts)) / max(1, rows)
 
 
 def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:

@@ -17,7 +17,7 @@ from pages.parts.wording import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.analysis.diagnostics import Lint, StimulusFinding
+    from mlem_core.analysis.findings import Lint, StimulusFinding
     from mlem_core.data.stimuli import StimulusSet
     from pages.form.draft import Draft
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import probing, refused
+from inputs import arguments_of, in_files, noise, probing, refused
 
 from mlem_core.analysis import diagnostics, values
 from mlem_core.analysis.cost import cost_of
@@ -13,6 +13,7 @@ from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.values import recommended_values
+from mlem_core.cli.commands import main
 from mlem_core.data import datasets
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.models.availability import look_up
@@ -49,6 +50,7 @@ STRETCHED = np.where(AT == 11, 1000, np.random.default_rng(3).random(N))
 REPEATED = [f"the {3 if i == 30 else i} th sentence" for i in range(N)]
 WEIGHT = SIZE + np.random.default_rng(2).integers(0, 3, N)
 UNEQUAL = np.where(AT < 150, 0, AT)
+LOUD = np.where((COLOUR == "red") == (SIZE > 2), "yes", "no")
 
 
 def test_sound_stimuli_raise_no_finding():
@@ -63,6 +65,8 @@ def test_sound_stimuli_raise_no_finding():
     [
         ({"again": -2 * SIZE}, "copies", ("size", "again"), "problem", []),
         ({"weight": WEIGHT}, "correlated", ("size", "weight"), "caution", []),
+        ({"warm": COLOUR == "red"}, "determined", ("warm", "colour"), "caution", []),
+        ({"loud": LOUD}, "determined", ("loud", "colour", "size"), "caution", ["agree on both"]),
         ({"once": ONCE}, "constant", ("once",), "", ["without fold"]),
         ({"colour": RARE}, "rare", ("colour",), "", ["mauve (2)"]),
         ({"label": [f"item {i}" for i in AT]}, "identifier", ("label",), "problem", ["ignore"]),
@@ -124,6 +128,27 @@ def test_many_stimuli_are_sampled_and_it_is_said(monkeypatch):
     assert found.n_stimuli == 100 and whole.n_stimuli == N
     assert "100 of the stimuli" in only(found, "correlated").sentence
     np.testing.assert_allclose(found.correlations, whole.correlations, atol=0.15)
+
+
+def test_every_run_says_the_problems_the_number_of_cautions_and_identical_layers(
+    tmp_path, monkeypatch, capsys
+):
+    """Of a file of 12 sentences: too few for 4 folds, and one feature is another's copy."""
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
+    table = pd.DataFrame({"sentence": [f"the {i} th sentence" for i in range(12)]})
+    table = table.assign(kind=["a", "b", "c"] * 4, copy=["x", "y", "z"] * 4)
+    layers = noise(12)
+    same = {"one": layers, "two": {**layers, 1: layers[1] + 1e-3 * layers[0]}}
+    spec = in_files(tmp_path, table, same, folds=4)
+    found = lint(spec.load_stimuli(), spec)
+    assert found.counts == "2 problems and 2 cautions"
+    asked = [*arguments_of(spec), "--folds=4"]
+    for command in (["analyze", "--out", str(tmp_path / "out")], ["why", "one:0", "two:0"]):
+        assert main([command[0], *command[1:], *asked]) == 0
+        said = capsys.readouterr().err
+        assert "'kind' and 'copy' tell apart the same stimuli" in said
+        assert "2 cautions (few and folds)" in said
+        assert "same distances: one:0 and two:0." in said
 
 
 # --- values that a run can tell apart -------------------------------------------------------

@@ -62,6 +62,21 @@ def test_the_template_is_read_and_every_role_is_explained():
     assert set(guess_roles(table).values()) <= set(ROLES)
 
 
+def test_what_names_kinds_is_not_guessed_to_be_the_sentence():
+    """A row a word, as published with numbers of sentences alone: no column has a sentence."""
+    rows = [f"{word},{at // 6},noun phrase,agent of a verb\n" for at, word in enumerate("abcd" * 6)]
+    table = read_table(("form,number,_category,role\n" + "".join(rows)).encode(), "words.csv")
+    assert guess_roles(table) == {
+        "form": "nominal", "number": "ordered", "_category": "ignore", "role": "ignore"
+    }  # fmt: skip
+    with refused("no column of words.csv", "sentence", "'role'"):
+        apply_roles(table)
+    # Beside sentences under another name it is carried along, though it has more words.
+    rows = [f"the {n} sings,what _ is about the {n} th one,{n % 2}\n" for n in range(9)]
+    table = read_table(("Satz,_category,f\n" + "".join(rows)).encode())
+    assert guess_roles(table) == {"Satz": "sentence", "_category": "ignore", "f": "ordered"}
+
+
 def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_sentence():
     inside = read_table(b"sentence,word,f\nthe dog runs,Dog,1\na cat sits,cat,2\n")
     assert guess_roles(inside)["word"] == "word_index"

@@ -95,6 +95,7 @@ def test_how_a_file_is_read_can_be_changed_and_goes_along(store, tmp_path):
     assert "step 2" in screen.said and not can_run(screen)
     screen.choose("Sheet", "Data")
     assert "20 stimuli" in screen.said and "2 features: kind, size" in screen.said
+    assert "2 features, 3 cautions" in screen.said
     # What one types into a list stands in the address.
     screen = Screen("new", **screen.address, na="?").press("step roles")
     said = "'kind' has no value in 4 of 20"
