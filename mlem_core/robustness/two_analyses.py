@@ -193,7 +193,7 @@ def paired(first: Analysis, second: Analysis, store: Store, report: Report | Non
         )
         for one, blocks in ((first, None), (second, _blocks(first, second)))
     ]
-    return Paired(*made, same_stimuli(first, second))
+    return Paired(made[0], made[1], same_stimuli(first, second))
 
 
 def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | None:
