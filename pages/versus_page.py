@@ -93,11 +93,12 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
     caption = drawings.side_by_side_caption(called)
     Panel(RenderedFigure(profiles, "", caption, _both(results)), "two-profiles").show()
     if not two_analyses.common_layers(views[0].analysis, views[1].analysis):
-        st.info(two_analyses.why_no_intervals(views[0].analysis, views[1].analysis))
+        st.info("They have no layer in common: no difference can be taken.")
         return
     intervals = _intervals(views)
     correction = uncertainty.chosen_correction()
-    over = intervals.first.units.over if intervals is not None else ""
+    over = intervals.over if intervals is not None else ""
+    _replicates(views, results, intervals)
     st.subheader("Difference of importances")
     of_importance = two_analyses.importance_differences(results, intervals, correction)
     draw = partial(figures.importance_differences, of_importance.table, features)
@@ -135,6 +136,21 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
     )
 
 
+def _replicates(
+    views: tuple[View, View], results: tuple[Results, Results], intervals: Paired | None
+) -> None:
+    """Whether the second repeats the first; nothing where they share no feature."""
+    from mlem_core.robustness.replication import replication
+
+    if {*views[0].all_features}.isdisjoint(views[1].all_features):
+        return
+    st.subheader("Does it replicate?")
+    said, tables = replication((views[0].analysis, views[1].analysis), results, intervals)
+    st.markdown("\n- ".join(map(plain, said)))
+    about = "Pearson correlations over layers and features, or pairs of layers."
+    exporting.show_table(tables["correlations"], "replication", "Correlations", about)
+
+
 def _caveat(views: tuple[View, View]) -> str:
     """What intervals of importances leave out where a model cannot be fitted without each block."""
     from mlem_core.estimators.registry import estimator_named
@@ -155,15 +171,10 @@ def _both(results: tuple[Results, Results]) -> pd.DataFrame:
 
 
 def _intervals(views: tuple[View, View]) -> Paired | None:
-    """Intervals of the differences; where there are none, why, or the button that makes them."""
+    """Intervals of the differences; where there are none, the button that makes them."""
     from mlem_core.robustness import two_analyses
 
-    first, second = views[0].analysis, views[1].analysis
-    why = two_analyses.why_no_intervals(first, second)
-    if why:
-        st.info(why, icon=":material/info:")
-        return None
-    store = stored.store()
+    first, second, store = views[0].analysis, views[1].analysis, stored.store()
     found = views[0].once(
         ("paired", views[1].job_id), lambda: two_analyses.find_paired(first, second, store)
     )
@@ -172,7 +183,7 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
         background.offer(
             views[0].work("versus", {"other": views[1].job_id, "layers": layers}),
             "Add intervals of the differences",
-            "Leaves blocks of stimuli out of both analyses at once, in the background.",
+            "Leaves blocks of stimuli out of both analyses, in the background.",
         )
     return found
 

@@ -14,7 +14,6 @@ from mlem_core.analysis import pair_errors
 from mlem_core.analysis.results import Fits, Results, results_from_tables
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.repr_html import Later, Lines, as_html, as_lines
@@ -93,7 +92,7 @@ class FinishedRun:
     @property
     def rows(self) -> IntArray:
         """(n_stimuli,) the row of each stimulus in the stimuli as they were given, from 0."""
-        return kept_stimuli(self.whole, self.spec.positions)
+        return self.spec.kept.rows(self.whole)
 
     def select(
         self,

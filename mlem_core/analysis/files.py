@@ -13,7 +13,6 @@ import pandas as pd
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.transforms import stimuli_kept
 from mlem_core.base.schema import parsed
 from mlem_core.base.typing import Layer
 from mlem_core.data.distance_features import read_kept, save_rdms
@@ -120,7 +119,7 @@ def load_analysis(folder: Path | str) -> Analysis:
             stress = dict(zip(at, kept["stress"].tolist(), strict=True))
     return Analysis(
         spec=spec,
-        stimuli=stimuli_kept(whole, spec.positions),
+        stimuli=spec.kept.of(whole),
         layers=about.layers,
         tables=tables_io.load_pair_tables(source / "tables.npz"),
         rsa=np.load(source / "rsa.npy", allow_pickle=False),

@@ -23,8 +23,8 @@ class StimulusFinding:
     ----------
     severity : "problem" (a result would mean nothing), "caution" (read it with care), "note"
     kind : what it is about, one word: "constant", "copies", "weights", "rare", "identifier",
-        "range", "correlated", "determined", "missing", "duplicates", "few", "folds", "bins", "levels",
-        "patterns"
+        "range", "correlated", "determined", "missing", "duplicates", "few", "folds", "bins",
+        "levels", "patterns"
     sentence : what was found, what it means for the result, and what to do
     features : the features it is about
     rows : the rows it is about, 1 for the first stimulus below the header, at most `MOST_ROWS`

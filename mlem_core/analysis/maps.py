@@ -143,7 +143,7 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
             f"{model} is no longer what was analysed: its files have changed; run the analysis "
             "again."
         )
-    return view(source, analysis.rows, spec.positions, spec.units)
+    return view(source, analysis.rows, spec.kept.identity, spec.units)
 
 
 def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:

@@ -18,7 +18,7 @@ from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of, same_content
 from mlem_core.analysis.maps import file_representations
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.transforms import kept_stimuli, stimuli_kept, view
+from mlem_core.analysis.transforms import view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
@@ -127,17 +127,19 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     spec.check()
     given = spec.load_stimuli() if stimuli is None else stimuli
     whole = given.select(spec.features)
-    stimuli = stimuli_kept(whole, spec.positions)
+    stimuli = spec.kept.of(whole)
     folds = _folds(whole, spec)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     check_cost(feature_columns(stimuli, resolved=resolved), spec)
     found, notices = _all_representations(spec, whole, store, report)
     notices = [*whole.notes, *notices]
-    rows = kept_stimuli(whole, spec.positions)
-    found = [view(source, rows, spec.positions, spec.units) for source in found]
+    rows = spec.kept.rows(whole)
+    found = [view(source, rows, spec.kept.identity, spec.units) for source in found]
     if len(rows) < len(whole):
-        left_out = len(whole) - len(rows)
-        notices.append(f"{left_out} of {len(whole)} stimuli, those at position 0, were left out.")
+        without = {"all": "", "without-first": ", those at position 0"}[spec.positions]
+        half = "" if spec.half == "both" else f", all but the {spec.half} half"
+        gone = f"{len(whole) - len(rows)} of {len(whole)} stimuli{without}{half}"
+        notices.append(f"{gone}, were left out.")
     sources, layers = _chosen_layers(spec, found, notices)
     by_layer = {layer: sources[layer[0]] for layer in layers}
     tables, rsa, notes, kept, errors = layer_tables(
@@ -155,13 +157,13 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
     """Those of all stimuli, so that a sentence is in the same fold whichever words are left out."""
     every = stimulus_folds(whole, spec.folds_over, spec.folds, spec.seed)
-    folds = every[kept_stimuli(whole, spec.positions)]
+    folds = every[spec.kept.rows(whole)]
     smallest = int(tested(folds, spec.folds).min())
     if smallest < FEWEST_TESTED:
         raise InputError(
-            f"a fold is left with {smallest} stimuli without those at position 0; each of the "
-            f"{spec.folds} folds needs at least {FEWEST_TESTED}, so choose fewer folds or keep all "
-            "positions."
+            f"a fold is left with {smallest} stimuli of those that are kept (positions "
+            f"{spec.positions}, half {spec.half}); each of the {spec.folds} folds needs at least "
+            f"{FEWEST_TESTED}, so choose fewer folds or keep more stimuli."
         )
     return folds
 

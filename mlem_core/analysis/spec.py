@@ -15,7 +15,7 @@ from mlem_core.analysis.grouped import (
     trajectories_of,
 )
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.transforms import POSITIONS, UNITS
+from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, Kept
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import SEEDS, Parameter, asked, parse_names
 from mlem_core.base.schema import checked
@@ -147,6 +147,13 @@ class _OfModels(Grouped, _OfFiles, StimulusSource):
         metavar="a,b|all|none",
         parse=_parse_values,
     )
+    half: str = asked(
+        "both",
+        "Half",
+        "Which half of the sentences (or of what folds are over) is analysed: two halves say "
+        "whether a result replicates.",
+        choices=lambda: HALVES,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +249,11 @@ class AnalysisSpec(_OfModels):
     def extraction(self) -> ExtractionOptions:
         """How hidden states are taken from the models."""
         return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
+
+    @property
+    def kept(self) -> Kept:
+        """Which of the stimuli are analysed."""
+        return Kept(self.positions, self.half, self.folds_over, self.seed)
 
     @property
     def pair_choices(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.folds import fold_groups
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.rows import equal_rows
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 # Which stimuli an analysis keeps, by what a screen calls it.
 POSITIONS = {"all": "all", "without-first": "without words at position 0"}
+HALVES = {"both": "both halves", "first": "the first half", "second": "the second half"}
 VERSION = 1  # counted up when a view of the same arrays becomes another
 VERSION_OF_REPETITIONS = 1  # the same of distances over repetitions
 
@@ -63,9 +65,38 @@ def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
     return kept
 
 
-def stimuli_kept(whole: StimulusSet, positions: str) -> StimulusSet:
-    """The stimuli that a choice of `POSITIONS` keeps; raises as `kept_stimuli`."""
-    return whole if positions == "all" else whole.take(kept_stimuli(whole, positions))
+class Kept(NamedTuple):
+    """Which stimuli an analysis keeps: by `POSITIONS`, and in which of the `HALVES`.
+
+    Halves are of what folds are `over`, drawn with their seed. Over both, a stimulus whose sentence
+    is in the one half and its item in the other is in neither.
+    """
+
+    positions: str = "all"
+    half: str = "both"
+    over: str = "sentences"
+    seed: int = 0
+
+    def rows(self, whole: StimulusSet) -> IntArray:
+        """The rows that are kept, ascending; raises as `kept_stimuli` and `fold_groups`."""
+        rows = kept_stimuli(whole, self.positions)
+        units = ("sentences", "items") if self.over == "both" else (self.over,)
+        for what in units if self.half != "both" else ():
+            unit = np.unique(fold_groups(whole, what), return_inverse=True)[1]
+            place = np.random.default_rng(self.seed).permutation(int(unit.max()) + 1)
+            rows = rows[place[unit[rows]] % 2 == (self.half == "second")]
+        return rows
+
+    def of(self, whole: StimulusSet) -> StimulusSet:
+        """The stimuli that are kept; raises as `rows`."""
+        rows = self.rows(whole)
+        return whole if len(rows) == len(whole) else whole.take(rows)
+
+    @property
+    def identity(self) -> str:
+        """What is kept, as a part of the identity of a view; "all" is everything."""
+        halved = "" if self.half == "both" else f" half={self.half} {self.over} {self.seed}"
+        return f"{self.positions}{halved}"
 
 
 def variances(rows: NDArray[np.floating]) -> FloatArray:
@@ -148,17 +179,22 @@ for _units in (
     UNITS.register(_units)
 
 
-def view(source: Representations, rows: IntArray, positions: str, units: str) -> Representations:
-    """The same representations as an analysis with these choices sees them; `kept_stimuli` rows."""
-    if positions == "all" and units == "raw":
+def view(source: Representations, rows: IntArray, kept: str, units: str) -> Representations:
+    """The same representations as an analysis with these choices sees them.
+
+    Parameters
+    ----------
+    rows, kept : that it keeps, `Kept.rows` and its `Kept.identity`
+    """
+    if kept == "all" and units == "raw":
         return source
 
     return replace(
         source,
-        identity=f"{source.identity} view={VERSION} positions={positions} units={units}",
+        identity=f"{source.identity} view={VERSION} positions={kept} units={units}",
         facts={**source.facts, "source_identity": source.identity},
         n_stimuli=len(rows),
-        _read=partial(_changed, source, None if positions == "all" else rows, units),
+        _read=partial(_changed, source, None if kept == "all" else rows, units),
     )
 
 

@@ -345,6 +345,27 @@ def _lint(options: argparse.Namespace) -> None:
     )
 
 
+def _replicate(options: argparse.Namespace) -> None:
+    from mlem_core.cli.replicated import two
+    from mlem_core.data.stimulus_csv import write_table
+    from mlem_core.robustness.replication import replication
+    from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired
+    from mlem_core.storage.store import Store
+
+    store = Store()
+    with Bars() as bars:
+        both = two(options, store, bars.show)
+        bounds = paired(*both, store, bars.show)
+    said, tables = replication(both, (both[0].results(), both[1].results()), bounds)
+    if options.out is not None:
+        path = Path(options.out)
+        for name, table in tables.items():
+            end = "" if name == "correlations" else f"_{name}"
+            write_table(table, path.with_name(f"{path.stem}{end}{path.suffix}"))
+    tell(*said)
+    complain(in_a_sentence(differences(*both)))
+
+
 def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
@@ -375,6 +396,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "audit": _audit,
     "lint": _lint,
     "multiverse": _multiverse,
+    "replicate": _replicate,
     "stimuli": _stimuli,
     "verify": _verify,
     "why": _why,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,14 +11,14 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.text import listed, many, number
-from mlem_core.base.typing import Layer, layer_name
+from mlem_core.base.typing import layer_name
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.explanation import explain
+from mlem_core.inference.explanation import as_chosen, best_known, explain
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import score_table, similarity_table
+from mlem_core.inference.tables import score_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES
 
@@ -45,10 +46,14 @@ def found(
     by = of_tables(analysis) if compared is None else compared
     lines: list[str] = []
     if len(results.layers) > 1:
-        a, b = pair = analysis.most_alike(values=by.values)
-        files = {name for name, _ in analysis.spec.representations}
-        which = _chosen_of(results.layers, a, b, files, analysis.spec.group_of)
-        lines = [_alike(by, pair, which, intervals), _shared(analysis, pair, by, sure)]
+        pair = analysis.most_alike(values=by.values)
+        why = explain(analysis, *pair, compared=by)
+        if sure is not None and why.similarity.divides and len(why.features) <= EXACT_FEATURES:
+            why = sure(why)
+        else:
+            why = best_known(why, analysis, analysis.select(), None, intervals)
+        why = as_chosen(why, analysis, analysis.layers, intervals, by.values)
+        lines = [_alike(by, why), _shared(by, replace(why, group_mean=""))]
     lines.append(_matters(analysis, results, intervals))
     top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
@@ -59,26 +64,22 @@ def found(
     return said
 
 
-def _alike(
-    by: LayerSimilarity,
-    pair: tuple[Layer, Layer],
-    which: str,
-    intervals: LayerIntervals | None,
-) -> str:
-    a, b = map(layer_name, pair)
-    name, short, value = by.similarity.name, by.similarity.short, float(by.values_of(pair)[0, 1])
-    sure = "no interval: --bootstrap 1000 gives one"
-    low = value
-    if intervals is not None:
-        row = similarity_table(intervals, pair).table.iloc[0]
-        low = float(row[f"{name}_lower"])
-        sure = f"95 % interval {number(low)} to {number(row[f'{name}_upper'])}"
-    if value < HARDLY or low <= 0:
-        return f"Hardly alike: the highest {short} {which} is {number(value)} ({sure})."
-    return (
-        f"Most alike {which}: {a} and {b}, {short} {number(value)} ({sure}). `audit{_option(by)}` "
-        "says whether an artefact makes it so."
+def _alike(by: LayerSimilarity, why: Explanation) -> str:
+    a, b = map(layer_name, why.layers)
+    short, row = by.similarity.short, why.whole.iloc[0]
+    sure, low = "no interval: --bootstrap 1000 gives one", why.value
+    if "lower" in row.index:
+        low = float(row["lower"])
+        sure = f"95 % interval {number(low)} to {number(row['upper'])}"
+        sure += ", whose lower bound holds for all of them at once" * bool(why.among)
+    among = why.among or "1 pair of layers"
+    if why.value < HARDLY or low <= 0:
+        return f"Hardly alike: the highest {short} of {among} is {number(why.value)} ({sure})."
+    said = (
+        f"Most alike of {among}: {a} and {b}, {short} {number(why.value)} ({sure}). "
+        f"`audit{_option(by)}` says whether an artefact makes it so."
     )
+    return f"{why.group_mean} {said}" if why.group_mean else said
 
 
 def _option(by: LayerSimilarity) -> str:
@@ -86,43 +87,10 @@ def _option(by: LayerSimilarity) -> str:
     return "" if by.similarity.of_ranks else f" --similarity {by.similarity.name}"
 
 
-def _chosen_of(
-    layers: Sequence[Layer],
-    a: Layer,
-    b: Layer,
-    files: Collection[str],
-    group_of: Mapping[str, str],
-) -> str:
-    """Of how many pairs `Analysis.most_alike` has chosen these two."""
-
-    def deep(layer: Layer) -> bool:
-        return layer[1] > 0 or layer[0] in files
-
-    def group(layer: Layer) -> str:
-        return group_of.get(layer[0], layer[0])
-
-    of = "two models" if a[0] != b[0] else "one model"
-    aside = deep(a) and deep(b)
-    there = [layer for layer in layers if deep(layer) or not aside]
-    pairs = [(one, other) for at, one in enumerate(there) for other in there[:at]]
-    n = sum((one[0] != other[0]) == (a[0] != b[0]) for one, other in pairs)
-    if group(a) != group(b) and len({*map(group, there)}) < len({model for model, _ in there}):
-        of = "models of two groups"
-        n = sum(group(one) != group(other) for one, other in pairs)
-    without = ", embeddings left aside" if len(there) < len(layers) else ""
-    return f"of {many(n, 'pair')} of layers of {of}{without}"
-
-
-def _shared(
-    analysis: Analysis,
-    pair: tuple[Layer, Layer],
-    by: LayerSimilarity,
-    sure: Callable[[Explanation], Explanation] | None,
-) -> str:
-    why = explain(analysis, *pair, compared=by)
-    if sure is not None and why.similarity.divides and len(why.features) <= EXACT_FEATURES:
-        return f"What they share: {sure(why).headline}"
-    a, b = map(layer_name, pair)
+def _shared(by: LayerSimilarity, why: Explanation) -> str:
+    if "lower" in why.terms:
+        return f"What they share: {why.headline}"
+    a, b = map(layer_name, why.layers)
     how = f"`why {a} {b}{_option(by)} --bootstrap 1000` adds them."
     return f"What they share: {why.headline} {how}"
 

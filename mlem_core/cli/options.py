@@ -213,6 +213,28 @@ def _add_verify(commands: Any) -> argparse.ArgumentParser:
     return verify
 
 
+def _add_replicate(commands: Any) -> argparse.ArgumentParser:
+    replicate: argparse.ArgumentParser = commands.add_parser(
+        "replicate",
+        help="say whether a second result repeats a first one",
+        description="It does where the same feature matters most and importances correlate above "
+        "0.5 for sure.",
+    )
+    about = "a folder that analyze wrote; or a stimulus set, analysed with the options"
+    replicate.add_argument("first", metavar="ONE", help=about)
+    replicate.add_argument("second", metavar="TWO", nargs="?", help="another; not with --halves")
+    halves = "compare the halves of ONE: other sentences, or other units of --folds-over"
+    replicate.add_argument("--halves", action="store_true", help=halves)
+    _add_inputs(replicate, [name for name in parameters() if name not in ("stimuli", "half")])
+    replicate.add_argument(
+        "--out",
+        metavar="FILE.csv",
+        help="write the correlations as CSV, and differences as FILE_importances.csv and "
+        "FILE_similarities.csv",
+    )
+    return replicate
+
+
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis that the options of a command ask for."""
     return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
@@ -291,5 +313,5 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
     verify = _add_verify(commands)
-    _add_cluster(analyze, why, audit, multiverse, verify)
+    _add_cluster(analyze, why, audit, multiverse, verify, _add_replicate(commands))
     return whole

@@ -233,7 +233,7 @@ def differences_caption(
     """
     return joined(
         f"{what}: “{names[0]}” less “{names[1]}”.",
-        f"95 % intervals over {over}, of which the same are left out of both." if over else "",
+        f"95 % intervals over {over}." if over else "",
         f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
         caveat if over else "",
     )

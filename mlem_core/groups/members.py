@@ -1,8 +1,8 @@
 """Models as members of groups: layers matched by depth, and similarities of models and groups.
 
 Models are the units here. A similarity of two models is the mean of a similarity of layers over
-layers of the same relative depth, or of each layer and the one that is most like it. Two members of
-a group set the ceiling of what two groups can share: universality is the one over the other.
+layers of the same relative depth. Two members of a group set the ceiling of what two groups can
+share: universality is the one over the other.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlem_core.analysis.grouped import Member
-from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 
-MATCHINGS = ("depth", "best")
 # The step of a member that stands in no trajectory.
 NO_STEP = -1
 
@@ -102,43 +100,22 @@ class Members:
         return np.stack([values[self.matched(first, one)[1]] for one in self.members_of(group)])
 
 
-def model_similarity(
-    squares: FloatArray, members: Members, matching: str = "depth", by: FloatArray | None = None
-) -> FloatArray:
-    """Similarities of models from those of their layers.
+def model_similarity(squares: FloatArray, members: Members) -> FloatArray:
+    """Similarities of models: means of those of their layers at the same relative depth.
 
     Parameters
     ----------
     squares : (..., n_layers, n_layers)
-    matching : "depth": the mean over layers of the same relative depth; "best": the mean over each
-        layer and the one of the other model that is most like it, both ways
-    by : (n_layers, n_layers) what "best" looks at, such as RSA. It is chosen on the same data, so
-        that a similarity is somewhat too high, between as within groups
 
     Returns
     -------
     (..., n_members, n_members), symmetric where the squares are; NaN on the diagonal
-
-    Raises
-    ------
-    InputError
-        Another matching, or "best" without `by`.
     """
-    if matching not in MATCHINGS:
-        raise unknown("matching of layers", matching, MATCHINGS)
-    if matching == "best" and by is None:
-        raise InputError("the best layers are chosen by a similarity; expected one as `by`.")
     n = len(members.members)
     found = np.full((*squares.shape[:-2], n, n), np.nan)
     for a in range(n):
         for b in range(a + 1, n):
-            if by is None or matching == "depth":
-                i, j = members.matched(a, b)
-            else:
-                one, other = members.places[a], members.places[b]
-                own = np.nan_to_num(by[np.ix_(one, other)], nan=-np.inf)
-                i = np.concatenate((one, one[own.argmax(axis=0)]))
-                j = np.concatenate((other[own.argmax(axis=1)], other))
+            i, j = members.matched(a, b)
             found[..., a, b] = squares[..., i, j].mean(axis=-1)
             found[..., b, a] = squares[..., j, i].mean(axis=-1)
     return found

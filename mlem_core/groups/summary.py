@@ -42,7 +42,6 @@ class GroupSummary:
     bounds : of the same layers and features, for the spread of profiles over stimuli; None:
         their intervals are over models alone
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
-    matching : of layers, see `mlem_core.groups.members.model_similarity`
     names : what features are called
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     """
@@ -52,7 +51,6 @@ class GroupSummary:
     selection: Selection | None = None
     bounds: LayerIntervals | None = None
     left: Left | None = None
-    matching: str = "depth"
     names: Names = field(default_factory=Names)
     compared: LayerSimilarity | None = None
 
@@ -198,10 +196,9 @@ def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left
         tables = of_layers.tables.of_features(summary.chosen.features)
         divided = decompose(tables, of_layers.values)
         names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
-    matched = summary.members, summary.matching, of_layers.values
     if left is not None and left.without.shape[1] == len(squares):
-        stimuli = Left(model_similarity(left.without, *matched), left.sizes)
-    return names, model_similarity(squares, *matched), stimuli
+        stimuli = Left(model_similarity(left.without, summary.members), left.sizes)
+    return names, model_similarity(squares, summary.members), stimuli
 
 
 def _similarity(members: Members, means: Estimate, by: str) -> pd.DataFrame:

@@ -47,6 +47,9 @@ class Explanation:
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
     how : how the intervals were computed, for a caption; empty where there are none
+    among, group_mean : where the two were chosen as the most similar, "64 pairs of layers of two
+        models", and a sentence on the mean over members of their groups, see
+        `mlem_core.inference.explanation.as_chosen`
     TABLES : those that change where it gets intervals
     """
 
@@ -65,6 +68,8 @@ class Explanation:
     estimator: str = ""
     interactions: bool = False
     how: str = ""
+    among: str = ""
+    group_mean: str = ""
 
     def __repr__(self) -> str:
         return " ".join(filter(None, (self.headline, self.how_sure, self.similarity.no_terms)))
@@ -132,31 +137,19 @@ class Explanation:
 
         They count as hardly alike where their similarity is below `HARDLY`, or its interval
         goes below 0. Only a feature whose term is more than chance is named. Of a similarity
-        without terms it is the number, and what it says.
+        without terms it is the number, and what it says. The mean over groups comes first.
         """
-        if not self.similarity.divides:
-            return f"{self.finding}: {self.meaning}"
-        a, b = self.called
-        value, whole = self.value, self.whole.iloc[0]
-        how_much = f"({self.similarity.short} {number(value)})"
-        if value < HARDLY or ("lower" in self.whole and whole["lower"] <= 0):
-            return f"{a} and {b} are hardly alike {how_much}."
-        text = f"{a} and {b} are alike {how_much}{_most_of_all(self)}{_identities(self)}"
-        rest = float(self.unexplained["value"]) / value
-        if rest < 0:
-            return f"{text} What these features do not explain sets the two apart."
-        # How the other features are coded, the sentence says.
-        coded = self.coding.partition(" (")[0]
-        plain = coded.replace("they", "these features")
-        features = f"by {plain}." if plain != coded else f"by these features and {coded}."
-        if rest > 1:
-            return f"{text} None of it is explained {features}"
-        return f"{text} {_share(rest)} of it is not explained {features}"
+        return f"{self.group_mean} Of these, {_of_two(self)}" if self.group_mean else _of_two(self)
 
     @cached_property
     def how_sure(self) -> str:
-        """What other stimuli would change, in a sentence; empty without intervals."""
-        return _how_sure(self) if "lower" in self.whole else ""
+        """What other stimuli would change, in a sentence, and what the two were chosen from."""
+        sure, short = "lower" in self.whole, self.similarity.short
+        held = f"the lower bound of their {short} holds for all of these at once"
+        if not sure:
+            held = f"that makes their {short} too high, which confidence intervals allow for"
+        chosen = f"They were chosen as the most similar of {self.among}: {held}."
+        return f"{_how_sure(self) if sure else ''} {chosen if self.among else ''}".strip()
 
     @cached_property
     def sentence(self) -> str:
@@ -172,6 +165,28 @@ class Explanation:
     def beside(self) -> list[partial.Said]:
         """What S_feat, S_rest and, `with_transfer`, transfer say."""
         return partial.partial_in_words(self.partial, self.called, self.coding)
+
+
+def _of_two(why: Explanation) -> str:
+    """The headline of two layers alone."""
+    if not why.similarity.divides:
+        return f"{why.finding}: {why.meaning}"
+    a, b = why.called
+    value, whole = why.value, why.whole.iloc[0]
+    how_much = f"({why.similarity.short} {number(value)})"
+    if value < HARDLY or ("lower" in why.whole and whole["lower"] <= 0):
+        return f"{a} and {b} are hardly alike {how_much}."
+    text = f"{a} and {b} are alike {how_much}{_most_of_all(why)}{_identities(why)}"
+    rest = float(why.unexplained["value"]) / value
+    if rest < 0:
+        return f"{text} What these features do not explain sets the two apart."
+    # How the other features are coded, the sentence says.
+    coded = why.coding.partition(" (")[0]
+    plain = coded.replace("they", "these features")
+    features = f"by {plain}." if plain != coded else f"by these features and {coded}."
+    if rest > 1:
+        return f"{text} None of it is explained {features}"
+    return f"{text} {_share(rest)} of it is not explained {features}"
 
 
 def _how_sure(why: Explanation) -> str:

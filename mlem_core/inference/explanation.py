@@ -13,14 +13,16 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.errors import InputError
-from mlem_core.base.numbers import student_quantile
+from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.parameters import names_in
+from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
 from mlem_core.inference.chance import PERMUTATIONS, Chance, chance_at_level
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate
+from mlem_core.inference.largest import of_largest, of_pairs
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Replicates
@@ -29,6 +31,7 @@ from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
@@ -312,7 +315,8 @@ def best_known(
 ) -> Explanation:
     """An explanation with the best intervals that there are; computes none.
 
-    Those that `kept_intervals` has made, else those of all layers, else none.
+    Those that `kept_intervals` has made, else those of all layers, else none; of the most similar
+    two of the selection they hold for all that these were chosen from (`as_chosen`).
 
     Parameters
     ----------
@@ -321,19 +325,77 @@ def best_known(
     intervals : of layers among which the two are
     """
     fitted = replace(why, estimator=selection.estimator, interactions=selection.interactions)
-    tables = None
+    if intervals is not None and intervals.similarity != why.similarity.name:
+        intervals = None
+    tables, layers = None, selection.layers
     if store is not None:
         tables = _STAGE.find(store, _key(fitted, analysis, n_replicates))
     if tables is not None:
-        return _with_tables(fitted, analysis, n_replicates, tables)
-    if intervals is None or intervals.similarity != why.similarity.name or not len(intervals.terms):
-        return why
+        known = _with_tables(fitted, analysis, n_replicates, tables)
+        return as_chosen(known, analysis, layers, intervals)
+    if intervals is None or not len(intervals.terms):
+        return as_chosen(why, analysis, layers, intervals)
     bounded = explanation_of(intervals, *why.layers, why.coding)
     beside = why.partial
     if why.similarity.of_ranks:
         parts = partial_intervals(intervals, *why.layers, beside.iloc[: len(partial.PARTS)])
         beside = pd.concat((parts, beside.iloc[len(partial.PARTS) :]), ignore_index=True)
-    return replace(bounded, names=why.names, held_out=why.held_out, partial=beside)
+    bounded = replace(bounded, names=why.names, held_out=why.held_out, partial=beside)
+    return as_chosen(bounded, analysis, layers, intervals)
+
+
+def as_chosen(
+    why: Explanation,
+    analysis: Analysis,
+    layers: Sequence[Layer],
+    intervals: LayerIntervals | None = None,
+    square: FloatArray | None = None,
+) -> Explanation:
+    """An explanation of two layers that says so where they are the most similar of all of these.
+
+    Its interval then holds for all that they were chosen from, and among models of groups the mean
+    over members comes first. Of any other two layers, or where the similarity of all is not known,
+    it stays as it is.
+
+    Parameters
+    ----------
+    intervals : of all these layers by the similarity of the explanation
+    square : (n_layers, n_layers) of these layers; None is RSA, or that of the intervals
+    """
+    from scipy.special import ndtri
+
+    at = [analysis.layers.index(layer) for layer in layers]
+    if square is None and why.similarity.of_ranks:
+        square = analysis.rsa[np.ix_(at, at)]
+    elif square is None and intervals is not None:
+        places = intervals.places(layers)
+        square = intervals.values[np.ix_(places, places)]
+    if square is None or len(layers) < 3:
+        return why
+    files, group_of = [name for name, _ in analysis.spec.representations], analysis.spec.group_of
+    pairs = candidates(square, layers, files, group_of)
+    own = square[pairs.first, pairs.second]
+    best, n = (pairs.best(own), len(own)) if len(own) else (0, 0)
+    if n < 2 or {*why.layers} != {layers[pairs.first[best]], layers[pairs.second[best]]}:
+        return why
+    cell, means, whole, sure = pairs.cell[best], pairs.means(own), why.whole.copy(), ""
+    if intervals is not None:
+        _, left = of_pairs(intervals, layers, pairs.first, pairs.second)
+        found = of_largest(own, left)
+        whole = whole.reindex(columns=["quantity", "value", "lower", "upper"])
+        whole.loc[0, ["lower", "upper"]] = found.lower[best], found.upper[best]
+        mean = of_largest(means, Left(pairs.means(left.without), left.sizes))
+        sure = f" (95 % interval {number(mean.lower[cell])} to {number(mean.upper[cell])})"
+    elif "lower" in whole:
+        down, up = ndtri([CONFIDENCE ** (1 / n), CONFIDENCE]) / ndtri((1 + CONFIDENCE) / 2)
+        value, low, high = whole.loc[0, ["value", "lower", "upper"]]
+        whole.loc[0, ["lower", "upper"]] = value - down * (value - low), value + up * (high - value)
+    members, group_mean = int((pairs.cell == cell).sum()), ""
+    if members > 1:
+        of = listed([f"{group_of.get(model, model)} layer {layer}" for model, layer in why.layers])
+        group_mean = f"The mean {why.similarity.short} of {members} pairs of members, {of}, is "
+        group_mean += f"{number(means[cell])}{sure}."
+    return replace(why, whole=whole, among=f"{n:,} pairs of {pairs.what}", group_mean=group_mean)
 
 
 def _key(why: Explanation, analysis: Analysis, n_replicates: int) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import FloatArray, IntArray, Layer
 
 # Up to so many features every order is looked at (5,040 of them), with more so many random ones.
 _ALL_ORDERS, _ORDERS = 7, 10_000
@@ -105,13 +106,39 @@ def average_ranks(values: FloatArray) -> FloatArray:
     return ranks
 
 
-def most_alike(
+class Candidates(NamedTuple):
+    """The pairs of layers of which the most similar is looked at first.
+
+    first, second : (n_pairs,) the places of their layers
+    cell : (n_pairs,) the same number for members of the same two groups at the same layers
+    what : what they are pairs of, "layers of two models"
+    """
+
+    first: IntArray
+    second: IntArray
+    cell: IntArray
+    what: str
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """Means over members (..., n_cells) of what pairs have (..., n_pairs)."""
+        order = np.argsort(self.cell, kind="stable")
+        starts = np.unique(self.cell[order], return_index=True)[1]
+        sums: FloatArray = np.add.reduceat(values[..., order], starts, axis=-1)
+        return sums / np.bincount(self.cell)
+
+    def best(self, values: FloatArray) -> int:
+        """The pair to look at first: the highest of those members whose mean is the highest."""
+        of_best = self.cell == self.means(values).argmax()
+        return int(np.where(of_best, values, -np.inf).argmax())
+
+
+def candidates(
     rsa: FloatArray,
     layers: Sequence[Layer],
     files: Collection[str] = (),
     groups: Mapping[str, str] | None = None,
-) -> tuple[Layer, Layer]:
-    """The two layers to look at first: the most alike ones of two models, or of the only one.
+) -> Candidates:
+    """The pairs of layers to choose the most similar from: of two models, or of the only one.
 
     Two models of a group are alike without saying: models of two groups come first.
 
@@ -124,24 +151,43 @@ def most_alike(
     layers : (model, number) of each
     files : names of the models that come from a file, whose layer 0 is a layer as any other
     groups : of models that share one with others, its name
+    """
+    models = np.array([model for model, _ in layers], dtype=object)
+    kin = np.array([(groups or {}).get(model, model) for model in models], dtype=object)
+    deep = np.array([number > 0 or model in files for model, number in layers])
+    upper, aside = np.triu(np.isfinite(rsa), 1), "" if deep.all() else ", embeddings left aside"
+    of_two = "two models" if len({*kin}) == len({*models}) else "models of two groups"
+    apart, others = (one[:, None] != one for one in (kin, models))
+    tried = [
+        (upper & pairs & some, f"layers of {name}{more}")
+        for pairs, name in ((apart, of_two), (others, "two models"), (upper, "one model"))
+        for some, more in ((np.outer(deep, deep), aside), (upper, ""))
+    ]
+    allowed, what = next((one for one in tried if one[0].any()), tried[-1])
+    sides = [f"{group}:{number}" for group, (_, number) in zip(kin, layers, strict=True)]
+    side, (first, second) = np.unique(sides, return_inverse=True)[1], np.nonzero(allowed)
+    ends = np.sort((side[first], side[second]), axis=0)
+    cell = np.unique(ends, axis=1, return_inverse=True)[1].ravel()
+    return Candidates(first, second, cell, what)
+
+
+def most_alike(
+    rsa: FloatArray,
+    layers: Sequence[Layer],
+    files: Collection[str] = (),
+    groups: Mapping[str, str] | None = None,
+) -> tuple[Layer, Layer]:
+    """The two layers to look at first, of `candidates`, whose parameters these are.
 
     Returns
     -------
     Two different layers in the order of `layers`; of one layer, that one twice
     """
-    models = np.array([model for model, _ in layers], dtype=object)
-    deep = np.array([number > 0 or model in files for model, number in layers])
-    both = np.outer(deep, deep)
-    others = models[:, None] != models[None, :]
-    kin = np.array([(groups or {}).get(model, model) for model in models], dtype=object)
-    apart = kin[:, None] != kin[None, :]
-    upper = np.triu(np.ones(rsa.shape, dtype=bool), 1)
-    for allowed in (apart & both, apart, others & both, others, both, upper):
-        known = np.where(upper & allowed & np.isfinite(rsa), rsa, -np.inf)
-        if np.isfinite(known).any():
-            a, b = np.unravel_index(int(known.argmax()), known.shape)
-            return layers[int(a)], layers[int(b)]
-    return layers[0], layers[-1]
+    found = candidates(rsa, layers, files, groups)
+    if not len(found.cell):
+        return layers[0], layers[-1]
+    at = found.best(rsa[found.first, found.second])
+    return layers[found.first[at]], layers[found.second[at]]
 
 
 def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
@@ -157,38 +203,6 @@ def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFr
     ends = {"model_a": models[a], "layer_a": numbers[a]}
     ends |= {"model_b": models[b], "layer_b": numbers[b]}
     return pd.DataFrame(ends | {name: values[a, b] for name, values in squares.items()})
-
-
-def extremes(
-    square: FloatArray, layers: Sequence[Layer]
-) -> tuple[tuple[Layer, Layer], tuple[Layer, Layer]] | None:
-    """The two layers of the highest similarity and the two of the lowest; of the first, if several.
-
-    Of different models where there are several: layers that follow each other are always alike.
-
-    Parameters
-    ----------
-    square : (n_layers, n_layers) a similarity; NaN where it is not defined
-    layers : (model, number) of each
-
-    Returns
-    -------
-    Both pairs, each in the order of `layers`; None where no two layers have a similarity
-
-    Source: Salle et al. 2024, figure 4.
-    """
-    models = np.array([model for model, _ in layers], dtype=object)
-    upper = np.triu(np.isfinite(square), 1)
-    across = upper & (models[:, None] != models[None, :])
-    allowed = across if across.any() else upper
-    if not allowed.any():
-        return None
-    found = []
-    for sign in (1, -1):
-        best = int(np.where(allowed, sign * square, -np.inf).argmax())
-        a, b = divmod(best, len(layers))
-        found.append((layers[a], layers[b]))
-    return found[0], found[1]
 
 
 def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:

@@ -2,12 +2,13 @@
 
 Both answers rest on the same stimuli where these are the same, and vary together: what is left out
 is left out of both, and the interval is that of the difference (a paired delete-block jackknife,
-`mlem_core.inference.jackknife`).
+`mlem_core.inference.jackknife`). Of different stimuli each loses blocks of its own, and the
+variances add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import listed
-from mlem_core.base.typing import FloatArray, Layer, Report, layer_name
+from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import jackknife, standard_error
+from mlem_core.inference.jackknife import Estimate, by_error, jackknife, standard_error
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.storage.store import Store
@@ -37,11 +38,42 @@ _SEED = 0
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "values", "device")
 
 
+# A value (...) of an analysis, and the same without each block of its stimuli (n_blocks, ...).
+Known = tuple[FloatArray, FloatArray]
+
+
 class Paired(NamedTuple):
-    """Intervals of two analyses from which the same blocks of stimuli were left out."""
+    """Intervals of two analyses.
+
+    together : whether the same blocks of the same stimuli were left out of both; else each lost
+        blocks of its own, and is taken as independent of the other: with sentences or words in
+        common intervals of differences are too wide rather than too narrow
+    """
 
     first: LayerIntervals
     second: LayerIntervals
+    together: bool = True
+
+    @property
+    def over(self) -> str:
+        """What intervals are over, and what was left out of which analysis."""
+        if self.together:
+            return f"{self.first.units.over}, of which the same are left out of both"
+        over = dict.fromkeys(one.units.over for one in (self.first, self.second))
+        return f"{listed([*over])} of each, taken as independent"
+
+    def estimate(
+        self, statistic: Callable[[FloatArray, FloatArray], FloatArray], one: Known, other: Known
+    ) -> Estimate:
+        """A statistic of a value of each analysis; it takes a leading axis in either or both."""
+        value, (first, second) = statistic(one[0], other[0]), (self.first, self.second)
+        if self.together:
+            return jackknife(value, statistic(one[1], other[1]), first.sizes)
+        error = np.hypot(
+            standard_error(statistic(one[1], other[0]), first.sizes),
+            standard_error(statistic(one[0], other[1]), second.sizes),
+        )
+        return by_error(value, error, (*first.sizes, *second.sizes))
 
 
 def common_layers(first: Analysis, second: Analysis) -> tuple[Layer, ...]:
@@ -146,20 +178,8 @@ def same_stimuli(first: Analysis, second: Analysis) -> bool:
     )
 
 
-def why_no_intervals(first: Analysis, second: Analysis) -> str:
-    """Why differences of two analyses have no intervals; empty where they may have."""
-    if not common_layers(first, second):
-        return "They have no layer in common: no difference can be taken."
-    if not same_stimuli(first, second):
-        return (
-            "They are of different stimuli, so that nothing can be left out of both at once: the "
-            "differences have no intervals."
-        )
-    return ""
-
-
 def paired(first: Analysis, second: Analysis, store: Store, report: Report | None = None) -> Paired:
-    """Intervals of both, from the same blocks, of the layers that both have; kept in the store.
+    """Intervals of both, of the layers that both have; kept in the store.
 
     Raises
     ------
@@ -173,23 +193,25 @@ def paired(first: Analysis, second: Analysis, store: Store, report: Report | Non
         )
         for one, blocks in ((first, None), (second, _blocks(first, second)))
     ]
-    return Paired(*made)
+    return Paired(made[0], made[1], same_stimuli(first, second))
 
 
 def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | None:
     """What `paired` gives if it is in the store; computes nothing."""
-    if why_no_intervals(first, second):
+    if not (layers := common_layers(first, second)):
         return None
-    layers = common_layers(first, second)
     one = layer_intervals.known_intervals(first, store, first.select(layers=layers))
     other = layer_intervals.known_intervals(
         second, store, second.select(layers=layers), _blocks(first, second)
     )
-    return None if one is None or other is None else Paired(one, other)
+    both = same_stimuli(first, second)
+    return None if one is None or other is None else Paired(one, other, both)
 
 
 def _blocks(first: Analysis, second: Analysis) -> Blocks | None:
-    """The blocks of the first, where they are other than the second's own."""
+    """The blocks of the first, where the second, of the same stimuli, has others of its own."""
+    if not same_stimuli(first, second):
+        return None
     one, other = layer_intervals.blocks_of(first), layer_intervals.blocks_of(second)
     same = one.sizes == other.sizes and np.array_equal(one.weights, other.weights)
     return None if same else one
@@ -214,18 +236,27 @@ def importance_differences(
     value = (table["first"] - table["second"]).to_numpy(np.float64)
     table = table.assign(difference=value, lower=np.nan, upper=np.nan, p=np.nan)
     if intervals is not None and len(table):
-        rows = list(zip(table["model"], table["layer"], table["feature"], strict=True))
-        first, second = (
-            one.scores_without[
-                :,
-                one.places([(model, int(layer)) for model, layer, _ in rows]),
-                [2 + one.columns.index(feature) for *_, feature in rows],
-            ]
-            for one in intervals
-        )
-        found = jackknife(value, first - second, intervals.first.sizes)
+        found = intervals.estimate(np.subtract, *known_of("importance", table, intervals))
         table = table.assign(**found.columns("lower", "upper", "p"))
     return family_of_tests(table, "differences of importance", correction)
+
+
+def known_of(name: str, table: pd.DataFrame, intervals: Paired) -> tuple[Known, Known]:
+    """The "importance", "rsa" or "weighted_tau" of a table of differences, in either analysis."""
+    found: list[Known] = []
+    for own, end in ((intervals.first, "first"), (intervals.second, "second")):
+        if name == "importance":
+            layers = [(str(model), int(n)) for model, n in table[["model", "layer"]].to_numpy()]
+            column = [2 + own.columns.index(feature) for feature in table["feature"]]
+            value, without = table[end], own.scores_without[:, own.places(layers), column]
+        else:
+            value, whole = table[f"{name}_{end}"], own.values_without
+            if name == "weighted_tau":
+                whole = np.stack([weighted_tau(scores[:, 2:]) for scores in own.scores_without])
+            a, b = (own.places(list(map(parse_layer, table[f"layer_{end}"]))) for end in "ab")
+            without = whole[:, a, b]
+        found.append((value.to_numpy(np.float64), without))
+    return found[0], found[1]
 
 
 def similarity_differences(
@@ -251,12 +282,7 @@ def similarity_differences(
         table = table.assign(**{f"{name}_{key}": value for key, value in columns.items()})
     table = table.assign(rsa_p=np.nan)
     if intervals is not None and len(table):
-        places = [np.array(one.places(layers)) for one in intervals]
-        first, second = (
-            one.values_without[:, at[a], at[b]] for one, at in zip(intervals, places, strict=True)
-        )
-        value = table["rsa_difference"].to_numpy(np.float64)
-        rsa = jackknife(value, first - second, intervals.first.sizes)
+        rsa = intervals.estimate(np.subtract, *known_of("rsa", table, intervals))
         table = table.assign(rsa_lower=rsa.lower, rsa_upper=rsa.upper, rsa_p=rsa.p)
         lower, upper = _tau_interval(intervals, layers)
         value = table["weighted_tau_difference"].to_numpy(np.float64)
@@ -273,7 +299,9 @@ def _tau_interval(intervals: Paired, layers: Sequence[Layer]) -> tuple[FloatArra
     τ goes in steps, which a block left out seldom makes it take. So profiles are drawn around their
     values, as far as the jackknife says that importances vary, and together in both analyses.
     """
-    profiles = [_drawn(one, one.places(layers)) for one in intervals]
+    own = _SEED if intervals.together else _SEED + 1
+    both = (intervals.first, _SEED), (intervals.second, own)
+    profiles = [_drawn(one, one.places(layers), seed) for one, seed in both]
     drawn = np.stack(
         [weighted_tau(one) - weighted_tau(other) for one, other in zip(*profiles, strict=True)]
     )
@@ -282,10 +310,10 @@ def _tau_interval(intervals: Paired, layers: Sequence[Layer]) -> tuple[FloatArra
     return lower, upper
 
 
-def _drawn(intervals: LayerIntervals, at: Sequence[int]) -> FloatArray:
+def _drawn(intervals: LayerIntervals, at: Sequence[int], seed: int) -> FloatArray:
     """Profiles (DRAWS, n_layers, n_columns) with the jackknife's standard errors."""
     left = Left(intervals.scores_without[:, at, 2:], intervals.sizes)
-    moves, variance = left.moves(DRAWS, np.random.default_rng(_SEED))
+    moves, variance = left.moves(DRAWS, np.random.default_rng(seed))
     error = standard_error(*left)
     scale = np.divide(error, np.sqrt(variance), out=np.zeros_like(error), where=variance > 1e-24)
     drawn: FloatArray = intervals.scores[at, 2:] + moves * scale

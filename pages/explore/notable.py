@@ -1,4 +1,4 @@
-"""Pairs of layers that stand out, each a click away: the extremes of τ, and those that surprise."""
+"""Pairs of layers that surprise, each a click away."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.text import minus, number
-from mlem_core.base.typing import layer_name
+from mlem_core.base.text import minus
 from pages.parts import exporting, frame, naming, navigation
 from pages.parts.wording import plain
 
@@ -25,34 +24,6 @@ KINDS = {
     "features": "More alike by features than by distances",
     "unexplained": "Alike, and hardly explained by these features",
 }
-
-
-def offer_extremes(view: View) -> None:
-    """A click to the pair of layers with the highest and with the lowest weighted Kendall τ."""
-    from mlem_core.measures.similarity import extremes
-
-    results = view.results()
-    if results is None or len(view.layers) < 3:
-        return
-    found = extremes(results.similarity_profiles.to_numpy(), results.layers)
-    if found is None or found[0] == found[1]:
-        return
-    st.caption("By their features the two layers most alike, and the two least alike:")
-    for (one, other), most in zip(found, ("most", "least"), strict=True):
-        a, b = layer_name(one), layer_name(other)
-        tau = number(results.similarity_profiles.loc[a, b])
-        if _button(
-            f"τ {tau}: {naming.layer(a)}, {naming.layer(b)}",
-            f"extreme {most}",
-            "Shows these two layers; of different models where there are several, as in "
-            "figure 4 of the first paper.",
-        ):
-            navigation.explore(view, a, b, tab="pairs", look="why")
-
-
-def _button(said: str, key: str, help: str) -> bool:
-    symbol = ":material/arrow_forward:"
-    return st.button(plain(said), key=key, type="tertiary", icon=symbol, help=help)
 
 
 def show_surprises(view: View) -> None:
@@ -81,7 +52,13 @@ def _surprises(view: View) -> None:
             row = {str(name): value for name, value in values.items()}
             a, b = row["layer_a"], row["layer_b"]
             said = f"{naming.layer(a)} and {naming.layer(b)}: {_numbers(row)}"
-            if _button(said, f"surprise {kind} {a} {b}", "Shows these two layers."):
+            if st.button(
+                plain(said),
+                key=f"surprise {kind} {a} {b}",
+                type="tertiary",
+                icon=":material/arrow_forward:",
+                help="Shows these two layers.",
+            ):
                 navigation.explore(view, a, b, tab="pairs")
     exporting.draw_table(
         table,
@@ -91,26 +68,29 @@ def _surprises(view: View) -> None:
         f"ranks among all pairs are {of.APART:.0%} of the pairs apart, both layers have a held-out "
         f"ρ of {of.PREDICTED} or more, and τ is no higher (or is higher) than that of profiles in "
         f"random order. Hardly explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the "
-        "median. These limits are conventions, no tests. above: share of pairs that are below.",
+        "median. These limits are conventions, no tests. above: share of pairs that are below. "
+        "Intervals of RSA hold for all pairs of layers at once.",
         height=180,
     )
 
 
 def _numbers(row: Mapping[str, Any]) -> str:
+    sure = " [{rsa_lower:.2f}, {rsa_upper:.2f}]".format(**row) if "rsa_lower" in row else ""
     if row["kind"] == "unexplained":
-        return minus("RSA {rsa:.2f}, {unexplained:.0%} of it not explained".format_map(row))
-    text = "RSA {rsa:.2f} (above {above_rsa:.0%} of pairs), τ {tau:.2f} (above {above_tau:.0%})"
-    return minus(text.format_map(row))
+        return minus("RSA {rsa:.2f}{}, {unexplained:.0%} of it not explained".format(sure, **row))
+    text = "RSA {rsa:.2f}{} (above {above_rsa:.0%} of pairs), τ {tau:.2f} (above {above_tau:.0%})"
+    return minus(text.format(sure, **row))
 
 
 def _table(shown: FigureContext) -> pd.DataFrame:
     from mlem_core.figures.terms import decomposition
+    from mlem_core.inference.largest import with_bounds
     from mlem_core.measures.discordant_pairs import discordant_pairs
 
     results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     every = replace(shown, drawing=replace(shown.drawing, flags=True))
-    return discordant_pairs(
+    found = discordant_pairs(
         decomposition(shown),
         results.similarity_profiles.to_numpy(),
         rho[layers].to_numpy(),
@@ -118,3 +98,4 @@ def _table(shown: FigureContext) -> pd.DataFrame:
         results.n_profile_features,
         {frozenset(pair) for pair in every.reasons("rsa")},
     )
+    return found if shown.intervals is None else with_bounds(found, shown.intervals, layers)

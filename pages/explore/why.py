@@ -10,7 +10,6 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
-from pages.explore import notable
 from pages.parts import (
     alike,
     background,
@@ -47,8 +46,6 @@ def show_why(view: View, a: str, b: str) -> None:
         st.caption(plain(why.sentence))
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
-    if why.similarity.of_ranks:
-        notable.offer_extremes(view)
     if "chance" not in why.terms:
         drawn = "Blocks left out in turn"
         if why.similarity.of_ranks:
@@ -69,7 +66,7 @@ def _without_terms(view: View, similarity: Similarity, a: str, b: str) -> None:
         for text in (why.how_sure, *why.notes):
             st.markdown(plain(text))
         st.caption(plain(f"{why.meaning[0].upper()}{why.meaning[1:]}"))
-    if not why.how_sure:
+    if "lower" not in why.whole:
         background.offer(
             alike.work_for_intervals(view, a, b, similarity.name),
             "Add its confidence interval",
@@ -145,7 +142,7 @@ def _numbers(why: Explanation, a: str, b: str) -> None:
     places = [st.container(), *st.columns(2)]
     for place, (_, row) in zip(places, why.whole.iterrows(), strict=True):
         interval = ""
-        if "lower" in row.index:
+        if "lower" in row.index and pd.notna(row["lower"]):
             interval = f"{row['lower']:.2f} to {row['upper']:.2f}"
         place.metric(
             names[row["quantity"]],

@@ -22,7 +22,7 @@ LEFT = (
     "seed", "pairs",
 )  # fmt: skip
 RIGHT = ("estimator", "interactions", "distance", "special_tokens", "dtype")
-ADVANCED = ("pooling", "positions", "units", "device")
+ADVANCED = ("pooling", "positions", "units", "half", "device")
 # Which values are told apart depends on the others, where it is not chosen.
 _READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
 # What decides which values had better be told apart.

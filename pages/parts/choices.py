@@ -23,6 +23,7 @@ FORM = (
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
     "missing", "values", "estimator", "interactions", "distance", "special_tokens", "dtype",
     "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
+    "half",
 )  # fmt: skip
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",

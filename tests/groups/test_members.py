@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from inputs import refused
 from scipy import stats
 
 from mlem_core.analysis.grouped import Grouped
@@ -50,28 +49,12 @@ def test_similarities_of_models_are_means_over_pairs_of_layers():
     rng, found = np.random.default_rng(0), members()
     squares = symmetric(rng, 3, len(LAYERS), len(LAYERS))
     depth = model_similarity(squares, found)
-    best = model_similarity(squares, found, "best", squares[0])
     place = {layer: at for at, layer in enumerate(LAYERS)}
     for (i, a), (j, b) in itertools.combinations(enumerate(found.members), 2):
         same = [squares[:, place[a, n], place[b, n]] for n in range(4)]
         np.testing.assert_allclose(depth[:, i, j], np.mean(same, axis=0))
-        pairs = [
-            (n, max(range(4), key=lambda m, n=n: squares[0, place[a, n], place[b, m]]))
-            for n in range(4)
-        ]
-        pairs += [
-            (max(range(4), key=lambda m, n=n: squares[0, place[a, m], place[b, n]]), n)
-            for n in range(4)
-        ]
-        chosen = [squares[:, place[a, n], place[b, m]] for n, m in pairs]
-        np.testing.assert_allclose(best[:, i, j], np.mean(chosen, axis=0))
-    for each in (depth, best):
-        np.testing.assert_allclose(each, np.swapaxes(each, 1, 2))
-        assert np.isnan(each[:, range(6), range(6)]).all()
-    with refused("'first'", "depth", "best"):
-        model_similarity(squares, found, "first")
-    with refused("`by`"):
-        model_similarity(squares, found, "best")
+    np.testing.assert_allclose(depth, np.swapaxes(depth, 1, 2))
+    assert np.isnan(depth[:, range(6), range(6)]).all()
 
 
 def test_mean_profiles_have_the_t_interval_over_members():

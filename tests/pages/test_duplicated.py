@@ -61,6 +61,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "pooling": ("mean", {}),
     "positions": ("without-first", {}),
     "units": ("standardised", {}),
+    "half": ("second", {}),
     "groups": ((("g", TWO[:1]), ("h", TWO[1:])), {"models": TWO}),
     "labels": (tuple((name, ("size:small",)) for name in TWO), {"models": TWO}),
     "trajectories": ((("t", STEPS),), {"models": STEPS}),

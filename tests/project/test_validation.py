@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
 
-from validation import mrqap, populations, similarity_terms, simulations, work
+from validation import chosen, mrqap, populations, similarity_terms, simulations, work
 from validation.report import TABLES
 from validation.work import Task, carry_out, read
 
@@ -58,12 +58,16 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
         (populations, "populations", ["within", "between", "universality"]),
         (mrqap, "mrqap", [f"effect {effect:g}" for effect in mrqap.DATA_SETS]),
         (similarity_terms, "similarity-terms", ["truth", "held", "width over that of 95 %"]),
+        (chosen, "chosen", list(chosen.WAYS.values())),
     ],
 )
 def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, monkeypatch):
     if study is similarity_terms:
         monkeypatch.setattr(study, "QUICK", 2)
         monkeypatch.setattr(study, "STIMULI", 40)
+    if study is chosen:
+        monkeypatch.setattr(study, "QUICK", 1)
+        monkeypatch.setattr(study, "POPULATION", 200)
     tasks = study.tasks(True)
     rows = [{**row, "part": task.name} for task in tasks for row in task.call(*task.arguments)]
     table = pd.DataFrame(rows)

@@ -11,8 +11,10 @@ from scipy.stats import spearmanr, t
 from mlem_core.analysis.run import run
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import layer_intervals
+from mlem_core.inference.jackknife import standard_error
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.robustness import two_analyses as two
+from mlem_core.robustness.replication import replication
 from mlem_core.storage.store import Store
 
 
@@ -138,14 +140,21 @@ def test_other_folds_leave_out_the_same_blocks(both, results, store):
     assert said == "The first and the second differ in folds (5; 4)."
 
 
-def test_other_stimuli_have_no_interval_and_it_says_why(both, results, store, tmp_path):
+def test_of_other_stimuli_the_variances_add_up(both, results, store, tmp_path):
     one, few = both[0][0], stimuli(25)
     other, _ = analysed(tmp_path / "fewer", store, few, 1.0, features=("noun", "long"))
-    assert "different stimuli" in two.why_no_intervals(one, other)
     assert two.find_paired(one, other, store) is None
     assert two.common_layers(one, other) == tuple(one.layers)
     table = two.importance_differences((results[0], other.results()), None).table
     assert len(table) == 4 and table["difference"].notna().all()
+    made = two.paired(one, other, store)
+    assert two.find_paired(one, other, store) is not None and "independent" in made.over
+    (row,) = two.similarity_differences((results[0], other.results()), made).table.to_dict(
+        "records"
+    )
+    errors = [standard_error(own.values_without[:, 0, 1], own.sizes) for own in made[:2]]
+    reach = t.ppf(0.975, min(*made.first.sizes, *made.second.sizes) - 1) * np.hypot(*errors)
+    assert row["rsa_upper"] - row["rsa_difference"] == pytest.approx(reach)
     said = two.in_a_sentence(two.differences(one, other))
     assert "stimuli (" in said and "features (also position; no others)" in said
 
@@ -182,3 +191,50 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results,
     lower, upper = by_hand(value, without, intervals.first.sizes)
     assert table["lower"].to_numpy() == pytest.approx(lower.ravel(), abs=5e-3)
     assert table["upper"].to_numpy() == pytest.approx(upper.ravel(), abs=5e-3)
+
+
+def correlation_by_hand(tables, made):
+    """The correlation of two sets of importances, and its bounds from explicit correlations."""
+    one, other = (table["importance"].to_numpy() for table in tables)
+    left = [own.scores_without[:, :, 2:].reshape(len(own.scores_without), -1) for own in made[:2]]
+    r = [[np.corrcoef(x, other)[0, 1] for x in left[0]]]
+    r.append([np.corrcoef(one, y)[0, 1] for y in left[1]])
+    sizes = made.first.sizes, made.second.sizes
+    error = np.hypot(*(standard_error(np.array(a), b) for a, b in zip(r, sizes, strict=True)))
+    reach = t.ppf(0.975, min(*sizes[0], *sizes[1]) - 1) * error
+    value = np.corrcoef(one, other)[0, 1]
+    return np.clip([value, value - reach, value + reach], -1, 1)
+
+
+@pytest.mark.slow
+def test_halves_of_a_planted_set_replicate_and_another_planted_feature_does_not(store, tmp_path):
+    """Nouns are far apart in one set, places in the other; of each there are two halves."""
+    table, rng, specs = stimuli(80), np.random.default_rng(6), []
+    for feature in ("noun", "position"):
+        planted = 4.0 * table[[feature]].to_numpy(float)
+        layers = {k: planted + rng.standard_normal((len(table), 3)) for k in range(3)}
+        (tmp_path / feature).mkdir()
+        specs.append(in_files(tmp_path / feature, table, {"m": layers}))
+    first, other = specs
+    halves = [
+        run(replace(spec, half=half), store, progress=False)
+        for spec, half in ((first, "first"), (first, "second"), (other, "second"))
+    ]
+    rows = [set(half.rows.tolist()) for half in halves[:2]]
+    assert not rows[0] & rows[1] and len(rows[0] | rows[1]) == len(table)
+    sentences = [set(half.stimuli.table["sentence"]) for half in halves[:2]]
+    assert not sentences[0] & sentences[1]
+    for pair, replicates in (((0, 1), True), ((0, 2), False)):
+        both = halves[pair[0]], halves[pair[1]]
+        results, made = (both[0].results(), both[1].results()), two.paired(*both, store)
+        said, tables = replication(both, results, made)
+        assert ("does not replicate" not in said[0]) == replicates and "noun" in said[0]
+        means = [
+            one.importance.groupby(["model", "layer", "feature"], sort=False, as_index=False)[
+                "importance"
+            ].mean()
+            for one in results
+        ]
+        row = tables["correlations"].iloc[0]
+        found = row[["value", "lower", "upper"]].to_numpy(float)
+        np.testing.assert_allclose(found, correlation_by_hand(means, made), atol=1e-3)
