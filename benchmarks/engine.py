@@ -106,6 +106,13 @@ def measure(table: Table, runs: int) -> str:
             f"{memory / peaks[0][0]:.1f}",
             "under 1,000 MB, no faster than the pairs",
         )
+    for size, most in ((2_000, 2_000), (20_000, 3_000)):
+        memory, took = printed_numbers("benchmarks.memory", size, "values")
+        table.add(
+            f"the same at {size:,} stimuli with values told apart",
+            f"{memory:.0f} MB ({took:.0f} s)",
+            target=f"under {most:,} MB",
+        )
     return (
         f"the probing set ({n:,} words, {n * (n - 1) // 2:,} pairs, {len(tables.codes):,} "
         f"patterns) in {n_layers} layers, {FOLDS} folds; medians of {runs} runs in turn"

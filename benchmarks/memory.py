@@ -1,6 +1,9 @@
 """Peak memory of a whole analysis at one size; run as a process of its own.
 
-python -m benchmarks.memory N_STIMULI
+python -m benchmarks.memory N_STIMULI [values]
+
+With "values" features are as those of a treebank: part of speech (17 values) and relation (24) by
+value, position and length of the word.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.data import FOLDS, SEED
 from mlem_core.analysis.results import results_from_tables
@@ -19,8 +23,10 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
+from mlem_core.pairs.tables_io import load_pair_tables, save_pair_tables
 
 N_LAYERS, N_UNITS = 38, 576
 
@@ -37,17 +43,33 @@ def peak_megabytes() -> float:
     return peak / (1024**2 if sys.platform == "darwin" else 1024)
 
 
-def main(n_stimuli: int) -> None:
-    """Print peak memory in MB and the time in s, of 38 layers of 576 units."""
+def _columns(n_stimuli: int, by_value: bool) -> list[FeatureColumn]:
     rng = np.random.default_rng(SEED)
+    if by_value:
+        made = {
+            name: [f"{name} {one}" for one in rng.choice(size, n_stimuli, p=_zipf(size))]
+            for name, size in (("upos", 17), ("relation", 24))
+        }
+        numbers = {"position": rng.geometric(0.08, n_stimuli), "length": rng.poisson(4, n_stimuli)}
+        return feature_columns(pd.DataFrame(made | numbers), resolved=list(made))
     stimuli = datasets.load("probing")
     drawn = rng.integers(0, len(stimuli), n_stimuli)
-    columns = [
+    return [
         FeatureColumn(c.name, c.kind, c.values[drawn], c.span) for c in feature_columns(stimuli)
     ]
+
+
+def _zipf(size: int) -> np.ndarray:
+    weights = 1 / np.arange(1, size + 1)
+    return np.asarray(weights / weights.sum())
+
+
+def main(n_stimuli: int, by_value: bool) -> None:
+    """Print peak memory in MB and the time in s, of 38 layers of 576 units."""
+    columns = _columns(n_stimuli, by_value)
     folds = group_folds(np.arange(n_stimuli) // 3, FOLDS, SEED)
     start = time.perf_counter()
-    index = PairIndex.build(columns, folds)
+    index = PairIndex.build(columns, folds, design=PairDesign.of(folds))
 
     def layer(number: int) -> np.ndarray:
         own = np.random.default_rng(number)
@@ -60,9 +82,12 @@ def main(n_stimuli: int) -> None:
             index, sources, options=PassOptions(keep_ranks=ranks.put), train_ranks=True
         )
         rsa = ranks.rsa()
+        # As the store keeps it, which an analysis goes on with.
+        save_pair_tables(tables, Path(folder) / "tables.npz")
+        tables = load_pair_tables(Path(folder) / "tables.npz")
     results_from_tables(tables, [("random", n) for n in range(N_LAYERS)], rsa, folds)
     print(f"{peak_megabytes():.0f} {time.perf_counter() - start:.1f}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), "values" in sys.argv[2:])

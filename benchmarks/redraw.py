@@ -80,7 +80,7 @@ def measure(table: Table, runs: int) -> str:
         f"{1000 * with_values:.0f} ms",
         f"{1000 * without:.0f} ms",
         f"{with_values / without:.2f}",
-        "at most 2",
+        "at most 1.5",
     )
     n = len(case.stimuli)
     return (

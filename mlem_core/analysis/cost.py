@@ -86,9 +86,11 @@ def cost_of(
         product = PER_PRODUCT * shape.width**2
         step = PER_STEP if shape.recurrent else PER_TOKEN
         seconds += OPEN_QUANTISED if shape.quantised else OPEN
-        seconds += tokens * shape.blocks * (product + step)
-        n_bytes += (shape.blocks + 1) * (4 * n * shape.width + HEADER)
-        n_layers += _chosen(spec, shape.blocks + 1)
+        kept = _chosen(spec, shape.blocks + 1)
+        run = shape.blocks if spec.layers is None else min(shape.blocks, max(spec.layers))
+        seconds += tokens * run * (product + step)
+        n_bytes += kept * (4 * n * shape.width + HEADER)
+        n_layers += kept
     n_layers += sum(_chosen(spec, layers) for layers in files)
     every, budget = n_pairs(n), spec.pairs or np.inf
     if every <= budget:

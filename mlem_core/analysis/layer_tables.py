@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -15,15 +16,17 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.room import check_disk, check_memory
+from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, pair_tables
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.layer_sums import cuda_device
-from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import executor
@@ -32,6 +35,8 @@ from mlem_core.storage.store import Store
 
 # Twice the rank of a pair is kept in 32 bits.
 MOST_PAIRS = 2**31 - 1
+# Stimuli and layers on which it is measured what distances in bins cost.
+MEASURED, MEASURED_LAYERS = 400, 3
 
 
 class LayerTables(NamedTuple):
@@ -78,9 +83,16 @@ def layer_tables(
         _check_room(design, sources, store)
         columns = feature_columns(stimuli, resolved=resolved)
         index = PairIndex.build(columns, folds, spec.missing, design=design)
+        check_memory(
+            2 * index.n_cells * len(sources) * bytes_of_cell(spec.folds),
+            f"the pair tables of {len(sources)} layers with {index.n_cells:,} cells",
+            "choose fewer layers or features, or code fewer features by value",
+        )
         units = _units(index, spec, sources, depends_on, store)
         on_cluster.append(units)
-        return _made(index, spec, sources, units, store, progress)
+        found = _made(index, spec, sources, units, store, progress)
+        usable = [list(sources.items())[i] for i in found.kept]
+        return found._replace(notes=[*found.notes, *_cost_of_bins(index, columns, spec, usable)])
 
     some: dict[str, Any] = {}
     if not design.is_complete:
@@ -95,6 +107,35 @@ def layer_tables(
     for units in filter(None, on_cluster):
         units.forget()
     return found
+
+
+def _cost_of_bins(
+    index: PairIndex,
+    columns: Sequence[FeatureColumn],
+    spec: AnalysisSpec,
+    sources: Sequence[tuple[Layer, Representations]],
+) -> list[str]:
+    """What bins change in ρ, measured without them on some stimuli; no sentence without bins."""
+    if not index.notes:
+        return []
+    some = np.random.default_rng(spec.seed).permutation(len(index.folds))[:MEASURED]
+    rows, layers = np.sort(some), sources[:: -(-len(sources) // MEASURED_LAYERS)]
+    plain = [replace(column, values=column.values[rows], names=()) for column in columns]
+    rho = []
+    for like in (index, None):
+        folds, every = index.folds[rows], len(rows) ** 2
+        own = PairIndex.build(plain, folds, spec.missing, most_cells=every, like=like)
+        tables = pair_tables(
+            own,
+            [lambda source=source, n=n: source.of(n, rows) for (_, n), source in layers],  # type: ignore[misc]
+            distance=[spec.distance_of(model) for (model, _), _ in layers],
+        )
+        rho.append(estimator_named("ridge").model().cross_validate(tables).rho.mean())
+    return [
+        f"The bins change held-out ρ by {minus(f'{rho[0] - rho[1]:+.4f}')} on average, measured on "
+        f"{many(len(layers), 'layer')} and {len(rows):,} stimuli with all features coded as same "
+        "or different, or by how much they differ."
+    ]
 
 
 def _made(

@@ -150,7 +150,7 @@ class LayerUnits:
         for at, one in there.items():
             if one.designs is not None:
                 scores.keep(at, one.designs)
-        tables = assembled(self.index, [there[at].sums for at in kept])
+        tables = assembled(self.index, [there[at].sums for at in kept], len(kept))
         return Passed(tables, errors, *_rsa(self, there))
 
     def _there(

@@ -244,9 +244,9 @@ def _chosen_layers(
     for source in found:
         chosen = [n for n in source.layers if spec.layers is None or n in spec.layers]
         if not chosen:
+            none_of, there = ", ".join(map(str, spec.layers or ())), span(source.every_layer, 2)
             notices.append(
-                f"{source.name} was left out: it has none of the layers "
-                f"{', '.join(str(n) for n in spec.layers or ())}; it has {span(source.layers, 2)}."
+                f"{source.name} was left out: it has none of the layers {none_of}; it has {there}."
             )
         layers += [(source.name, n) for n in chosen]
     if not layers:

@@ -218,7 +218,8 @@ def pair_cells(analysis: Analysis, similarity: Similarity) -> PairCells:
     if not similarity.divides:
         return PairCells(np.zeros(0, dtype=np.int32), 0, folds)
     columns = feature_columns(analysis.stimuli, resolved=analysis.tables.resolved)
-    index = PairIndex.build(columns, folds, analysis.spec.missing, design=design)
+    like, missing = analysis.tables, analysis.spec.missing
+    index = PairIndex.build(columns, folds, missing, design=design, like=like)
     return PairCells(index.cell, index.n_cells, folds)
 
 

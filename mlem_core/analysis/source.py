@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import SEEDS, asked, frozen, parse_names, several
 from mlem_core.data import datasets
-from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, with_values
+from mlem_core.data.added import ADDED, LANGUAGE, add_bins, add_feature, merge_rare, with_values
 from mlem_core.data.distance_features import with_rdm, with_vector
 from mlem_core.data.reading.content import ReadAs, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import DETECTED, Table, read_table
@@ -145,6 +145,15 @@ class StimulusSource(_Read):
         pair=_whole,
         last=True,
     )
+    merge_rare: tuple[tuple[str, int], ...] = asked(
+        (),
+        "Rare values",
+        "A categorical feature, and how many stimuli a value has at least; rarer values become one "
+        "value, other.",
+        metavar="COLUMN=NUMBER",
+        pair=_whole,
+        last=True,
+    )
     vectors: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Vectors",
@@ -267,6 +276,8 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     for name, number in source.bins:
         stimuli = add_bins(stimuli, name, number)
     stimuli = stimuli.with_kinds(source.ordered, source.nominal)
+    for name, least in source.merge_rare:
+        stimuli = merge_rare(stimuli, name, least)
     for name, columns in source.vectors:
         stimuli = with_vector(stimuli, name, columns)
     for name, path in source.rdms:

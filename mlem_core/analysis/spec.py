@@ -248,7 +248,9 @@ class AnalysisSpec(_OfModels):
     @property
     def extraction(self) -> ExtractionOptions:
         """How hidden states are taken from the models."""
-        return ExtractionOptions(self.special_tokens, self.pooling, self.dtype, self.device)
+        return ExtractionOptions(
+            self.special_tokens, self.pooling, self.dtype, self.device, self.layers
+        )
 
     @property
     def kept(self) -> Kept:

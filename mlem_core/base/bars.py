@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import Any, Self
 from mlem_core.base.text import visible
 from mlem_core.base.typing import Counted, Progress, Report
 
+# Where no bar can be drawn, a line says every so many seconds how far the work is.
+A_LINE = 60.0
 _stopped: list[int] = []
 
 
@@ -44,12 +47,17 @@ def stopped_with() -> int:
 
 
 class Bars:
-    """A progress bar a stage: on stderr if it is a terminal, or below the cell of a notebook."""
+    """A progress bar a stage: on stderr if it is a terminal, or below the cell of a notebook.
+
+    Elsewhere, as in a log, a line a minute.
+    """
 
     _bar: Any = None
     _title = ""
+    _began = _said = 0.0
 
     def __enter__(self) -> Self:
+        self._began = self._said = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,6 +76,11 @@ class Bars:
             self._bar = _new_bar(title, progress)
             self._title = title
         self._bar.update(progress.done - self._bar.n)
+        now = time.monotonic()
+        if self._bar.disable and now - self._said >= A_LINE:
+            self._said, minutes = now, round((now - self._began) / 60)
+            how_far = f"{progress.done:,} of {progress.total:,} {progress.unit}"
+            print(f"After {minutes} min: {title}, {how_far}.", file=sys.stderr, flush=True)
 
     def counter(self, stage: str, unit: str) -> Counted:
         """Shows a stage that says only how many of how many units are done."""

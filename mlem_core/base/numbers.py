@@ -59,7 +59,9 @@ def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
         pivot(scaled, which[part], m[part], own, found)
         weights[part], done[part] = own, found
 
-    shares = np.array_split(np.arange(len(m)), cores() if m.size * n * n > SMALL else 1)
+    # Those of one matrix follow each other.
+    order = np.argsort(which, kind="stable")
+    shares = np.array_split(order, cores() if m.size * n * n > SMALL else 1)
     on_all_cores(solve, shares) if len(shares) > 1 else solve(shares[0])
     for i in np.flatnonzero(~done):
         weights[i] = _by_nnls(scaled[which[i]], m[i])

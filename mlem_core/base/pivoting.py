@@ -19,21 +19,35 @@ ROUNDS = 30
 SINGULAR = 1e-15
 
 
+# Sums may be taken in any order: several numbers at once.
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # type: ignore[untyped-decorator, unused-ignore]
+def _dot(one: Array, other: Array, n: int) -> float:
+    total = 0.0
+    for k in range(n):
+        total += one[k] * other[k]
+    return total
+
+
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _solve(gram: Array, moment: Array, chosen: Array, lower: Array, solved: Array) -> bool:
-    """Solve the chosen equations by Cholesky's decomposition; False where there is none."""
+def _factor(gram: Array, chosen: Array, lower: Array) -> bool:
+    """Cholesky's decomposition of the chosen rows and columns; False where there is none."""
     n = len(chosen)
     for i in range(n):
         for j in range(i + 1):
-            total = gram[chosen[i], chosen[j]]
-            for k in range(j):
-                total -= lower[i, k] * lower[j, k]
+            total = gram[chosen[i], chosen[j]] - _dot(lower[i], lower[j], j)
             if i == j:
                 if total <= SINGULAR:
                     return False
                 lower[i, i] = np.sqrt(total)
             else:
                 lower[i, j] = total / lower[j, j]
+    return True
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _substitute(lower: Array, moment: Array, chosen: Array, solved: Array) -> None:
+    """Solve the chosen equations by their decomposition."""
+    n = len(chosen)
     for i in range(n):
         total = moment[chosen[i]]
         for k in range(i):
@@ -44,7 +58,6 @@ def _solve(gram: Array, moment: Array, chosen: Array, lower: Array, solved: Arra
         for k in range(i + 1, n):
             total -= lower[k, i] * solved[k]
         solved[i] = total / lower[i, i]
-    return True
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -63,6 +76,8 @@ def pivot(grams: Array, which: Array, moments: Array, weights: Array, done: Arra
     """
     n_problems, n = moments.shape
     lower, solved, own = np.empty((n, n)), np.empty(n), np.empty(n)
+    # All equations of a matrix are decomposed once for the problems that follow each other.
+    whole, of, fine = np.empty((n, n)), -1, False
     free, wrong = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
     for problem in range(n_problems):
         gram, moment = grams[which[problem]], moments[problem]
@@ -70,10 +85,13 @@ def pivot(grams: Array, which: Array, moments: Array, weights: Array, done: Arra
         tolerance = 1e-11 * (top if top > 0 else 1.0)
         for i in range(n):
             free[i] = gram[i, i] > 0
-        for _ in range(ROUNDS):
+        for step in range(ROUNDS):
             chosen = np.flatnonzero(free)
-            if not _solve(gram, moment, chosen, lower, solved):
+            if step == 0 and of != which[problem]:
+                of, fine = which[problem], _factor(gram, chosen, whole)
+            if not (fine if step == 0 else _factor(gram, chosen, lower)):
                 break
+            _substitute(whole if step == 0 else lower, moment, chosen, solved)
             own[:] = 0.0
             for k in range(len(chosen)):
                 own[chosen[k]] = solved[k]

@@ -251,7 +251,7 @@ def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> N
 
     for model, number in layers:
         if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
-            there = representations_of(analysis, model, store).layers
+            there = representations_of(analysis, model, store).every_layer
             if number not in there:
                 raise unknown(f"layer of {model}", str(number), map(str, there))
 

@@ -1,4 +1,4 @@
-"""Features that follow from the stimuli themselves: lengths, positions, frequency, bins."""
+"""Features that follow from the stimuli themselves: lengths, positions, frequency, bins, merges."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import listed, short
+from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, texts, typed_column
 from mlem_core.data.stimuli import Feature, StimulusSet, bare, words_in
 
 # What frequencies are those of, unless it is said.
 LANGUAGE = "en"
+# The value of all stimuli whose own value is rare.
+OTHER = "other"
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,42 @@ def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
         notes = (*notes, f"{name} is in {n_filled} bins, not {n_bins}: equal values stay together.")
     carried = carried_along(replace(stimuli, notes=notes), [name], f"bin {name!r}")
     return with_column(carried, f"{name}_bin", codes, "ordered")
+
+
+def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
+    """The stimuli with the rare values of a categorical feature as one value, "other".
+
+    Rare are those that fewer than `least` stimuli have. A missing value stays missing.
+
+    Raises
+    ------
+    InputError
+        No categorical feature of that name; `least` is below 2; all values are rare.
+    """
+    nominal = [feature.name for feature in stimuli.features if feature.kind == "nominal"]
+    if name not in nominal:
+        raise unknown("categorical feature to merge rare values of", name, nominal)
+    if least < 2:
+        raise InputError(f"found {least} stimuli for {name!r}; expected at least 2.")
+    column = stimuli.table[name]
+    counts = column.value_counts()
+    rare = counts[counts < least]
+    if len(rare) == len(counts):
+        raise InputError(
+            f"no value of {name!r} has {least:,} stimuli; the most frequent, "
+            f"{short(str(counts.index[0]))}, has {counts.iloc[0]:,}: choose a smaller number."
+        )
+    other = next(one for one in (OTHER, f"{OTHER} (rare)") if one not in counts.index)
+    note = f"No value of {name} has fewer than {least:,} stimuli; none was merged."
+    if len(rare):
+        note = (
+            f"{many(len(rare), 'value')} of {name} with fewer than {least:,} stimuli "
+            f"({rare.sum():,} stimuli in all) became the value {other!r}, which makes "
+            f"{len(counts) - len(rare) + 1} values."
+        )
+    merged = column.where(~column.isin(rare.index), other)
+    table = stimuli.table.assign(**{name: merged})
+    return replace(stimuli, table=table, notes=(*stimuli.notes, note))
 
 
 def carried_along(stimuli: StimulusSet, names: Sequence[str], purpose: str) -> StimulusSet:

@@ -16,6 +16,8 @@ from mlem_core.pairs.tables import PairTables
 
 # The ridge penalty of weights that values are shrunk towards: hardly any.
 LEAST = 1e-4
+# Predictions that vary by less than this part of their squares are all alike but for rounding.
+ROUNDED = 1e-13
 # What stands for the strength where values are not told apart at all.
 NOT_APART = 1e12
 
@@ -59,12 +61,9 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
     ----------
     blocks : (n_sets, n_blocks), see `training_blocks`
     """
-    x = tables.terms
     edges = tables.block_edges[:-1]
     occupied = np.diff(tables.block_edges) > 0
-    columns = x[tables.cell_pattern]
-    weighted = columns * tables.counts[:, None]
-    n_blocks, n_features = len(edges), x.shape[1]
+    n_blocks, n_features = len(edges), len(tables.columns)
 
     def by_block(values: FloatArray) -> FloatArray:
         sums = np.zeros((*values.shape[:-1], n_blocks))
@@ -78,9 +77,10 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
 
     def add_up(b: int) -> None:
         at = slice(tables.block_edges[b], tables.block_edges[b + 1])
-        x_sum[:, b] = tables.counts[at] @ columns[at]
-        xx_sum[b] = columns[at].T @ weighted[at]
-        xy_sum[:, b] = tables.target_sums[:, at] @ columns[at]
+        terms, counts = tables.terms.of(tables.cell_pattern[at]), tables.counts[at]
+        x_sum[:, b] = terms.sums(counts[None])[0]
+        xx_sum[b] = terms.products(counts)
+        xy_sum[:, b] = terms.sums(tables.target_sums[:, at])
 
     each(add_up, np.flatnonzero(occupied), if_large(tables.target_sums.size))
     y_sum = by_block(tables.target_sums)
@@ -125,11 +125,11 @@ def rank_equations(
         at = [s for s, without in enumerate(ranked_without) if without == fold]
         among = training_blocks(tables, [() if fold is None else (fold,)])[0]
         scale = counts[among].sum()
-        xy = np.zeros((len(sums), len(counts), tables.terms.shape[1]))
+        xy = np.zeros((len(sums), len(counts), len(tables.columns)))
         y = np.zeros((len(sums), len(counts)))
         for b in np.flatnonzero(counts):
             cells = slice(int(edges[b]), int(edges[b + 1]))
-            xy[:, b] = sums[:, cells] @ tables.terms[tables.cell_pattern[cells]]
+            xy[:, b] = tables.terms.of(tables.cell_pattern[cells]).sums(sums[:, cells])
             y[:, b] = sums[:, cells].sum(axis=-1)
         chosen = blocks[at].astype(np.float64)
         total = y @ chosen.T
@@ -218,12 +218,14 @@ def held_out_correlations(tables: PairTables, weights: FloatArray, fold: int) ->
     (n_layers, n_predictions); 0 for predictions or distances that are all alike
     """
     inside = tables.inside(fold)
-    mean = inside.counts @ inside.x / inside.counts.sum()
-    centred = inside.x - mean
-    gram = centred.T @ (centred * inside.counts[:, None])
-    shared = np.einsum("lpi,li->lp", weights, inside.rank_sums @ centred)
-    variance = np.einsum("lpi,lpi->lp", weights @ gram, weights)
-    scale = np.sqrt(np.maximum(variance, 0.0) * inside.rank_squares[:, None])
+    terms, counts = inside.terms, inside.counts
+    # The ranks are centred, the terms not: their products are less what their means make.
+    means = weights @ terms.sums(counts[None])[0] / counts.sum()
+    shared = np.einsum("lpi,li->lp", weights, terms.sums(inside.rank_sums))
+    squares = np.einsum("lpi,lpi->lp", weights @ terms.products(counts), weights)
+    variance = squares - counts.sum() * means**2
+    variance[variance < ROUNDED * squares] = 0.0
+    scale = np.sqrt(variance * inside.rank_squares[:, None])
     return np.divide(shared, scale, out=np.zeros_like(shared), where=scale > 0)
 
 

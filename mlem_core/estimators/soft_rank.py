@@ -272,7 +272,7 @@ class SoftRankMLEM(TableModel):
             found = []
             for counts, sums in zip(*both, strict=True):
                 there = np.flatnonzero(counts)
-                cells = Cells(tables.terms, there, counts[there], sums[there] / counts[there])
+                cells = Cells(tables.terms.dense, there, counts[there], sums[there] / counts[there])
                 found.append(self.ascent(cells, tables.columns).weights)
             return np.stack(found)
 

@@ -49,10 +49,10 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
     for layers, parts in inside.by_support(weights):
         pairs, used = inside.only(layers, parts), weights[layers][:, :, inside.columns_of(parts)]
-        x = np.ascontiguousarray(pairs.x.T)
-        for at in few_at_once(len(layers), used.shape[1] * x.shape[1]):
+        for at in few_at_once(len(layers), used.shape[1] * len(pairs.counts)):
+            predicted = pairs.terms.predictions(used[at])
             rho[layers[at]], rho_a[layers[at]] = score_patterns(
-                used[at] @ x, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at], series
+                predicted, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at], series
             )
     return Score(rho, rho_a)
 

@@ -65,7 +65,7 @@ def training_objective(
         for k, fold in enumerate(chosen):
             if fold is not None:
                 squares[k] = tables.train_squares[layer, fold]
-    return RankObjective(tables.terms, counts, sums, squares)
+    return RankObjective(tables.terms.dense, counts, sums, squares)
 
 
 class SpearmanMLEM(TableModel):

@@ -173,7 +173,7 @@ def _scores(
     held_out: HeldOut, coefficients: FloatArray, sums: Draws, layer: int, importance: bool
 ) -> FloatArray:
     """(n_replicates, 1 + n_parts) ρ of a layer's model in one fold, and its drops."""
-    x, codes, n = held_out.x, held_out.codes, len(sums.counts)
+    codes, n = held_out.codes, len(sums.counts)
     found = np.zeros((n, 1 + codes.shape[1]))
     used = np.unique(held_out.part[coefficients != 0])
     if not len(used):
@@ -185,8 +185,8 @@ def _scores(
         """Predictions, and counts and sums (n_replicates, n_groups), by patterns of parts."""
         first, group = group_rows(codes[:, parts])
         both = summed(group, stacked).T
-        columns = held_out.columns_of(parts)
-        predicted = x[np.ix_(first, columns)] @ coefficients[columns]
+        terms = held_out.terms.only(parts).of(first)
+        predicted = terms.predictions(coefficients[held_out.columns_of(parts)])
         return predicted, np.ascontiguousarray(both[:n]), np.ascontiguousarray(both[n:])
 
     predicted, counts, rank_sums = merged(used)
@@ -194,8 +194,8 @@ def _scores(
     found[:, 0] = rho
     for f in used if importance else ():
         rest, counts, rank_sums = merged(used[used != f])
-        own = held_out.columns_of(np.array([f]))
-        added = x[:, own] @ coefficients[own]
+        own = np.array([f])
+        added = held_out.terms.only(own).predictions(coefficients[held_out.columns_of(own)])
         values, shares = feature_distribution(added, codes[:, f], sums.counts, len(rest))
         permuted = rest[:, None] + values
         found[:, 1 + f] = rho - _rho(permuted, counts, rank_sums, shares, squares)

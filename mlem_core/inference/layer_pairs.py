@@ -241,7 +241,8 @@ class _Made(NamedTuple):
         resolved = {name: names[name] for name in whole.resolved}
         columns = feature_columns(stimuli[rows], spans, resolved)
         folds = analysis.folds[rows]
-        index = PairIndex.build(columns, folds, analysis.spec.missing, design=self.design)
+        missing = analysis.spec.missing
+        index = PairIndex.build(columns, folds, missing, design=self.design, like=whole)
         if self.design is analysis.design:
             tables = whole.of_layers([analysis.layers.index(layer) for layer in layers])
         else:

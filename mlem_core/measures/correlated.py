@@ -52,7 +52,7 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     for fold in range(n_folds):
         pairs = tables.inside(fold)
         codes = tables.codes[tables.cell_pattern[tables.held_out(fold)]]
-        predicted = (weights[:, fold] @ pairs.x.T)[:, None]
+        predicted = pairs.terms.predictions(weights[:, fold])[:, None]
         score = partial(score_patterns, predicted, pairs.counts, rank_squares=pairs.rank_squares)
         whole = score(pairs.rank_sums).rho[:, 0]
         for f in range(len(tables.features)):
@@ -104,13 +104,13 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
         counts = np.bincount(other, pairs.counts)
         sums = sums_by(other, pairs.rank_sums)
         permuted = score_patterns(
-            (weights[:, fold] @ terms.T)[:, None],
+            terms.predictions(weights[:, fold])[:, None],
             (counts[:, None] * share).ravel(),
             (sums[:, :, None] * share).reshape(n_layers, -1),
             pairs.rank_squares,
         )
         whole = score_patterns(
-            (weights[:, fold] @ pairs.x.T)[:, None],
+            pairs.terms.predictions(weights[:, fold])[:, None],
             pairs.counts,
             pairs.rank_sums,
             pairs.rank_squares,

@@ -276,7 +276,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
         sums[tables.cell_pattern[at], 0, 0] = tables.counts[at]
         sums[tables.cell_pattern[at], 0, 1:] = tables.within_sums[:, at].T
         # Predictions are ranked among those of the fold's pairs, whichever pairs they are of.
-        ranks = predicted_ranks(weights[:, fold] @ tables.terms.T, sums[:, 0, 0]).T
+        ranks = predicted_ranks(tables.terms.predictions(weights[:, fold]), sums[:, 0, 0]).T
         sums[:, 1, 0] = np.bincount(tables.cell_pattern[outside], tables.counts[outside], n)
         sums[:, 1, 1:] = ranks * sums[:, 1, :1]
         squares = (ranks**2 * sums[:, 0, :1]).sum(axis=0) * tables.within_squares[:, fold]

@@ -55,8 +55,9 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
         for layers, parts in inside.by_support(weights[:, fold, None]):
             pairs = inside.only(layers, parts)
             used = weights[layers, fold][:, inside.columns_of(parts)]
+            predicted = pairs.terms.predictions(used)[:, None]
             whole = score_patterns(
-                (used @ pairs.x.T)[:, None], pairs.counts, pairs.rank_sums, pairs.rank_squares
+                predicted, pairs.counts, pairs.rank_sums, pairs.rank_squares
             ).rho[:, 0]
             for own, part in enumerate(parts):
                 drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
@@ -73,8 +74,9 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     n_layers, n_parts = len(weights), pairs.codes.shape[1]
     others = np.delete(np.arange(n_parts), part)
     rest = pairs.only(np.arange(n_layers), others)
-    of_rest = weights[:, pairs.columns_of(others)] @ rest.x.T
+    of_rest = rest.terms.predictions(weights[:, pairs.columns_of(others)])
     own, codes, counts = pairs.columns_of(np.array([part])), pairs.codes[:, part], pairs.counts
+    terms, n_rest = pairs.terms.only(np.array([part])), len(rest.counts)
 
     def rho(layers: slice, added: FloatArray, share: FloatArray) -> FloatArray:
         if len(share) <= MERGED:
@@ -87,18 +89,28 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
             rest.rank_squares[layers],
         ).rho[:, 0]
 
-    if len(own) == 1:
-        levels, shares = feature_distribution(pairs.x[:, own[0]], codes, counts[None], len(rest.x))
-        return rho(slice(None), weights[:, own] * levels, shares[0])
-    added = weights[:, own] @ pairs.x[:, own].T
-    present, first = np.unique(codes, return_index=True)
-    if len(present) * len(rest.x) <= MAX_CELLS:
-        share = np.bincount(codes, counts)[present] / counts.sum()
-        return rho(slice(None), added[:, first], share)
-    # Too many to combine: each layer orders the pairs of values, and puts them into bins, its way.
     found = np.empty(n_layers)
+
+    def some(added: FloatArray, share: FloatArray) -> FloatArray:
+        """`rho` of all layers, so few at once that their cells are at most `MAX_CELLS`."""
+        step = max(1, MAX_CELLS // (n_rest * len(share)))
+        for start in range(0, n_layers, step):
+            layers = slice(start, start + step)
+            found[layers] = rho(layers, added[layers], share)
+        return found
+
+    if len(own) == 1:
+        values = terms.predictions(np.ones(1))
+        levels, shares = feature_distribution(values, codes, counts[None], n_rest)
+        return some(weights[:, own] * levels, shares[0])
+    added = terms.predictions(weights[:, own])
+    present, first = np.unique(codes, return_index=True)
+    if len(present) * n_rest <= MAX_CELLS:
+        share = np.bincount(codes, counts)[present] / counts.sum()
+        return some(added[:, first], share)
+    # Too many to combine: each layer orders the pairs of values, and puts them into bins, its way.
     for layer, values in enumerate(added):
-        levels, shares = feature_distribution(values, codes, counts[None], len(rest.x))
+        levels, shares = feature_distribution(values, codes, counts[None], n_rest)
         found[layer] = rho(slice(layer, layer + 1), levels[None], shares[0])[0]
     return found
 

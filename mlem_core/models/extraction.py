@@ -8,7 +8,7 @@ position has to be given, and models that know neither (Mamba, RWKV) need no oth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,12 +53,15 @@ class ExtractionOptions:
     pooling : what stands for a stimulus, see `mlem_core.models.tokens.POOLINGS`
     dtype, device : see `mlem_core.models.loading.open_model`; a model that is already open has its
         own
+    layers : the numbers of those that are kept; None is all. The pass ends with the last of them
+        where the model gives one layer after the other
     """
 
     special_tokens: str = "model"
     pooling: str = "standard"
     dtype: str = "float32"
     device: str = "auto"
+    layers: tuple[int, ...] | None = None
 
 
 STANDARD = ExtractionOptions()
@@ -72,6 +75,8 @@ def extract(
     progress: Counted | None = None,
 ) -> dict[str, Any]:
     """Write `layer_00.npy` ... (n_stimuli, n_units) float32 into `folder`; returns the facts.
+
+    A model that has none of the layers of the options gives layer 0.
 
     Memory holds one batch, however many stimuli there are. In a causal model words with the same
     left context have one representation; batches would make it differ in its last bits, so it is
@@ -89,11 +94,14 @@ def extract(
     """
     report = progress or (lambda done, total: None)
     tokenized = tokenize(stimuli, loaded, options.special_tokens)
+    every = range(loaded.n_layers + 1)
+    kept = [n for n in every if options.layers is None or n in options.layers] or [0]
     files: _LayerFiles | None = None
-    for rows, states in _passes(tokenized, loaded, options.pooling, report):
+    for rows, states in _passes(tokenized, loaded, options.pooling, kept, report):
         if files is None:
-            files = _LayerFiles(folder, len(stimuli), [state.shape[1] for state in states])
-        for layer, state in enumerate(states):
+            widths = {layer: state.shape[1] for layer, state in zip(kept, states, strict=True)}
+            files = _LayerFiles(folder, len(stimuli), widths)
+        for layer, state in zip(kept, states, strict=True):
             bad = ~np.isfinite(state).all(axis=1)
             if bad.any():
                 raise InputError(
@@ -106,7 +114,8 @@ def extract(
         files.repeat(_first_of_context(tokenized))
     files.close()
     report(len(tokenized.tokens), len(tokenized.tokens))
-    return _facts(stimuli, tokenized, loaded, options, files.widths)
+    facts = _facts(stimuli, tokenized, loaded, options, files.widths)
+    return facts if len(kept) == len(every) else {**facts, "kept": kept, "n_layers": len(every)}
 
 
 def _facts(
@@ -144,9 +153,10 @@ def _passes(
     tokenized: TokenizedStimuli,
     loaded: LoadedModel,
     pooling: str,
+    kept: Sequence[int],
     report: Counted,
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
-    """The stimuli (rows) of one batch after another and their arrays (n_rows, n_units), by layer.
+    """The stimuli (rows) of one batch after another, and their arrays in the layers to be kept.
 
     A batch is given while a GPU works on the next. One that does not fit into memory is halved, and
     so are those that are still to come.
@@ -164,7 +174,7 @@ def _passes(
         rows, spans = _spans(tokenized, batch, pooling)
         begun: PooledRows | None = None
         try:
-            begun = _begin(_inputs(tokenized, batch), spans, loaded, copies)
+            begun = _begin(_inputs(tokenized, batch), spans, loaded, copies, kept)
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
@@ -257,11 +267,15 @@ def _inputs(tokenized: TokenizedStimuli, batch: IntArray) -> IntArray:
 
 
 def _begin(
-    inputs: IntArray, spans: Spans, loaded: LoadedModel, copies: torch.cuda.Stream | None
+    inputs: IntArray,
+    spans: Spans,
+    loaded: LoadedModel,
+    copies: torch.cuda.Stream | None,
+    kept: Sequence[int],
 ) -> PooledRows:
     """A forward pass; a GPU is given its work, and not waited for."""
     pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
-    forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take)
+    forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
     return pooled
 
 
@@ -309,10 +323,10 @@ def layer_file(folder: Path, layer: int) -> Path:
 class _LayerFiles:
     """One memory-mapped file (n_rows, n_units) float32 a layer, of zeros, filled row by row."""
 
-    def __init__(self, folder: Path, n_rows: int, widths: list[int]) -> None:
-        self.widths = widths
-        self._paths = [layer_file(folder, layer) for layer in range(len(widths))]
-        for path, width in zip(self._paths, widths, strict=True):
+    def __init__(self, folder: Path, n_rows: int, widths: Mapping[int, int]) -> None:
+        self.widths = list(widths.values())
+        self._paths = [layer_file(folder, layer) for layer in widths]
+        for path, width in zip(self._paths, self.widths, strict=True):
             np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(n_rows, width))
             if hasattr(os, "posix_fallocate"):
                 # A full disk is an error here and a killed process once it is mapped.

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import importlib.metadata
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from logging import CRITICAL
 from typing import TYPE_CHECKING, Any
@@ -101,22 +101,44 @@ def hidden_states(model: Any, n_layers: int, input_ids: torch.Tensor) -> tuple[t
     return _full_pass(model, n_layers, input_ids)[0]
 
 
+class _Enough(Exception):
+    """No layer is wanted any more."""
+
+
 def each_layer(
-    loaded: LoadedModel, input_ids: torch.Tensor, take: Callable[[torch.Tensor], None]
+    loaded: LoadedModel,
+    input_ids: torch.Tensor,
+    take: Callable[[torch.Tensor], None],
+    kept: Collection[int] | None = None,
 ) -> None:
     """One forward pass that gives `take` the `hidden_states` of one layer after the other.
 
-    Where the model `streams`, each is given as soon as it is computed, and none is kept.
+    Where the model `streams`, each is given as soon as it is computed, and none is kept; then the
+    pass ends with the last of the layers that are `kept` (None: of all).
     """
     import torch
+
+    wanted = range(loaded.n_layers + 1) if kept is None else kept
+    numbers = iter(range(loaded.n_layers + 1))
+
+    def give(state: torch.Tensor) -> None:
+        number = next(numbers)
+        if number in wanted:
+            take(state)
+        if loaded.streams and number == max(wanted) < loaded.n_layers:
+            raise _Enough
 
     if not loaded.streams:
         for state in hidden_states(loaded.model, loaded.n_layers, input_ids):
             with torch.inference_mode():
-                take(state)
+                give(state)
         return
-    with _entering(_blocks(loaded.model, loaded.n_layers), take), _as_it_is():
-        take(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
+    with (
+        contextlib.suppress(_Enough),
+        _entering(_blocks(loaded.model, loaded.n_layers), give),
+        _as_it_is(),
+    ):
+        give(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
 
 
 def count_blocks(name: str, model: Any) -> tuple[int, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,8 @@ class Representations:
     ----------
     name : what the user calls it.
     identity : digest of everything the arrays depend on; for a file, of its content.
-    layers : the layers' numbers, rising; layer 0 of a model is its embeddings.
+    layers : the layers' numbers, rising; layer 0 of a model is its embeddings. Where only some
+        of a model's layers were kept these are some of `every_layer`.
     n_stimuli : rows of each array, in the order of the stimuli.
     facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
     left_out : a sentence for each layer that a file has but that cannot be used.
@@ -67,6 +68,12 @@ class Representations:
         if layer not in self.layers:
             raise unknown(f"layer of {self.name}", str(layer), map(str, self.layers))
         return self._read(layer)
+
+    @property
+    def every_layer(self) -> tuple[int, ...]:
+        """The numbers of all layers of the model or file."""
+        n: int | None = self.facts.get("n_layers")
+        return self.layers if n is None else tuple(range(n))
 
     def of(self, layer: int, stimuli: NDArray[np.integer]) -> NDArray[np.floating]:
         """The rows of some stimuli in a layer, or the distances among them."""
@@ -101,6 +108,11 @@ def from_model(
     report = progress or (lambda done, total: None)
     n_sentences = len(set(stimuli.sentences))
     whole = depends_on(stimuli, model, options)
+    if options.layers is not None:
+        kept = kept_states(stimuli, model, store, options)
+        if kept is not None:
+            report(n_sentences, n_sentences)
+            return kept
 
     # No `Stage`: the arrays are larger than memory and written as they are computed.
     def make(folder: Path) -> None:
@@ -123,14 +135,19 @@ def kept_states(
     store: Store,
     options: ExtractionOptions = STANDARD,
 ) -> Representations | None:
-    """The representations that `from_model` gives if they are in the store, else None."""
+    """The representations that `from_model` gives if they are in the store, else None.
+
+    In the place of some layers they may be all of them.
+    """
     folder = store.find(STAGE, VERSION, **depends_on(stimuli, model, options))
+    if folder is None and options.layers is not None:
+        return kept_states(stimuli, model, store, replace(options, layers=None))
     return None if folder is None else _stored(folder, stimuli, model)
 
 
 def depends_on(
     stimuli: StimulusSet, model: str | LoadedModel, options: ExtractionOptions
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """The key of the entry of hidden states beside `STAGE` and `VERSION`: all they depend on.
 
     Raises
@@ -146,6 +163,7 @@ def depends_on(
         "pooling": pooled(stimuli.level, options.pooling).label,
         "special_tokens": SPECIAL_TOKENS[options.special_tokens],
         "dtype": options.dtype if isinstance(model, str) else model.dtype,
+        **({} if options.layers is None else {"layers": list(options.layers)}),
     }
 
 
@@ -164,7 +182,7 @@ def _stored(folder: Path, stimuli: StimulusSet, model: str | LoadedModel) -> Rep
     return Representations(
         name=model if isinstance(model, str) else model.name,
         identity=folder.name,  # the key
-        layers=tuple(range(len(facts["units"]))),
+        layers=tuple(facts.get("kept", range(len(facts["units"])))),
         n_stimuli=len(stimuli),
         facts=facts,
         _read=partial(_mapped, folder),

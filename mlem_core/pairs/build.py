@@ -8,7 +8,7 @@ works on the `PairTables` and never sees a pair again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def pair_tables(
             options.keep_ranks(position, found.doubled)
         return found.sums
 
-    return assembled(index, _of_all(one, len(layers), workers, options))
+    return assembled(index, _of_all(one, len(layers), workers, options), len(layers))
 
 
 @dataclass(frozen=True)
@@ -164,23 +164,19 @@ def one_layer(
 
 def _of_all(
     one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
-) -> list[LayerSums]:
+) -> Iterator[LayerSums]:
     """The sums of the layers that do not fail, `one` giving those of a layer."""
-    rows: list[LayerSums] = []
     # The cores are shared out already: among the layers, or the bands of one.
     with one_thread_each():
         for position, found in HERE.each_of(one, range(n_layers), threads=workers):
             if isinstance(found, LayerSums):
-                rows.append(found)
+                yield found
             elif options.failed is None:
                 raise found
             else:
                 options.failed(position, found)
             if options.progress is not None:
                 options.progress(position + 1, n_layers)
-    if not rows:
-        raise InputError("no layer is left whose distances can be computed.")
-    return rows
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
@@ -233,15 +229,24 @@ def tables_without_layers(index: PairIndex) -> PairTables:
     )
 
 
-def assembled(index: PairIndex, rows: Sequence[LayerSums]) -> PairTables:
-    """The tables of the layers that have these sums."""
+def assembled(index: PairIndex, rows: Iterable[LayerSums], n_layers: int = 1) -> PairTables:
+    """The tables of the layers that have these sums, at most so many; a row is held once.
 
-    def stacked(name: str) -> FloatArray:
-        return np.stack([getattr(row, name) for row in rows])
-
-    changed: dict[str, Any] = {name: stacked(name) for name in BY_LAYER}
-    if rows[0].train_sums is not None:
-        train_sums = stacked("train_sums")
+    Raises InputError: no layer is left.
+    """
+    arrays, n = dict[str, FloatArray](), 0
+    for row in rows:
+        for name in (*BY_LAYER, "train_sums", "train_squares"):
+            own = getattr(row, name)
+            if own is not None:
+                if name not in arrays:
+                    arrays[name] = np.empty((n_layers, *np.shape(own)))
+                arrays[name][n] = own
+        n += 1
+    if not n:
+        raise InputError("no layer is left whose distances can be computed.")
+    changed: dict[str, Any] = {name: own[:n] for name, own in arrays.items()}
+    if "train_sums" in changed:
+        train_sums = changed["train_sums"]
         changed["train_sums"] = lambda: train_sums
-        changed["train_squares"] = stacked("train_squares")
     return replace(tables_without_layers(index), **changed)

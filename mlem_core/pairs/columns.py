@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,17 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, LARGEST, Kind, text_of
 from mlem_core.data.stimuli import Rdm, StimulusSet
 
+if TYPE_CHECKING:
+    from mlem_core.pairs.kernels.cells import Differences
+
 # The policies for missing values, each with what a screen calls it.
 MISSING = {"ignore": "no distance to any value", "level": "a value of its own"}
 # A table from value to value is kept for a feature with up to this many values.
 MAX_VALUES = 2_048
 # A feature with more values has more terms than its pairs can tell of, resolved by value.
 MOST_RESOLVED: dict[str, int] = {"nominal": 24, "ordered": 12, **dict.fromkeys(GIVEN, 24)}
+# Into how many bins the distances of a feature are put, where they have to be.
+FEWEST_BINS, MOST_BINS = 2, 64
 MISSING_NAME = "(missing)"
 ALL, NONE = ("all",), ("none",)
 
@@ -177,10 +182,11 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) ->
             raise unknown("feature to resolve by value", name, [*by_name, "all", "none"])
         column = by_name[name]
         if not column.resolvable:
+            merge = f"merge its rare values (--merge-rare {name}=20), or "
             raise InputError(
                 f"the {column.kind} feature {name!r} has {len(column.present):,} values, too many "
-                f"to resolve it by value (the limit is {MOST_RESOLVED[column.kind]}); choose of "
-                f"{listed(can) if can else 'none'}."
+                f"to resolve it by value (the limit is {MOST_RESOLVED[column.kind]}); "
+                f"{merge * (column.kind == 'nominal')}choose of {listed(can) if can else 'none'}."
             )
     return tuple(name for name in by_name if name in asked)
 
@@ -212,12 +218,14 @@ class Coded(NamedTuple):
         equal (0) or not (1), as those of a nominal feature
     distances : (n_codes,) the feature distance that each code stands for, in [0, 1]
     error : how far off a distance may be at most, put into a bin
+    kept : correlation of the squared distances in bins with those that are not, over the pairs
     """
 
     values: IntArray
     codes: IntArray | None
     distances: FloatArray
-    error: float
+    error: float = 0.0
+    kept: float = 1.0
 
     def of(self, i: IntArray, j: IntArray) -> IntArray:
         """The codes (n,) of pairs of stimuli (i, j)."""
@@ -227,7 +235,7 @@ class Coded(NamedTuple):
         return self.codes[a, b]
 
 
-def codes_of(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
+def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Coded:
     """The codes of a feature: its distances, or, where it is resolved, its pairs of values.
 
     Parameters
@@ -247,21 +255,59 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None) -> Coded:
         level = missing == "level"
         values = np.where(values < 0, len(present), values) if level else values
         most = 1.0 if len(present) + level > 1 else 0.0
-        return Coded(values, None, np.unique([0.0, most]), 0.0)
-    rounding = error = 0.0
+        return Coded(values, None, np.unique([0.0, most]))
+    rounding, error, kept = 0.0, 0.0, 1.0
     if column.kind == "ordered" and len(present) > MAX_VALUES:
-        values, present, rounding = _coarse(values, present, bins or 64)
+        values, present, rounding = _coarse(values, present, bins or MOST_BINS)
     table = _with_missing(_distances(column, present), missing)
     if column.names:
         first, second = ends(len(column.names))
-        return Coded(values, pair_numbers(len(column.names)), table[first, second], 0.0)
+        return Coded(values, pair_numbers(len(column.names)), table[first, second])
     if bins is not None and len(np.unique(table)) > bins + 1:
-        width = table.max() / bins
-        binned = np.where(table > 0, (np.ceil(table / width) - 0.5) * width, 0.0)
+        # An edge of a bin is in it, whatever rounding makes of it.
+        middle = (np.ceil(np.round(table * bins, 9)) - 0.5) / bins
+        binned = np.where(table > 0, middle, 0.0)
         error = float(np.abs(binned - table).max())
+        # The last value is a missing one.
+        stimuli = np.bincount(values % len(table), minlength=len(table))
+        kept = _correlation(table**2, binned**2, stimuli)
         table = binned
     distances, codes = np.unique(table, return_inverse=True)
-    return Coded(values, codes.reshape(table.shape).astype(np.int64), distances, error + rounding)
+    codes = codes.reshape(table.shape).astype(np.int64)
+    return Coded(values, codes, distances, error + rounding, kept)
+
+
+def _correlation(a: FloatArray, b: FloatArray, stimuli: IntArray) -> float:
+    """Correlation over the pairs of two tables (n_values, n_values) of so many stimuli of each."""
+    pairs = np.outer(stimuli, stimuli) - np.diag(stimuli)
+    a, b = (one - (one * pairs).sum() / pairs.sum() for one in (a, b))
+    shared, *spreads = ((pairs * one * other).sum() for one, other in ((a, b), (a, a), (b, b)))
+    return float(shared / np.sqrt(np.prod(spreads))) if min(spreads) > 0 else 0.0
+
+
+def bin_steps(columns: Sequence[FeatureColumn], missing: str) -> list[list[int | None]]:
+    """Into how many bins each feature's distances are put, ever fewer; at first into none.
+
+    In each step those of the feature with most are a quarter fewer.
+    """
+    sizes = [
+        0 if column.names or column.kind == "nominal" else len(codes_of(column, missing).distances)
+        for column in columns
+    ]
+    steps: list[list[int | None]] = [[None] * len(columns)]
+    while max(sizes) > FEWEST_BINS + 1:
+        largest = int(np.argmax(sizes))
+        bins = min(MOST_BINS, 3 * (sizes[largest] - 1) // 4)
+        steps.append([bins if f == largest else own for f, own in enumerate(steps[-1])])
+        sizes[largest] = bins + 1
+    return steps
+
+
+def bins_of(levels: FloatArray) -> int | None:
+    """Into how many bins a feature's distances, from 0 to 1, were put; None where they were not."""
+    # The last level is the middle of the last bin. Of pairs of values it is that of two the same.
+    last = float(levels[-1])
+    return round(0.5 / (1.0 - last)) if 0.0 < last < 1.0 else None
 
 
 def _numbered(column: FeatureColumn) -> tuple[IntArray, NDArray[Any]]:
@@ -319,6 +365,48 @@ def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
     points = directions[:, largest] * np.sqrt(sizes[largest])
     found: FloatArray = np.append(points, np.zeros((1, len(largest))), axis=0)[codes]
     return found
+
+
+def differences_of(features: Sequence[Coded]) -> tuple[Differences, int, np.int64]:
+    """What kernels take to tell the pattern of two stimuli; how many there could be; the origin.
+
+    Patterns are in the order of their key plus the origin.
+    """
+    from mlem_core.pairs.kernels.cells import Differences
+
+    sizes = [len(own.distances) for own in features]
+    total = int(np.prod(np.array(sizes, dtype=object)))
+    if total < 2**62:
+        radix = np.concatenate(([1], np.cumprod(np.array(sizes[:-1], dtype=np.int64))))
+        terms = [np.arange(size) * radix[f] for f, size in enumerate(sizes)]
+    else:
+        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        rng = np.random.default_rng(0)
+        terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
+    tables, width, differ, values = [], [], [], []
+    for own, term in zip(features, terms, strict=True):
+        if own.codes is None:
+            values.append(own.values)
+            width.append(0)
+            # The same for all pairs is nothing: a key is a sum of what two values add.
+            differ.append(term[-1] - term[0])
+        else:
+            width.append(len(own.codes))
+            values.append(np.where(own.values < 0, len(own.codes) - 1, own.values))
+            differ.append(0)
+            tables.append((term - term[0])[own.codes].ravel())
+    lengths = np.array([side**2 for side in width])
+    return (
+        Differences(
+            np.stack(values, axis=1).astype(np.int64),
+            np.array(width, dtype=np.int64),
+            (np.cumsum(lengths) - lengths).astype(np.int64),
+            np.concatenate(tables).astype(np.int64) if tables else np.empty(0, dtype=np.int64),
+            np.array(differ, dtype=np.int64),
+        ),
+        total,
+        np.array([term[0] for term in terms]).sum(),
+    )
 
 
 def ends(n_values: int) -> tuple[IntArray, IntArray]:

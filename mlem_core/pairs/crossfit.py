@@ -27,6 +27,8 @@ from mlem_core.pairs.tables import PairTables, summed
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
 _DECIMALS = 9
+# Sums of so many numbers (128 MB) are looked at together: each layer's are its own.
+_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
@@ -305,13 +307,18 @@ def outside_means(tables: PairTables) -> list[FloatArray]:
     patterns = [tables.cell_pattern[tables.held_out(fold)] for fold in folds]
     if tables.n_folds < 2 or not tables.rank_squares.any():
         return [np.zeros((tables.n_layers, len(own))) for own in patterns]
-    fit = CrossFit.of(tables)
-    means = fit.means(np.arange(tables.codes.shape[1]), fit.codes, fit.flat)[..., 0]
-    spread = fit.spread[0][:, None]
-    return [
-        np.divide(own, spread, out=np.zeros_like(own), where=spread > 0)
-        for own in (means[patterns[fold], :, fold].T for fold in folds)
-    ]
+    found = [np.zeros((tables.n_layers, len(own))) for own in patterns]
+    step = max(1, _AT_ONCE // (2 * len(tables.codes) * tables.n_folds))
+    for start in range(0, tables.n_layers, step):
+        some = slice(start, start + step)
+        layers = range(*some.indices(tables.n_layers))
+        fit = CrossFit.of(tables if step >= tables.n_layers else tables.of_layers(layers))
+        means = fit.means(np.arange(tables.codes.shape[1]), fit.codes, fit.flat)[..., 0]
+        spread = fit.spread[0][:, None]
+        for fold, own in enumerate(found):
+            mean = means[patterns[fold], :, fold].T
+            np.divide(mean, spread, out=own[some], where=spread > 0)
+    return found
 
 
 def fold_ceilings(tables: PairTables) -> FloatArray:

@@ -17,15 +17,26 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
-from mlem_core.pairs.columns import MISSING, Coded, FeatureColumn, codes_of, coding
+from mlem_core.pairs.columns import (
+    MISSING,
+    Coded,
+    FeatureColumn,
+    bin_steps,
+    bins_of,
+    codes_of,
+    coding,
+    differences_of,
+)
 from mlem_core.pairs.designs import PairDesign, Rows
 
 if TYPE_CHECKING:
     from mlem_core.pairs.kernels.cells import Differences, Lookup
 
-# Above this many patterns the distances of features with many values are put into bins.
+# Above this many patterns, or bytes of the tables of so many layers, the distances of features with
+# many values are put into bins. The layers are not those of an analysis: whichever are compared,
+# the bins are the same.
 MAX_PATTERNS = 200_000
-BINS = (64, 32, 16, 8, 4, 2)
+TABLE_BYTES, TABLE_LAYERS = 2**29, 40
 HARD_LIMIT = 2_000_000
 # Patterns times features: their codes are 128 MB, and what is computed of them a few times that.
 MOST_CODES = 2**24
@@ -169,8 +180,9 @@ class PairIndex(Patterns):
         columns: Sequence[FeatureColumn],
         folds: IntArray,
         missing: str = "ignore",
-        max_patterns: int = MAX_PATTERNS,
+        most_cells: int | None = None,
         design: PairDesign | None = None,
+        like: Patterns | None = None,
     ) -> PairIndex:
         """Index the pairs of the stimuli.
 
@@ -180,8 +192,10 @@ class PairIndex(Patterns):
         folds : (n_stimuli,) fold of each stimulus, see the class
         missing : "ignore": a missing value on either side gives distance 0 (Jalouzot et al. 2024,
             section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
-        max_patterns : beyond it, distances of features with many values are put into bins
+        most_cells : beyond it, distances of features with many values are put into bins, those of
+            the feature with most of them first; by default as `TABLE_BYTES` says
         design : which pairs; None is all
+        like : patterns of these features, whose bins are taken in the place of `most_cells`
 
         Raises InputError: an unknown policy, no features, or fewer than two stimuli.
         """
@@ -191,28 +205,20 @@ class PairIndex(Patterns):
         if len(folds) < 2:
             raise InputError(f"found {len(folds)} stimuli; at least 2 are needed to form a pair.")
         design = design or PairDesign.complete(len(folds))
-        hard_limit = min(HARD_LIMIT, MOST_CODES // len(columns))
-        binned = any(column.kind != "nominal" and not column.names for column in columns)
-        for bins in (None, *BINS) if binned else (None, BINS[-1]):
-            features = [codes_of(column, missing, bins) for column in columns]
-            # What is left after the coarsest bins are the nominal features' own patterns.
-            limit = min(max_patterns, hard_limit) if bins != BINS[-1] else hard_limit
-            found = _numbered(features, design, limit)
-            if found is not None:
-                break
-        else:
-            raise InputError(
-                f"the {len(columns)} features tell the pairs of stimuli apart in more than "
-                f"{hard_limit:,} ways; choose fewer features or features with fewer values."
-            )
+        n_folds = int(fold_pairs(folds).max()) + 1
+        most_cells = most_cells or TABLE_BYTES // (TABLE_LAYERS * bytes_of_cell(n_folds))
+        steps = bin_steps(columns, missing)
+        if like is not None:
+            steps = [[bins_of(like.levels[like.features.index(c.name)]) for c in columns]]
+        features, found, cells = _indexed(columns, missing, steps, (folds, design), most_cells)
+        look, block, pattern, counts = cells
         notes = tuple(
-            f"Distances of the feature {column.name!r} were put into bins, which moves each by at "
-            f"most {own.error:.3g} of its range, because its values make more than "
-            f"{max_patterns:,} patterns."
+            f"Distances of the feature {column.name!r} were put into {len(own.distances) - 1} "
+            f"bins, so that the pair tables fit into memory: each moves by at most {own.error:.3g} "
+            f"of its range, and their squares correlate at {own.kept:.4f} with the exact ones."
             for column, own in zip(columns, features, strict=True)
             if own.error > 0
         )
-        look, block, pattern, counts = _cells(found, folds, design)
         index = cls(
             features=tuple(c.name for c in columns),
             kinds=tuple(c.kind for c in columns),
@@ -232,46 +238,12 @@ class PairIndex(Patterns):
         return index
 
 
-def _differences(features: Sequence[Coded]) -> tuple[Differences, int, np.int64]:
-    """What kernels take to tell the pattern of two stimuli; how many there could be; the origin.
+def bytes_of_cell(n_folds: int) -> int:
+    """How many bytes a cell takes in the tables of a layer.
 
-    Patterns are in the order of their key plus the origin.
+    Sums of distances, of ranks, of those inside folds, and of those that train each fold.
     """
-    from mlem_core.pairs.kernels.cells import Differences
-
-    sizes = [len(own.distances) for own in features]
-    total = int(np.prod(np.array(sizes, dtype=object)))
-    if total < 2**62:
-        radix = np.concatenate(([1], np.cumprod(np.array(sizes[:-1], dtype=np.int64))))
-        terms = [np.arange(size) * radix[f] for f, size in enumerate(sizes)]
-    else:
-        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
-        rng = np.random.default_rng(0)
-        terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
-    tables, width, differ, values = [], [], [], []
-    for own, term in zip(features, terms, strict=True):
-        if own.codes is None:
-            values.append(own.values)
-            width.append(0)
-            # The same for all pairs is nothing: a key is a sum of what two values add.
-            differ.append(term[-1] - term[0])
-        else:
-            width.append(len(own.codes))
-            values.append(np.where(own.values < 0, len(own.codes) - 1, own.values))
-            differ.append(0)
-            tables.append((term - term[0])[own.codes].ravel())
-    lengths = np.array([side**2 for side in width])
-    return (
-        Differences(
-            np.stack(values, axis=1).astype(np.int64),
-            np.array(width, dtype=np.int64),
-            (np.cumsum(lengths) - lengths).astype(np.int64),
-            np.concatenate(tables).astype(np.int64) if tables else np.empty(0, dtype=np.int64),
-            np.array(differ, dtype=np.int64),
-        ),
-        total,
-        np.array([term[0] for term in terms]).sum(),
-    )
+    return 8 * (3 + n_folds)
 
 
 class _Numbered(NamedTuple):
@@ -289,11 +261,57 @@ class _Numbered(NamedTuple):
     found: NDArray[np.int32]
 
 
+# Features as they are coded, the patterns of the pairs, and what `_cells` gives.
+_Indexed = tuple[list[Coded], _Numbered, "tuple[Lookup, IntArray, IntArray, IntArray]"]
+
+
+def _indexed(
+    columns: Sequence[FeatureColumn],
+    missing: str,
+    steps: Sequence[Sequence[int | None]],
+    pairs: tuple[IntArray, PairDesign],
+    most_cells: int,
+) -> _Indexed:
+    """The pairs with the bins of the first of the steps that leaves at most so many cells.
+
+    See `PairIndex.build`; `pairs` are its folds and design.
+    """
+    folds, design = pairs
+    hard_limit = min(HARD_LIMIT, MOST_CODES // len(columns))
+    limit, policy = min(hard_limit, MAX_PATTERNS), itertools.repeat(missing)
+
+    def tried(step: int) -> _Indexed | None:
+        features = list(map(codes_of, columns, policy, steps[step]))
+        # What is left after the coarsest bins are the nominal features' own patterns.
+        last = step == len(steps) - 1
+        found = _numbered(features, design, hard_limit if last else limit)
+        if found is None:
+            return None
+        cells = _cells(found, folds, design)
+        return (features, found, cells) if last or len(cells[-1]) <= most_cells else None
+
+    indexed, low, high = tried(0), 1, len(steps) - 1
+    if indexed is None and high:
+        # Each step leaves fewer cells than the one before.
+        while low < high:
+            middle = (low + high) // 2
+            now = tried(middle)
+            indexed = now or indexed
+            low, high = (low, middle) if now else (middle + 1, high)
+        indexed = indexed or tried(high)
+    if indexed is None:
+        raise InputError(
+            f"the {len(columns)} features tell the pairs of stimuli apart in more than "
+            f"{hard_limit:,} ways; choose fewer features or features with fewer values."
+        )
+    return indexed
+
+
 def _numbered(features: Sequence[Coded], design: PairDesign, limit: int) -> _Numbered | None:
     """The patterns of the pairs of a design; None if there are more than `limit`."""
     from mlem_core.pairs.kernels.cells import number_patterns, place_patterns
 
-    differences, total, origin = _differences(features)
+    differences, total, origin = differences_of(features)
     limit = min(limit, total, design.n_pairs)
     found = np.empty(design.n_pairs, dtype=np.int32)
 

@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.patterns import Patterns, left_out, tested_blocks
-from mlem_core.pairs.terms import Columns
+from mlem_core.pairs.terms import Columns, Terms
 
 # Gives an array, which is made when it is first asked for.
 LazyArray = Callable[[], FloatArray]
@@ -31,20 +31,23 @@ class HeldOut:
 
     Attributes
     ----------
-    x : (n_patterns, n_columns) terms of the metric, see `mlem_core.pairs.terms.Columns`
-    part : (n_columns,) the part that each term belongs to: what is permuted as a whole
+    terms : of the metric in these patterns; a part of them is what is permuted as a whole
     codes : (n_patterns, n_parts) a number for each distinct value that the terms of a part have
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks among these pairs
     rank_squares : (n_layers,) sum of their squares
     """
 
-    x: FloatArray
-    part: IntArray
+    terms: Terms
     codes: IntArray
     counts: FloatArray
     rank_sums: FloatArray
     rank_squares: FloatArray
+
+    @property
+    def part(self) -> IntArray:
+        """(n_columns,) the part that each term belongs to."""
+        return self.terms.part
 
     def columns_of(self, parts: IntArray) -> IntArray:
         """The terms of some parts, ascending."""
@@ -63,10 +66,8 @@ class HeldOut:
                 self, rank_sums=self.rank_sums[layers], rank_squares=self.rank_squares[layers]
             )
         first, group = group_rows(self.codes[:, parts])
-        columns = self.columns_of(parts)
         return HeldOut(
-            x=self.x[np.ix_(first, columns)],
-            part=np.searchsorted(parts, self.part[columns]),
+            terms=self.terms.only(parts).of(first),
             codes=self.codes[np.ix_(first, parts)],
             counts=np.bincount(group, self.counts).astype(np.float64),
             rank_sums=sums_by(group, self.rank_sums[layers]),
@@ -160,20 +161,20 @@ class PairTables(Patterns):
         return Columns(self.features, self.interactions, self.value_names)
 
     @cached_property
-    def terms(self) -> FloatArray:
-        """(n_patterns, n_columns) their values."""
+    def terms(self) -> Terms:
+        """Their values in the patterns."""
         return self.terms_of(self.codes)
 
-    def terms_of(self, codes: IntArray) -> FloatArray:
-        """(n, n_columns) the values of the terms in patterns (n, n_features)."""
-        return self.columns.values(self.distances_of(codes), codes)
+    def terms_of(self, codes: IntArray) -> Terms:
+        """The values of the terms in patterns (n, n_features)."""
+        return self.columns.terms(self.distances_of(codes), codes)
 
     @cached_property
     def part_codes(self) -> IntArray:
         """(n_patterns, n_parts) a number for each distinct value that a part's terms have."""
         if not self.interactions:
             return self.codes
-        numbered = [np.unique(term, return_inverse=True)[1] for term in self.terms.T]
+        numbered = [np.unique(term, return_inverse=True)[1] for term in self.terms.plain]
         return np.stack(numbered, axis=1).astype(np.int64)
 
     @cached_property
@@ -191,8 +192,7 @@ class PairTables(Patterns):
         at = self.held_out(fold)
         pattern = self.cell_pattern[at]
         return HeldOut(
-            x=self.terms[pattern],
-            part=self.columns.part,
+            terms=self.terms.of(pattern),
             codes=self.part_codes[pattern],
             counts=self.counts[at],
             rank_sums=self.within_sums[:, at],

@@ -129,6 +129,9 @@ def _with_roles(draft: Draft) -> None:
         add=tuple(one for one in add if one not in draft.later),
         language=state.value_of("language"),
         bins=tuple(draft.bins.items()),
+        merge_rare=tuple(
+            (k, n) for k, n in state.pairs("merge_rare").items() if roles.get(k) == "nominal"
+        ),
         vectors=tuple(state.pairs("vectors").items()),
     )
     rdms = state.pairs("rdms").items()

@@ -19,7 +19,8 @@ from pages.parts.wording import plain
 # What the URL may hold; every one is a list of texts.
 FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
-    "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
+    "balance", "sample_seed", "add", "language", "bins", "merge_rare", "vectors",
+    "rdms",
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
     "missing", "values", "estimator", "interactions", "distance", "special_tokens", "dtype",
     "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -93,3 +94,17 @@ def test_a_bar_a_stage_on_a_terminal(monkeypatch):
     shown = screen.getvalue()
     assert "representations minilm: 100%" in shown and "3/3" in shown
     assert "pair tables: 100%" in shown and "2/2" in shown
+
+
+def test_a_line_a_minute_where_there_is_no_terminal(monkeypatch, capsys):
+    seconds = iter([0.0, 30.0, 61.0, 100.0, 190.0])
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("mlem_core.base.bars.time", clock)
+    with Bars() as bars:
+        for done in (1, 2, 3, 4):
+            bars.show(Progress("pair tables", None, done, 38, "layers"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "After 1 min: pair tables, 2 of 38 layers.",
+        "After 3 min: pair tables, 4 of 38 layers.",
+    ]

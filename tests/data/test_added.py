@@ -1,6 +1,7 @@
 """Features that follow from the stimuli, against NumPy, pandas and wordfreq."""
 
 import sys
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from inputs import refused
 
 from mlem_core.data import datasets
-from mlem_core.data.added import add_bins, add_feature, quantile_bins
+from mlem_core.data.added import add_bins, add_feature, merge_rare, quantile_bins
 from mlem_core.data.stimulus_csv import from_frame
 
 SENTENCES = ["The dog, he runs.", "The dog, he runs.", "a zxqvk sleeps"]
@@ -70,3 +71,25 @@ def test_bins_replace_the_feature_that_is_carried_along():
     highest = zipf.groupby(stimuli.table["frequency_bin"]).max().to_numpy()
     lowest = zipf.groupby(stimuli.table["frequency_bin"]).min().to_numpy()
     assert (highest[:-1] < lowest[1:]).all()
+
+
+def test_rare_values_become_one():
+    values = [*"aaaaaabbbbbccdd", None, "e"]
+    frame = pd.DataFrame({"sentence": [f"s {k}" for k in range(17)], "kind": values})
+    stimuli = from_frame(frame.assign(other=["x", "other", *"y" * 15]), "made up")
+    for least in (2, 3, 6):
+        counts = Counter(values)
+        expected = [v if v is None or counts[v] >= least else "other" for v in values]
+        found = merge_rare(stimuli, "kind", least)
+        assert list(found.values("kind")) == expected
+    assert "4 values of kind with fewer than 6 stimuli (10 stimuli in all)" in found.notes[-1]
+    assert list(stimuli.values("kind")) == values
+    assert set(merge_rare(stimuli, "other", 3).values("other")) == {"y", "other (rare)"}
+    assert "none was merged" in merge_rare(found, "kind", 2).notes[-1]
+    for name, least, facts in (
+        ("kind", 7, "'a', has 6"),
+        ("kind", 1, "at least 2"),
+        ("x", 2, "'x'"),
+    ):
+        with refused(facts):
+            merge_rare(stimuli, name, least)

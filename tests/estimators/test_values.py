@@ -87,7 +87,7 @@ def test_terms_are_those_of_the_explicit_pairs(case):
     features, _, _, tables = case
     x, names, _ = explicit_design(features)
     index = index_of(features, explicit.random_folds(N), resolved=RESOLVED)
-    np.testing.assert_allclose(tables.terms[index.pair_pattern], x, atol=1e-12)
+    np.testing.assert_allclose(tables.terms.dense[index.pair_pattern], x, atol=1e-12)
     assert list(tables.columns.names) == names and tables.resolved == RESOLVED
     # The feature distances are those of the coding that tells no values apart.
     expected = explicit.feature_distances(features)

@@ -147,7 +147,7 @@ def test_the_cost_is_that_of_the_explicit_pairs(case):
     assert found.shape == (2, 5)
     folds = explicit.random_folds(80)
     index = index_of(features, folds, resolved=("kind", "gender"))
-    terms = tables.terms[index.pair_pattern]
+    terms = tables.terms.dense[index.pair_pattern]
     test = explicit.held_out(folds, 2)
     for at in range(2):
         target = explicit.squared(explicit.random_layer(features, at))[test]

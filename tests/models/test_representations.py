@@ -183,6 +183,27 @@ def test_layers_are_given_as_the_whole_pass_gives_them(kind, architectures):
         assert all(map(torch.equal, found, expected))
 
 
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_some_layers_are_those_of_all_and_no_block_after_them_runs(kind, architectures, tmp_path):
+    loaded, stimuli, options = architectures[kind], word_stimuli(), ExtractionOptions(layers=(0, 2))
+    stores = [Store(tmp_path / name) for name in "ab"]
+    whole = from_model(stimuli, loaded, stores[0])
+    ran: list[object] = []
+    last = forward._blocks(loaded.model, loaded.n_layers)[-1]
+    hook = last.register_forward_hook(lambda *_: ran.append(1))
+    some = from_model(stimuli, loaded, stores[1], options)
+    hook.remove()
+    assert not ran and some.layers == (0, 2) and some.every_layer == whole.layers
+    assert some.folder is not None and len(list(some.folder.glob("layer_*"))) == 2
+    for store in stores:  # where all are there they are used
+        found = representations.kept_states(stimuli, loaded, store, options)
+        assert found is not None and all(np.array_equal(found[n], whole[n]) for n in (0, 2))
+    again = from_model(stimuli, loaded, stores[1])
+    assert all(np.array_equal(again[n], whole[n]) for n in whole.layers)
+    none = from_model(stimuli, loaded, Store(tmp_path / "c"), ExtractionOptions(layers=(9,)))
+    assert none.layers == (0,) and none.every_layer == whole.layers
+
+
 def test_a_model_of_which_blocks_do_not_tell_is_not_streamed(architectures):
     class Shifted(torch.nn.Module):
         """Its second hidden state is not what enters its second block."""

@@ -36,6 +36,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "add": (("word_length",), {}),
     "language": ("de", {}),
     "bins": ((("length", 3),), {}),
+    "merge_rare": ((("tense", 30),), {}),
     "vectors": ((("both", ("length", "position")),), {}),
     "rdms": ((("given", "rdm.npy"),), {}),
     "ordered": (("length",), {"nominal": ("position",)}),

@@ -78,7 +78,7 @@ def test_weights_are_those_of_ridge_on_the_explicit_pairs(given, interactions):
 
 def test_more_patterns_than_there_may_be_are_put_into_bins_and_said(given):
     stimuli, apart = given
-    index = index_of(stimuli.select(["kind", "own"]), np.zeros(N, dtype=np.int64), max_patterns=300)
+    index = index_of(stimuli.select(["kind", "own"]), np.zeros(N, dtype=np.int64), most_cells=300)
     exact = (apart / apart.max())[explicit.pairs(N)]
     off = np.abs(index.patterns[index.pair_pattern][:, 1] - exact).max()
     assert index.n_patterns <= 300 and 0 < off <= 0.5 / 64 + 1e-9

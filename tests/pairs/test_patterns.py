@@ -44,7 +44,7 @@ def test_the_index_is_the_same_by_any_number_of_threads(budget, monkeypatch):
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
     # More patterns than are allowed: in the threads' own counts, and only in all together.
     for limit in (one.n_patterns // 4, one.n_patterns - 1):
-        binned = index_of(features, folds, max_patterns=limit, design=design)
+        binned = index_of(features, folds, most_cells=limit, design=design)
         assert binned.n_patterns <= limit and binned.notes
 
 
@@ -53,7 +53,7 @@ def test_many_patterns_are_binned_and_said():
     features = pd.DataFrame(
         {"a": rng.random(300), "b": rng.random(300), "c": rng.choice(["x", "y"], 300)}
     )
-    exact, binned = index_of(features), index_of(features, max_patterns=2500)
+    exact, binned = index_of(features), index_of(features, most_cells=2500)
     assert not exact.notes and exact.n_patterns > 40_000
     assert binned.n_patterns <= 2500
     assert len(binned.notes) == 2 and "'a'" in binned.notes[0]
@@ -83,4 +83,4 @@ def test_more_patterns_than_can_be_kept_and_an_unknown_policy(monkeypatch):
     monkeypatch.setattr("mlem_core.pairs.patterns.HARD_LIMIT", 100)
     features = pd.DataFrame(np.random.default_rng(0).choice(["a", "b"], (60, 12)))
     with refused("100"):
-        index_of(features, max_patterns=50)
+        index_of(features, most_cells=50)
