@@ -26,6 +26,8 @@ MAX_VALUES = 2_048
 MOST_RESOLVED: dict[str, int] = {"nominal": 24, "ordered": 12, **dict.fromkeys(GIVEN, 24)}
 MISSING_NAME = "(missing)"
 ALL, NONE = ("all",), ("none",)
+# An analysis decides which features are resolved, see `mlem_core.analysis.defaults`.
+AUTO = ("auto",)
 
 
 @dataclass(frozen=True)

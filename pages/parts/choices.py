@@ -21,7 +21,8 @@ FORM = (
     "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
     "balance", "sample_seed", "add", "language", "bins", "vectors", "rdms",
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
-    "missing", "values", "estimator", "interactions", "distance", "special_tokens", "dtype",
+    "missing", "values", "as_in", "estimator", "interactions", "distance", "already_squared",
+    "special_tokens", "dtype",
     "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
 )  # fmt: skip
 VIEW = (

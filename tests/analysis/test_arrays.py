@@ -93,6 +93,20 @@ def test_precomputed_distances_give_what_their_rows_give(folder, store, suffix, 
     np.testing.assert_allclose(*(pdist(points[["x", "y"]]) for points in (a, b)), atol=1e-3)
 
 
+def test_distances_that_are_squared_already_are_fitted_as_they_are(folder, store, tmp_path):
+    squares = {name: own**2.0 for name, own in np.load(folder / "distances.npz").items()}
+    np.savez(tmp_path / "m.npz", **squares)
+    plain = spec(folder, "distances.npz", distance="precomputed")
+    files = (("m", str(tmp_path / "m.npz")),)
+    same(run(replace(plain, representations=files, already_squared=True), store), run(plain, store))
+    # Of rows: cosine is, and the Euclidean distance is not.
+    for distance, changes in (("cosine", True), ("euclidean", False)):
+        rows = spec(folder, "rows.npz", distance=distance)
+        squared = run(replace(rows, already_squared=True), store)
+        weights = [one.results().weights["weight"] for one in (squared, run(rows, store))]
+        assert np.allclose(*weights) != changes
+
+
 def test_what_is_no_matrix_of_distances_is_refused_with_its_layer(folder, store, tmp_path):
     given = spec(folder, distance="precomputed")
     whole = np.load(folder / "distances.npz")["layer_00"]
