@@ -27,7 +27,7 @@ from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
-from mlem_core.pairs.columns import MISSING, NONE
+from mlem_core.pairs.columns import AUTO, MISSING, NONE
 from mlem_core.pairs.designs import BUDGET
 from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, SQUARED, distance_named, metrics
 
@@ -139,7 +139,7 @@ class _OfModels(Grouped, _OfFiles, StimulusSource):
         option="as",
     )
     estimator: str = asked(
-        "ridge",
+        "auto",
         "Estimator",
         "How the metric model is fitted; auto chooses once for all layers, on pairs that no score "
         "is of. Ridge is the first paper's; the code released with the second ends at its weights "
@@ -154,11 +154,11 @@ class _OfModels(Grouped, _OfFiles, StimulusSource):
         "line for each.",
     )
     values: tuple[str, ...] = asked(
-        (),
+        AUTO,
         "Features coded by value",
         "Features whose values have a distance each: which two differ, not only whether two do. "
-        "all is every one with few enough values; auto takes the categorical ones that the stimuli "
-        "have pairs enough for, where that predicts better. By default it is none.",
+        "all is every one with few enough values; auto, the default, takes the categorical ones "
+        "that the stimuli have pairs enough for, where that predicts better.",
         metavar="a,b|all|none|auto",
         parse=_parse_values,
     )

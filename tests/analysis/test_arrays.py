@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import tiny
-from inputs import in_files, refused, words
+from inputs import RIDGE, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
@@ -66,7 +66,7 @@ def folder(tmp_path_factory, repeated):
 
 def spec(folder, *files, **more):
     named = tuple((Path(file).stem, str(folder / file)) for file in files)
-    return AnalysisSpec(str(folder / "words.csv"), representations=named, folds=4, **more)
+    return AnalysisSpec(str(folder / "words.csv"), representations=named, folds=4, **RIDGE, **more)
 
 
 def same(a, b):
@@ -218,7 +218,7 @@ def test_a_file_that_cannot_be_used_is_left_out(folder, store, tmp_path, write, 
 
 def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
-    common = ["analyze", "--stimuli", str(folder / "words.csv"), "--folds", "4"]
+    common = ["analyze", "--stimuli", str(folder / "words.csv"), "--folds", "4", "--as", "paper1"]
     distances = ["--representations", f"apart={folder / 'distances.csv'}"]
     assert main([*common, *distances, "--distance", "precomputed", "--out", f"{tmp_path}/a"]) == 0
     scores = pd.read_csv(tmp_path / "a" / "scores.csv")
