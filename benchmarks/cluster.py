@@ -26,7 +26,7 @@ def _here(call: Callable[[], None]) -> None:
 
 def measure(table: Table, runs: int) -> str:
     """Fill the table; on what it was measured."""
-    spec = AnalysisSpec("probing", models=MODELS)
+    spec = AnalysisSpec("probing", models=MODELS, as_in="paper1")
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder, overlays=())
 

@@ -87,7 +87,7 @@ def written(folder: Path, n: int, n_layers: int, n_units: int) -> AnalysisSpec:
         layers[path.stem] = rows
     np.savez(folder / "layers.npz", **layers)  # type: ignore[arg-type]
     files = (("m", str(folder / "layers.npz")),)
-    return AnalysisSpec(str(folder / "words.csv"), representations=files)
+    return AnalysisSpec(str(folder / "words.csv"), representations=files, as_in="paper1")
 
 
 def main(n: int, n_layers: int, n_units: int, pairs: str | None) -> None:
@@ -96,7 +96,10 @@ def main(n: int, n_layers: int, n_units: int, pairs: str | None) -> None:
         spec = written(Path(folder), n, n_layers, n_units)
         if pairs is not None:
             spec = AnalysisSpec(
-                spec.stimuli, representations=spec.representations, pairs=parse_pairs(pairs)
+                spec.stimuli,
+                representations=spec.representations,
+                pairs=parse_pairs(pairs),
+                as_in="paper1",
             )
         store = Store(Path(folder) / "store", overlays=())
         start = time.perf_counter()

@@ -24,6 +24,8 @@ from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
 
+# What numbers are compared with, wherever nothing else is said.
+RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
 
 
@@ -63,13 +65,17 @@ def noise(n_stimuli: int, n_layers: int = 2, units: int = 5) -> dict[int, np.nda
 def in_files(
     folder: Path, table: pd.DataFrame, made_up: Mapping[str, Mapping[int, np.ndarray]], **more: Any
 ) -> AnalysisSpec:
-    """Write words.csv and NAME.npz for each made-up model; their analysis, with `more` choices."""
+    """Write words.csv and NAME.npz for each made-up model; their analysis, with `more` choices.
+
+    Where these say nothing else it is fitted by ridge and coded as same or different.
+    """
     write_csv(table, folder / "words.csv")
     for name, layers in made_up.items():
         arrays: dict[str, Any] = {f"layer_{n:02d}": rows for n, rows in layers.items()}
         np.savez(folder / f"{name}.npz", **arrays)
     files = tuple((name, str(folder / f"{name}.npz")) for name in made_up)
-    return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **more)
+    chosen = RIDGE | more
+    return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **chosen)
 
 
 def index_of(
@@ -155,7 +161,7 @@ def three_layers(folder: Path) -> tuple[AnalysisSpec, dict[str, np.ndarray]]:
     layers["layer_02"] = rng.standard_normal((n, 3))
     np.savez(folder / "m.npz", **layers)
     files = (("m", str(folder / "m.npz")),)
-    return AnalysisSpec(stimuli=str(folder / "s.csv"), representations=files), layers
+    return AnalysisSpec(stimuli=str(folder / "s.csv"), representations=files, **RIDGE), layers
 
 
 class Finished(NamedTuple):
@@ -191,6 +197,6 @@ def two_systems(folder: Path) -> tuple[AnalysisSpec, dict[str, dict[int, np.ndar
 
 
 def arguments_of(spec: AnalysisSpec) -> list[str]:
-    """The stimuli and the files of an analysis, as the command line is given them."""
+    """The stimuli and the files of an analysis and `RIDGE`, as the command line is given them."""
     files = [f"--representations={name}={path}" for name, path in spec.representations]
-    return ["--stimuli", spec.stimuli, *files]
+    return ["--stimuli", spec.stimuli, *files, "--estimator=ridge", "--values=none"]

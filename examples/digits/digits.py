@@ -103,6 +103,7 @@ def analyse(out: Path, store: Store) -> Analysis:
             (name, str(out / f"{name}.npz")) for name in ("trained", "untrained")
         ),
         nominal=("digit",),  # a 9 is no nearer to an 8 than to a 1
+        as_in="paper1",
     )
     analysis = run(spec, store)
     results = analysis.results()

@@ -42,6 +42,7 @@ def of_kinds(without_first: bool = False) -> Analysis:
     return run(
         AnalysisSpec(
             stimuli="probing",
+            as_in="paper1",
             models=(
                 *(model for kind in KINDS for model in seeds(kind)),
                 *(f"{kind}@random" for kind in KINDS),
@@ -62,6 +63,7 @@ def of_training() -> Analysis:
     return run(
         AnalysisSpec(
             stimuli="probing",
+            as_in="paper1",
             models=tuple(model for members in steps.values() for model in members),
             trajectories=tuple(steps.items()),
         ),

@@ -118,7 +118,8 @@ class FinishedRun:
         selection = Selection(
             features=self.tables.features if features is None else names_in(features),
             layers=tuple(self.layers) if layers is None else layers_in(layers),
-            estimator=self.spec.estimator if estimator is None else estimator,
+            # Which one is chosen was settled in the run.
+            estimator=self.spec.estimator if estimator in (None, "auto") else estimator,
             interactions=self.spec.interactions if interactions is None else interactions,
             similarity=similarity,
         )

@@ -15,6 +15,7 @@ from mlem_core.analysis.cost import check_weights
 from mlem_core.analysis.findings import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.values import ALONE, MOST_STIMULI
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray
@@ -23,7 +24,7 @@ from mlem_core.data.levels import STIMULUS, level_of
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
-from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import AUTO, chosen_to_resolve, feature_columns
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import PairIndex
@@ -39,14 +40,8 @@ RARE = 10
 # we count stimuli, and ask for the larger number.
 PER_WEIGHT = 20
 GROUPS_A_FOLD = 5
-# Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
-# of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
-# (docs/validation).
-ALONE = 0.1
 # Where a feature follows from others, so many stimuli on average share the values of these.
 AGREEING = 4
-# Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
-MOST_STIMULI = 2_500
 DEFAULT = AnalysisSpec()
 
 
@@ -71,7 +66,8 @@ def lint(
         make too many patterns or weights.
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
-    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
+    values = () if spec.values == AUTO else spec.values
+    resolved = chosen_to_resolve(feature_columns(stimuli), values)
     findings = [*_duplicates(stimuli), *_missing(stimuli, spec.missing, resolved)]
     findings += [*_values(stimuli, folds), *_size(stimuli, folds, spec.interactions, resolved)]
     try:

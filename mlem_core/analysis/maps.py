@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from mlem_core.measures.similarity import map_stress as stress_of
 from mlem_core.measures.similarity import mds_map
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
-from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
@@ -173,8 +174,17 @@ def file_representations(
     source = representations.from_file(
         path, stimuli, name, distances=distances, first_column=first_column
     )
-    if distances and spec.distance != PRECOMPUTED:
-        # The same file taken as representations is another source.
+    if distances and (spec.distance != PRECOMPUTED or spec.already_squared):
+        # The same file taken as representations, or for other distances, is another source.
         facts = {**source.facts, "distances": True, "source_identity": source.identity}
-        source = replace(source, identity=f"{source.identity} distances", facts=facts)
+        identity = f"{source.identity} distances{SQUARED * spec.already_squared}"
+        read = partial(_roots, source) if spec.already_squared else source._read
+        source = replace(source, identity=identity, facts=facts, _read=read)
     return source
+
+
+def _roots(source: Representations, layer: int) -> FloatArray:
+    """The distances of a layer of which the squares are given; below 0 remains below 0."""
+    squares = source[layer].astype(np.float64)
+    roots: FloatArray = np.copysign(np.sqrt(np.abs(squares)), squares)
+    return roots

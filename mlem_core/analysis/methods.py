@@ -17,7 +17,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
-from mlem_core.estimators.registry import ESTIMATORS, can_resolve
+from mlem_core.estimators.registry import ESTIMATORS, can_resolve, every_estimator
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.storage.store import Store
 
@@ -39,8 +39,8 @@ def estimators(analysis: Analysis, selection: Selection) -> list[str]:
     resolved = [name for name in analysis.tables.resolved if name in selection.features]
     return [
         name
-        for name, entry in ESTIMATORS.items()
-        if not entry.needs and (not resolved or can_resolve(name, selection.interactions))
+        for name in every_estimator()
+        if not resolved or can_resolve(name, selection.interactions)
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.cost import check_cost
+from mlem_core.analysis.defaults import CHOSEN, settled, with_choices_open
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.manifest import manifest_of, same_content
 from mlem_core.analysis.maps import file_representations
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
+from mlem_core.analysis.values import recommended_values
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
@@ -86,11 +89,12 @@ def coded_otherwise(
     if not spec.values and spec.missing == analysis.spec.missing:
         parameters = {**analysis.manifest["parameters"], "values": []}
         manifest = {**analysis.manifest, "parameters": parameters, "alphas": list(ALPHAS)}
+        manifest.pop(CHOSEN, None)
         tables = analysis.tables.same_or_different()
         return replace(analysis, spec=spec, tables=tables, manifest=manifest)
     if spec.values and not can_resolve(spec.estimator, spec.interactions):
         # The tables are the same for every estimator; the run would refuse its own.
-        spec = replace(spec, estimator=AnalysisSpec.estimator, interactions=False)
+        spec = replace(spec, estimator="ridge", interactions=False)
     found = run(spec, store, progress, analysis.whole)
     was, now = analysis.manifest["models"], found.manifest["models"]
     if not all(same_content(was[name], now[name]) for name in was if name in now):
@@ -99,6 +103,13 @@ def coded_otherwise(
             "duplicate the analysis and run it again."
         )
     return replace(found, maps=analysis.maps, map_stress=analysis.map_stress)
+
+
+def values_to_resolve(analysis: Analysis) -> tuple[str, ...]:
+    """The features that an analysis resolves by value, or else had better; none may be."""
+    # With which estimator it is fitted is chosen beside it.
+    spec = replace(analysis.spec, estimator="ridge", interactions=False)
+    return analysis.tables.resolved or recommended_values(analysis.stimuli, spec)
 
 
 def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int], None]) -> None:
@@ -128,7 +139,8 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     given = spec.load_stimuli() if stimuli is None else stimuli
     whole = given.select(spec.features)
     stimuli = spec.kept.of(whole)
-    folds = _folds(whole, spec)
+    folds, asked = _folds(whole, spec), spec
+    spec = with_choices_open(asked, stimuli)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     check_cost(feature_columns(stimuli, resolved=resolved), spec)
     found, notices = _all_representations(spec, whole, store, report)
@@ -142,6 +154,16 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
         notices.append(f"{gone}, were left out.")
     sources, layers = _chosen_layers(spec, found, notices)
     by_layer = {layer: sources[layer[0]] for layer in layers}
+
+    def of_rows(rows: IntArray) -> PairTables:
+        own, few, there = spec, stimuli, by_layer
+        if len(rows) < len(stimuli):
+            own, few = replace(spec, pairs=0), stimuli.take(rows)
+            there = {k: replace(s, _read=partial(s.of, stimuli=rows)) for k, s in there.items()}
+        return layer_tables(own, few, (folds[rows], resolved), there, store, report).tables
+
+    spec, chosen = settled(asked, stimuli, of_rows)
+    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     tables, rsa, notes, kept, errors = layer_tables(
         spec, stimuli, (folds, resolved), by_layer, store, report
     )
@@ -149,6 +171,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     named = replace(spec, values=resolved)
     notices += [*notes, *lint(stimuli, named, tables).said, *_alike(layers, tables, rsa)]
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
+    manifest |= {CHOSEN: chosen} if chosen else {}
     return Analysis(
         spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole, pair_errors=errors
     )

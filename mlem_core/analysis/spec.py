@@ -27,9 +27,15 @@ from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.loading import DEVICES, DTYPES
 from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
-from mlem_core.pairs.columns import MISSING, NONE
+from mlem_core.pairs.columns import AUTO, MISSING, NONE
 from mlem_core.pairs.designs import BUDGET
-from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, distance_named, metrics
+from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, SQUARED, distance_named, metrics
+
+# The choices that hold where no other is made, by whose they are.
+AS_IN: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "paper1": {"estimator": "ridge", "values": (), "interactions": False, "distance": "euclidean"},
+}
 
 
 def _parse_values(text: str) -> tuple[str, ...]:
@@ -124,13 +130,21 @@ class _OfModels(Grouped, _OfFiles, StimulusSource):
         noun="policy for missing values",
         choices=lambda: MISSING,
     )
+    as_in: str = asked(
+        "defaults",
+        "Choices as in",
+        "Whose choices hold where no other is made. paper1: those of Salle et al. (2024), which "
+        "are ridge, features coded as same or different, and Euclidean distances.",
+        choices=lambda: tuple(AS_IN),
+        option="as",
+    )
     estimator: str = asked(
-        "ridge",
+        "auto",
         "Estimator",
-        "How the metric model is fitted. Ridge is the first paper's; the code released with the "
-        "second ends at its weights (profiles correlate at .999), because its soft ranks are in "
-        "effect the values. spearman reaches what the second paper states: the highest rank "
-        "correlation.",
+        "How the metric model is fitted; auto chooses once for all layers, on pairs that no score "
+        "is of. Ridge is the first paper's; the code released with the second ends at its weights "
+        "(profiles correlate at .999), because its soft ranks are in effect the values. spearman "
+        "reaches what the second paper states: the highest rank correlation.",
         choices=lambda: ESTIMATORS,
     )
     interactions: bool = asked(
@@ -140,11 +154,12 @@ class _OfModels(Grouped, _OfFiles, StimulusSource):
         "line for each.",
     )
     values: tuple[str, ...] = asked(
-        (),
-        "Values told apart",
-        "Features that are resolved by value: which two values differ, not only whether two do. "
-        "all is every one with few enough values; by default it is none.",
-        metavar="a,b|all|none",
+        AUTO,
+        "Features coded by value",
+        "Features whose values have a distance each: which two differ, not only whether two do. "
+        "all is every one with few enough values; auto, the default, takes the categorical ones "
+        "that the stimuli have pairs enough for, where that predicts better.",
+        metavar="a,b|all|none|auto",
         parse=_parse_values,
     )
     half: str = asked(
@@ -167,6 +182,12 @@ class AnalysisSpec(_OfModels):
         "beside models, say it of the file alone. `crossnobis` is over the repetitions of a "
         "stimulus in the files; language models have the Euclidean distance beside it.",
         choices=lambda: DISTANCES,
+    )
+    already_squared: bool = asked(
+        False,
+        "Already squared",
+        "Whether distances that are given, and those of cosine and correlation, are squared ones "
+        "already, which the metric model then predicts as they are; others stay as they are.",
     )
     folds: int = asked(
         5,
@@ -260,7 +281,10 @@ class AnalysisSpec(_OfModels):
     @property
     def pair_choices(self) -> dict[str, Any]:
         """What decides distances, folds and codes of the pairs, for the keys of what is kept."""
+        names: tuple[str, ...]
         names = ("distance", "missing", "folds", "seed", "folds_over", "values", "pairs")
+        # Named where it is so, as what was kept before has no such entry.
+        names += ("already_squared",) * self.already_squared
         return {name: getattr(self, name) for name in names}
 
     def distance_of(self, model: str) -> str:
@@ -269,7 +293,15 @@ class AnalysisSpec(_OfModels):
         # each repetition, so that its distance over them is the Euclidean one.
         if model in self.precomputed or over_repetitions(self, model):
             return PRECOMPUTED
-        return "euclidean" if distance_named(self.distance).repeated else self.distance
+        known = distance_named(self.distance)
+        squared = SQUARED * (self.already_squared and known.may_be_squared)
+        return "euclidean" if known.repeated else f"{self.distance}{squared}"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in AS_IN.get(self.as_in, {}).items():
+            if getattr(self, name) == getattr(AnalysisSpec, name):
+                object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""

@@ -1,13 +1,9 @@
-"""Which features are worth resolving by value: the choice that a new analysis starts with."""
+"""Which features can be resolved by value, and of which the stimuli have pairs enough for it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.diagnostics import ALONE, MOST_STIMULI
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.data.folds import stimulus_folds
@@ -23,6 +19,12 @@ FEWEST_VALUES = 3
 # More patterns make a redraw slow: on the probing words 3,834 (part of speech) take .3 s for seven
 # layers, 5,907 (person too) take seconds, since importance puts every value with every pattern.
 MOST_PATTERNS = 5_000
+# Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
+# of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
+# (docs/validation).
+ALONE = 0.1
+# Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
+MOST_STIMULI = 2_500
 
 
 def resolvable(stimuli: StimulusSet) -> list[str]:
@@ -35,8 +37,8 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
 
     Nominal features with at least three values, the one with most values first, each one added
     while the pairs inside a fold whose pattern no other pair has stay at or below
-    `mlem_core.analysis.diagnostics.ALONE` and the patterns at or below `MOST_PATTERNS`. Of more
-    than `mlem_core.analysis.diagnostics.MOST_STIMULI` stimuli a seeded sample is looked at.
+    `ALONE` and the patterns at or below `MOST_PATTERNS`. Of more
+    than `MOST_STIMULI` stimuli a seeded sample is looked at.
 
     Parameters
     ----------
@@ -64,10 +66,3 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
             break
         chosen = more
     return tuple(column.name for column in feature_columns(stimuli) if column.name in chosen)
-
-
-def values_to_resolve(analysis: Analysis) -> tuple[str, ...]:
-    """The features that an analysis resolves by value, or else had better; none may be."""
-    # With which estimator it is fitted is chosen beside it.
-    spec = replace(analysis.spec, estimator=AnalysisSpec.estimator, interactions=False)
-    return analysis.tables.resolved or recommended_values(analysis.stimuli, spec)

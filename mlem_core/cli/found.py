@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.defaults import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import layer_name
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.inference.caveats import HARDLY
+from mlem_core.inference.caveats import HARDLY, below_ceiling
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import as_chosen, best_known, explain
 from mlem_core.inference.intervals import LayerIntervals
@@ -53,7 +55,7 @@ def found(
         else:
             why = best_known(why, analysis, analysis.select(), None, intervals)
         why = as_chosen(why, analysis, analysis.layers, intervals, by.values)
-        lines = [_alike(by, why), _shared(by, replace(why, group_mean=""))]
+        lines = [_alike(by, why), _shared(analysis, by, replace(why, group_mean=""))]
     lines.append(_matters(analysis, results, intervals))
     top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded by {results.coding}; {_each(analysis)})"
@@ -61,7 +63,7 @@ def found(
     if top is not None:
         coded = f"(features coded by {results.coding})"
         said.insert(0, f"{top.headline} {top.how_sure} {coded}")
-    return said
+    return [*said, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
@@ -87,11 +89,19 @@ def _option(by: LayerSimilarity) -> str:
     return "" if by.similarity.of_ranks else f" --similarity {by.similarity.name}"
 
 
-def _shared(by: LayerSimilarity, why: Explanation) -> str:
+def _settled(analysis: Analysis) -> str:
+    """The options that name what an analysis has chosen, so that another of fewer layers has it."""
+    if CHOSEN not in analysis.manifest:
+        return ""
+    values = ",".join(analysis.tables.resolved) or "none"
+    return f" --estimator {analysis.spec.estimator} --values {values}"
+
+
+def _shared(analysis: Analysis, by: LayerSimilarity, why: Explanation) -> str:
     if "lower" in why.terms:
         return f"What they share: {why.headline}"
     a, b = map(layer_name, why.layers)
-    how = f"`why {a} {b}{_option(by)} --bootstrap 1000` adds them."
+    how = f"`why {a} {b}{_option(by)}{_settled(analysis)} --bootstrap 1000` adds them."
     return f"What they share: {why.headline} {how}"
 
 
@@ -119,6 +129,8 @@ def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | N
     if not reached.all():
         layers += f" whose ρ reaches {HARDLY:g}"
     scores = f"ρ {tested} is {_span(rho.to_numpy())}"
+    if chosen := said_of_choice(analysis.manifest, analysis.spec.estimator):
+        scores += f", fitted with {estimator_named(analysis.spec.estimator).caption}{chosen}"
     if sure <= len(means) / 2:
         return f"Matters most: no feature for sure in most layers; {scores}."
     average = means.mean()

@@ -23,7 +23,7 @@ from mlem_core.estimators.solver import Solver
 from mlem_core.estimators.solver import held_out_scores as held_out_scores
 from mlem_core.pairs.build import check_rows, pair_tables
 from mlem_core.pairs.columns import MISSING, FeatureColumn, chosen_to_resolve, feature_columns
-from mlem_core.pairs.distances import PRECOMPUTED, metrics
+from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, distance_named, metrics
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
@@ -141,7 +141,8 @@ class MetricModel(BaseEstimator):
         return columns, self._neural(y, len(X))
 
     def _neural(self, y: NDArray[np.floating], n_stimuli: int) -> NDArray[Any]:
-        check_choice("distance", self.distance, (*metrics(), PRECOMPUTED))
+        squared = [name + SQUARED for name in metrics() if distance_named(name).may_be_squared]
+        check_choice("distance", self.distance, (*metrics(), PRECOMPUTED, *squared))
         return neural_rows(y, n_stimuli)
 
     def _keep(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
+from mlem_core.pairs.columns import AUTO
 
 if TYPE_CHECKING:
     from mlem_core.estimators.solver import Solver
@@ -41,6 +42,8 @@ class EstimatorSpec:
         and do without ranks, among all pairs or among training pairs
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
+    among : the estimators that it stands for, of which an analysis has one, chosen before anything
+        is scored; see `mlem_core.analysis.defaults`
     """
 
     name: str
@@ -54,6 +57,7 @@ class EstimatorSpec:
     refitted: bool = False
     resolves: bool = False
     needs: str = ""
+    among: tuple[str, ...] = ()
 
     def constraint(self, interactions: bool) -> str:
         """The words that follow the sentence and say what is asked of the weights; or none."""
@@ -84,6 +88,11 @@ def check_installed(name: str) -> None:
         )
 
 
+def every_estimator() -> list[str]:
+    """The names of the estimators that need no further package, without those that choose one."""
+    return [name for name, one in ESTIMATORS.items() if not one.needs and not one.among]
+
+
 def can_resolve(name: str, interactions: bool) -> bool:
     """Whether an estimator takes features that are resolved by value."""
     return estimator_named(name).resolves and not interactions
@@ -95,7 +104,7 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
     Raises as `check_installed` too.
     """
     check_installed(name)
-    if not resolved:
+    if not resolved or tuple(resolved) == AUTO:
         return
     if interactions:
         raise InputError(
@@ -103,7 +112,7 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
             "of features that differ or do not, so choose one of the two."
         )
     if not estimator_named(name).resolves:
-        can = [one.name for one in ESTIMATORS.values() if one.resolves]
+        can = [one for one in every_estimator() if ESTIMATORS[one].resolves]
         raise InputError(
             f"the estimator {name} weighs features that differ or do not, and cannot tell apart "
             f"the values of {listed(resolved)}; choose {listed(can, last='or')}, or no values."
@@ -111,6 +120,15 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
 
 
 for _spec in (
+    EstimatorSpec(
+        name="auto",
+        model=partial(_model, "choice", "ChoosingSolver"),
+        label="auto: ridge, or ridge on ranks where inner cross-validation prefers it",
+        caption="ridge or ridge on ranks",
+        sentence="non-negative ridge regression on squared distances or on their ranks",
+        resolves=True,
+        among=("ridge", "ridge-rank"),
+    ),
     EstimatorSpec(
         name="ridge",
         # Not RidgeMLEM: an analysis does not wait for scikit-learn.
@@ -127,7 +145,7 @@ for _spec in (
         name="ridge-rank",
         model=partial(_model, "ridge_solver", "RidgeSolver", target="rank"),
         label="ridge on the ranks of the distances",
-        caption="estimator ridge-rank",
+        caption="ridge on ranks",
         sentence="non-negative ridge regression with an intercept on the ranks of the neural "
         "distances among the training pairs",
         resolves=True,

@@ -14,6 +14,7 @@ from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
+    Moments,
     held_out_correlations,
     moments,
     penalty_matrices,
@@ -62,6 +63,13 @@ class RidgeSolver(Solver):
         check_numbers("alphas", self.alphas, 0, NOT_APART)
         check_numbers("betas", self.betas, 0, NOT_APART)
 
+    def weights(self, tables: PairTables, equations: Moments) -> FloatArray:
+        """(n_layers, n_sets, n_strengths, n_columns) for each α; or β, and α beside several."""
+        if not tables.resolved:
+            return ridge_weights(equations, penalty_matrices(tables, tuple(self.alphas)))
+        alphas = self.alphas if len(self.betas) > 1 else ()
+        return value_weights(tables, equations, self.betas, alphas)
+
     def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
         """Fit every layer on several training sets, each with its own α (or β).
 
@@ -98,10 +106,7 @@ class RidgeSolver(Solver):
             if ranked
             else moments(tables, blocks)
         )
-        if tables.resolved:
-            fitted = value_weights(tables, equations, self.betas, self.alphas if several else ())
-        else:
-            fitted = ridge_weights(equations, penalty_matrices(tables, alphas))
+        fitted = self.weights(tables, equations)
 
         def inner_weights(i: int, j: int) -> FloatArray:
             """(n_layers, n_alphas, n_columns) without the i-th fold left out, and fold j."""

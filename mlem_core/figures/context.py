@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis import in_words, similarities
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.defaults import said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity
@@ -172,7 +173,8 @@ class Selected:
         """How and on how much the results were computed: the last part of captions."""
         analysis, selection = self.analysis, self.selection
         fitted = in_words.fitting_sentence(
-            estimator_named(selection.estimator).caption,
+            estimator_named(selection.estimator).caption
+            + said_of_choice(analysis.manifest, selection.estimator),
             selection.interactions,
             analysis.spec.missing if analysis.stimuli.has_missing else None,
             self.coding,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from mlem_core.base.text import listed, number
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.jackknife import REFITS
 from mlem_core.inference.layer_pairs import PERMUTED
@@ -10,8 +13,13 @@ from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
 from mlem_core.pairs.resampling_units import Units
 
+if TYPE_CHECKING:
+    from mlem_core.analysis.results import Results
+
 # Below this RSA correlation two layers are called hardly alike; below this ρ no feature matters.
 HARDLY = 0.1
+# A held-out ρ below this part of its ceiling says more of the metric model than of the features.
+FAR_BELOW = 0.6
 # With fewer sentences an interval is a rough guide; see docs/validation.
 FEW_SENTENCES = 80
 
@@ -74,6 +82,19 @@ def permuted_of(n_stimuli: int, n_pairs: int) -> str:
 
 def _all_compared(n_stimuli: int, n_pairs: int) -> bool:
     return all_pairs(n_stimuli) <= min(n_pairs, BUDGET)
+
+
+def below_ceiling(results: Results, estimator: str) -> str:
+    """The models whose mean held-out ρ is far below its ceiling, and what to try; else empty."""
+    means = results.scores.groupby("model", sort=False)[["rho", "ceiling"]].mean()
+    means = means[(means["ceiling"] >= HARDLY) & (means["rho"] < FAR_BELOW * means["ceiling"])]
+    each = [f"{m} ({number(rho)} of {number(most)})" for m, rho, most in means.itertuples()]
+    ways = ["the estimator ridge-rank"] * (estimator != "ridge-rank")
+    ways += ["coding by value (--values all)"] * (not results.resolved)
+    return (
+        f"The held-out ρ is below {FAR_BELOW:g} of its ceiling in {listed(each, most=4)}: try "
+        f"{listed([*ways, 'more features'], last='or')}."
+    ) * bool(each)
 
 
 def how_computed(estimator: str, units: Units) -> str:

@@ -31,6 +31,8 @@ MOST_RESOLVED: dict[str, int] = {"nominal": 24, "ordered": 12, **dict.fromkeys(G
 FEWEST_BINS, MOST_BINS = 2, 64
 MISSING_NAME = "(missing)"
 ALL, NONE = ("all",), ("none",)
+# An analysis decides which features are resolved, see `mlem_core.analysis.defaults`.
+AUTO = ("auto",)
 
 
 @dataclass(frozen=True)

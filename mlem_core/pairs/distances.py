@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,8 @@ from mlem_core.pairs.rows import (
 
 # Of arrays that are distances already; see `condensed_from_matrix`.
 PRECOMPUTED = "precomputed"
+# Ends the name of a distance that is taken for a squared one, such as "cosine-squared".
+SQUARED = "-squared"
 
 # Of rows (n_stimuli, n_units), what a design has of some of its rows, and the array to fill.
 Along = Callable[[Any, Any, Any, Any, int, Any], None]
@@ -69,6 +71,7 @@ class Distance:
     as_given : whether `along` is given rows that are not prepared
     repeated : whether it is of repetitions: `condensed` gets (n_repetitions, n_stimuli, n_units) as
         they are
+    may_be_squared : whether it can be taken for a squared distance, see `SQUARED`
     label : how forms call it; by default its name
     phrase : how the methods paragraph calls it; by default "the NAME distance"
     """
@@ -84,6 +87,7 @@ class Distance:
     along: Along | None = None
     as_given: bool = False
     repeated: bool = False
+    may_be_squared: bool = False
     label: str = ""
     phrase: str = ""
 
@@ -96,7 +100,16 @@ class Distance:
 
 DISTANCES = Registry[Distance]("distance")
 register = DISTANCES.register
-distance_named = DISTANCES.named
+
+
+def distance_named(name: str) -> Distance:
+    """The distance of this name; with `SQUARED` behind it the one that is a squared one already.
+
+    So 1 - cos is half the squared Euclidean distance of rows of norm 1. Raises InputError: unknown.
+    """
+    known = DISTANCES.get(name.removesuffix(SQUARED))
+    squared = known is not None and known.may_be_squared and name.endswith(SQUARED)
+    return replace(known, squared=True) if squared and known else DISTANCES.named(name)
 
 
 def metrics() -> tuple[str, ...]:
@@ -277,6 +290,7 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         tile=half(squared_euclidean),
         torch_tile=half(torch_squared_euclidean),
         along=_fill_half_along,
+        may_be_squared=True,
     )
 
 

@@ -121,6 +121,7 @@ class Manifest:
     models: dict[str, dict[str, Any]]
     notices: list[str]
     versions: dict[str, str | None]
+    chosen: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

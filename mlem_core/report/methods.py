@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.defaults import said_of_choice
 from mlem_core.analysis.grouped import trajectories_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
@@ -78,6 +79,7 @@ def methods_paragraph(
     tables = analysis.tables.of_features(tuple(results.feature_correlations))
     spec, manifest = analysis.spec, analysis.manifest
     interactions = spec.interactions if interactions is None else interactions
+    estimator = spec.estimator if estimator is None else estimator
     layers = results.scores.groupby("model", sort=False)["layer"].unique()
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
@@ -102,7 +104,7 @@ def methods_paragraph(
         distance=distance_named(spec.distance).phrase,
         given=[names.model(name) for name in spec.precomputed if name in models],
         n_terms=results.weights["feature"].nunique(),
-        estimator=_estimator(spec.estimator if estimator is None else estimator, interactions),
+        estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
         interactions=interactions,
         alphas=alphas[alphas < NOT_APART],
         n_not_apart=int((alphas >= NOT_APART).sum()),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.defaults import CHOSEN
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.grouped import trajectories_of
 from mlem_core.analysis.run import run
@@ -295,6 +296,8 @@ def _with_kinds(whole: Capsule, analysis: Analysis) -> Analysis:
     kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
     asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
     manifest = {**analysis.manifest, "parameters": asked.to_dict()}
+    # What was chosen is not chosen again: its spec names it.
+    manifest |= {CHOSEN: whole.manifest.chosen} if whole.manifest.chosen else {}
     return replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
 
 

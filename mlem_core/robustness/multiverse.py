@@ -24,7 +24,7 @@ from mlem_core.analysis.spec import AnalysisSpec, parameters, with_files, with_m
 from mlem_core.analysis.transforms import POSITIONS
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import Layer, Progress, Report
-from mlem_core.estimators.registry import ESTIMATORS, check_values
+from mlem_core.estimators.registry import ESTIMATORS, check_values, every_estimator
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models import tokens
@@ -41,7 +41,8 @@ def dimensions() -> dict[str, tuple[str, ...]]:
     """What may be varied, in the order of the columns, and all its choices."""
     described = parameters()
     varied = ("units", "positions", "special_tokens", "pooling", "missing", "estimator")
-    return {"distance": metrics(), **{name: tuple(described[name].labels) for name in varied}}
+    labels = {name: [one for one in described[name].labels if one != "auto"] for name in varied}
+    return {"distance": metrics(), **{name: tuple(its) for name, its in labels.items()}}
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
         found["missing"] = tuple(MISSING)
     resolved = bool(analysis.spec.values)
     found["estimator"] = tuple(
-        name for name, one in ESTIMATORS.items() if not one.needs and (one.resolves or not resolved)
+        name for name in every_estimator() if ESTIMATORS[name].resolves or not resolved
     )
     return found
 

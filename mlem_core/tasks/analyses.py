@@ -17,9 +17,8 @@ from typing import Any
 from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_tables import TABLES
-from mlem_core.analysis.run import coded_otherwise, run
+from mlem_core.analysis.run import coded_otherwise, run, values_to_resolve
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
-from mlem_core.analysis.values import values_to_resolve
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
@@ -55,7 +54,9 @@ class Job(Task):
             The job is not done, or its result can no longer be read.
         """
         found = self.read(files.load_analysis, "the analysis", "run it again")
-        return replace(found, spec=self.spec)
+        # What was left to the analysis to choose has been chosen.
+        own = found.spec
+        return replace(found, spec=replace(self.spec, estimator=own.estimator, values=own.values))
 
     def contents(self) -> files.Contents | None:
         """The contents of the finished analysis; None where it is not done or cannot be read."""
@@ -185,7 +186,7 @@ def coded_id(job_id: str, missing: str, by_value: bool) -> str:
     ----------
     missing : the policy for missing values
     by_value : whether features are resolved by value: those of
-        `mlem_core.analysis.values.values_to_resolve`
+        `mlem_core.analysis.run.values_to_resolve`
     """
     return "-".join([job_id, missing, *[BY_VALUE] * by_value])
 

@@ -54,6 +54,8 @@ SPEC = AnalysisSpec(
     layers=LAYERS,
     groups=tuple(GROUPS.items()),
     labels=tuple(LABELS.items()),
+    estimator="ridge",
+    values=(),
 )
 
 

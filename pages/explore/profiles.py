@@ -13,6 +13,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name
 from mlem_core.figures import captions
+from mlem_core.inference.caveats import below_ceiling
 from pages.explore import values
 from pages.parts import background, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
@@ -40,6 +41,8 @@ def show_profiles(view: View) -> None:
     if results is None or panel is None:
         return
     panel.show()
+    if said := below_ceiling(results, view.selection.estimator):
+        st.caption(plain(said))
     uncertainty.offer_intervals(view)
     uncertainty.offer_chance(view)
     exporting.show_table(

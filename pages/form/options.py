@@ -9,9 +9,9 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.estimators.registry import check_values
+from mlem_core.pairs.columns import AUTO
 from pages.form import state
 from pages.parts import choices, method, stored
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.data.stimuli import StimulusSet
@@ -21,12 +21,11 @@ LEFT = (
     "layers", "groups", "labels", "trajectories", "missing", "values", "folds", "folds_over",
     "seed", "pairs",
 )  # fmt: skip
-RIGHT = ("estimator", "interactions", "distance", "special_tokens", "dtype")
+RIGHT = (
+    "as_in", "estimator", "interactions", "distance", "already_squared", "special_tokens", "dtype",
+)  # fmt: skip
 ADVANCED = ("pooling", "positions", "units", "half", "device")
-# Which values are told apart depends on the others, where it is not chosen.
 _READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
-# What decides which values had better be told apart.
-_CODED = ("missing", "interactions", "folds", "folds_over", "seed", "estimator")
 
 
 def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
@@ -39,9 +38,13 @@ def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
             options[name] = state.value_of(name)
         except InputError:
             options[name] = getattr(AnalysisSpec, name)
-    names, recommended = _values_to_tell_apart(stimuli, options)
-    apart = choices.get_many("values", names, recommended)
-    return options | {"values": tuple(name for name in names if name in apart)}
+    if stimuli is not None:
+        apart = choices.get_many("values", _offered(stimuli.digest, stimuli), AnalysisSpec.values)
+        # What is named counts.
+        options["values"] = tuple(name for name in apart if apart == [*AUTO] or name not in AUTO)
+    # Where they are those of a paper, an analysis has them in the place of its defaults.
+    spec = AnalysisSpec(**options)
+    return {name: getattr(spec, name) for name in (*_READ, "values")}
 
 
 def wrong(options: dict[str, Any]) -> str:
@@ -60,80 +63,41 @@ def show_options(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
     from mlem_core.analysis.spec import AnalysisSpec
 
     with st.expander("More options", icon=":material/tune:"):
-        _side_by_side(LEFT, RIGHT, stimuli, options)
+        _side_by_side(LEFT, RIGHT, stimuli)
     other = any(options[name] != getattr(AnalysisSpec, name) for name in ADVANCED)
     with st.expander("Advanced", icon=":material/settings:", expanded=other):
-        _side_by_side(ADVANCED[:2], ADVANCED[2:], stimuli, options)
+        _side_by_side(ADVANCED[:2], ADVANCED[2:], stimuli)
 
 
-def _side_by_side(
-    left: Sequence[str],
-    right: Sequence[str],
-    stimuli: StimulusSet | None,
-    options: dict[str, Any],
-) -> None:
+def _side_by_side(left: Sequence[str], right: Sequence[str], stimuli: StimulusSet | None) -> None:
     for place, names in zip(st.columns(2, gap="large"), (left, right), strict=True):
         with place:
             for name in names:
-                if name != "values":
-                    field(name)
-                elif stimuli is not None:
-                    _show_values(stimuli, options)
+                field(name, stimuli)
 
 
-def field(name: str) -> None:
-    """Draw the widget of a field of `AnalysisSpec`."""
+def field(name: str, stimuli: StimulusSet | None = None) -> None:
+    """Draw the widget of a field of `AnalysisSpec`; of `values` only where there are stimuli."""
     from mlem_core.analysis.spec import AnalysisSpec, parameters
 
     described, default = parameters()[name], getattr(AnalysisSpec, name)
+    more = {"placeholder": described.metavar, "help": described.text}
     if isinstance(default, bool) or described.choices is not None:
         method.choose(name)
     elif described.parse is int and described.range is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
+    elif name == "values":
+        if stimuli is not None:
+            offered = _offered(stimuli.digest, stimuli)
+            choices.choose_many(described.label, offered, name, default, **more)
     else:
-        help = described.text + " Several are parted by semicolons." * described.repeated
-        choices.text_field(described.label, name, placeholder=described.metavar, help=help)
+        more["help"] += " Several are parted by semicolons." * described.repeated
+        choices.text_field(described.label, name, **more)
 
 
-def _values_to_tell_apart(
-    stimuli: StimulusSet | None, options: dict[str, Any]
-) -> tuple[list[str], tuple[str, ...]]:
-    """The features whose values can be told apart, and those whose values had better be."""
-    if stimuli is None:
-        return [], ()
-    try:
-        return _values(stimuli.digest, {name: options[name] for name in _CODED}, stimuli)
-    except InputError:
-        return [], ()  # what is wrong is said where the checks are
+@stored.kept(32, copied=True)
+def _offered(digest: str, _stimuli: StimulusSet) -> list[str]:
+    """What may be chosen of values: that it is left to the analysis, or features."""
+    from mlem_core.analysis.values import resolvable
 
-
-@stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")
-def _values(
-    digest: str, options: dict[str, Any], _stimuli: StimulusSet
-) -> tuple[list[str], tuple[str, ...]]:
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.analysis.values import recommended_values, resolvable
-
-    return resolvable(_stimuli), recommended_values(_stimuli, AnalysisSpec(**options))
-
-
-def _show_values(stimuli: StimulusSet, options: dict[str, Any]) -> None:
-    names, recommended = _values_to_tell_apart(stimuli, options)
-    now = choices.choose_many(
-        "Values told apart",
-        names,
-        "values",
-        recommended,
-        placeholder="none: only whether they differ",
-        help=f"{method.VALUES} Empty is the coding of the papers. What is chosen at first is what "
-        "these stimuli have pairs enough for.",
-    )
-    st.caption(
-        "Every two of their values have a distance of their own; none is the coding of the papers."
-        if now
-        else "Features say only whether, or by how much, they differ: the coding of the papers."
-    )
-    try:
-        check_values(options["estimator"], now, options["interactions"])
-    except InputError as error:
-        st.error(plain(error), icon=":material/error:")
+    return [*AUTO, *resolvable(_stimuli)]

@@ -22,7 +22,8 @@ FORM = (
     "balance", "sample_seed", "add", "language", "bins", "merge_rare", "vectors",
     "rdms",
     "models", "files", "precomputed", "first_column", "groups", "labels", "trajectories", "layers",
-    "missing", "values", "estimator", "interactions", "distance", "special_tokens", "dtype",
+    "missing", "values", "as_in", "estimator", "interactions", "distance", "already_squared",
+    "special_tokens", "dtype",
     "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
     "half",
 )  # fmt: skip

@@ -47,6 +47,9 @@ def choose(parameter: str, name: str = "", **more: Any) -> str:
 
     described = parameters()[parameter]
     default, labels = more.pop("default", getattr(AnalysisSpec, parameter)), described.labels
+    if name:
+        # Beside a view it has been settled.
+        labels = {value: label for value, label in labels.items() if value != "auto"}
     if isinstance(default, bool):
         default, labels = "yes" if default else "no", {"no": "no", "yes": "yes"}
     more = {"help": described.text, **more}
@@ -56,7 +59,7 @@ def choose(parameter: str, name: str = "", **more: Any) -> str:
 @stored.kept(64, copied=True)
 def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
     """The features whose values an analysis tells apart, or else had better; none may be."""
-    from mlem_core.analysis.values import values_to_resolve
+    from mlem_core.analysis.run import values_to_resolve
 
     return values_to_resolve(stored.open_analysis(job_id))
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import tiny
-from inputs import in_files, refused, words
+from inputs import RIDGE, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
@@ -66,7 +66,7 @@ def folder(tmp_path_factory, repeated):
 
 def spec(folder, *files, **more):
     named = tuple((Path(file).stem, str(folder / file)) for file in files)
-    return AnalysisSpec(str(folder / "words.csv"), representations=named, folds=4, **more)
+    return AnalysisSpec(str(folder / "words.csv"), representations=named, folds=4, **RIDGE, **more)
 
 
 def same(a, b):
@@ -91,6 +91,20 @@ def test_precomputed_distances_give_what_their_rows_give(folder, store, suffix, 
     b = stimulus_map(distances, "distances", 1, store)
     np.testing.assert_array_equal(a["stimulus"], b["stimulus"])
     np.testing.assert_allclose(*(pdist(points[["x", "y"]]) for points in (a, b)), atol=1e-3)
+
+
+def test_distances_that_are_squared_already_are_fitted_as_they_are(folder, store, tmp_path):
+    squares = {name: own**2.0 for name, own in np.load(folder / "distances.npz").items()}
+    np.savez(tmp_path / "m.npz", **squares)
+    plain = spec(folder, "distances.npz", distance="precomputed")
+    files = (("m", str(tmp_path / "m.npz")),)
+    same(run(replace(plain, representations=files, already_squared=True), store), run(plain, store))
+    # Of rows: cosine is, and the Euclidean distance is not.
+    for distance, changes in (("cosine", True), ("euclidean", False)):
+        rows = spec(folder, "rows.npz", distance=distance)
+        squared = run(replace(rows, already_squared=True), store)
+        weights = [one.results().weights["weight"] for one in (squared, run(rows, store))]
+        assert np.allclose(*weights) != changes
 
 
 def test_what_is_no_matrix_of_distances_is_refused_with_its_layer(folder, store, tmp_path):
@@ -204,7 +218,7 @@ def test_a_file_that_cannot_be_used_is_left_out(folder, store, tmp_path, write, 
 
 def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(store.root))
-    common = ["analyze", "--stimuli", str(folder / "words.csv"), "--folds", "4"]
+    common = ["analyze", "--stimuli", str(folder / "words.csv"), "--folds", "4", "--as", "paper1"]
     distances = ["--representations", f"apart={folder / 'distances.csv'}"]
     assert main([*common, *distances, "--distance", "precomputed", "--out", f"{tmp_path}/a"]) == 0
     scores = pd.read_csv(tmp_path / "a" / "scores.csv")

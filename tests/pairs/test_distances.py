@@ -11,6 +11,7 @@ from mlem_core.pairs import rows as tiles
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
     DISTANCES,
+    SQUARED,
     Distance,
     condensed_from_matrix,
     metrics,
@@ -44,6 +45,19 @@ def test_distances_are_those_of_scipy_in_bands_and_threads(metric, monkeypatch):
     bands = squared_distances(rows, metric)
     np.testing.assert_allclose(bands, whole, rtol=1e-12)
     np.testing.assert_array_equal(squared_distances(rows, metric, threads=3), bands)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "correlation"])
+def test_what_is_squared_already_is_taken_as_it_is(design, metric):
+    rows = rows_of(np.float64)
+    expected = squareform(pdist(rows, metric))
+    i, j = design.ends(np.arange(design.n_pairs))
+    found = squared_distances(rows, metric + SQUARED, design=design)
+    np.testing.assert_allclose(found, expected[i, j], rtol=1e-9, atol=1e-12)
+    found = squared_distances(rows, metric + SQUARED)
+    np.testing.assert_allclose(found, pdist(rows, metric), rtol=1e-9, atol=1e-12)
+    with refused("'euclidean-squared'"):
+        squared_distances(rows, "euclidean" + SQUARED)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -8,8 +8,7 @@ import pytest
 from inputs import refused
 
 from mlem_core.analysis.maps import stimulus_map
-from mlem_core.analysis.run import coded_otherwise, run
-from mlem_core.analysis.values import values_to_resolve
+from mlem_core.analysis.run import coded_otherwise, run, values_to_resolve
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.explanation import explain
