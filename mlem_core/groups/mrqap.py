@@ -217,8 +217,6 @@ def _statistics(
 ) -> tuple[FloatArray, FloatArray]:
     """Coefficient and t (n_orders,) of each predictor (n_orders, n_pairs), the others given.
 
-    NaN and 0 where the others say what it says.
-
     Parameters
     ----------
     beside : (n_pairs,) the similarities less what the others explain
