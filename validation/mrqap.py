@@ -11,12 +11,27 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.groups.mrqap import mrqap, same_label
 from validation.work import Row, Task
 
-# Crossed: 12 models of 4 families, each family with both objectives. Nested: 9 recipes with a
-# similarity of their own for every two, 3 seeds each, of 3 families, one objective each.
-DESIGNS = {"crossed": "12 models", "nested": "9 recipes of 3 seeds"}
+DESIGNS = {
+    "crossed": "crossed: 12 models of 4 families",
+    "nested": "nested: 9 recipes of 3 seeds",
+    "few": "unbalanced: 8 models of 2 families",
+    "partly": "partly nested: 18 models of 5 families",
+    "unequal": "partly nested, unequal: 43 models of 7 families",
+    "whole": "nested, unequal, large families alone: 43 models of 12 families",
+    "small": "nested, unequal, small families alone: 43 models of 12 families",
+}
+# Of each family the objectives of its models. A family has a similarity of its own to each other
+# one, as a recipe has in the nested design.
+FAMILIES = {
+    "few": ("00111", "011"),
+    "partly": ("0011", "0011", "0011", "000", "111"),
+    "unequal": ("0" * 15 + "1" * 5, "00011111", "00000", "1111", "001", "00", "1"),
+    "whole": ("0" * 10, "0" * 8, "0" * 6, "0" * 5, "1" * 4, "111", "11", *"11111"),
+    "small": ("1" * 10, "1" * 8, "1" * 6, "1" * 5, "1" * 4, "111", "11", *"10000"),
+}
 FAMILY, PERMUTATIONS, ALPHA = 0.3, 199, 0.05
 # Of each effect of the objective so many data sets; beside it the family has one in all.
-DATA_SETS = {0.0: 3000, 0.1: 300, 0.2: 300, 0.3: 300}
+DATA_SETS = {0.0: 1000, 0.1: 100, 0.2: 100, 0.3: 100}
 PART, QUICK = 100, 5
 
 
@@ -28,7 +43,11 @@ def symmetric(rng: np.random.Generator, n: int) -> FloatArray:
 
 
 def labelled(design: str) -> tuple[dict[str, list[str]], IntArray]:
-    """The labels of the models of a design, and their groups."""
+    """The labels of the models of a design, and what of them has a similarity of its own."""
+    if design in FAMILIES:
+        families = np.repeat(np.arange(len(FAMILIES[design])), [*map(len, FAMILIES[design])])
+        objectives = [*"".join(FAMILIES[design])]
+        return {"family": list(map(str, families)), "objective": objectives}, families
     group_of = np.arange(12)
     families, objectives = group_of // 3, np.tile([0, 1], 6)
     if design == "nested":
@@ -63,7 +82,7 @@ def part(design: str, effect: float, first: int, n: int) -> list[Row]:
     for seed in range(first, first + n):
         rng = np.random.default_rng([list(DESIGNS).index(design), round(100 * effect), seed])
         similarity = similarities(rng, factors, group_of, effect)
-        p = mrqap(similarity, factors, group_of, n_permutations=PERMUTATIONS, seed=seed)[at].p
+        p = mrqap(similarity, factors, n_permutations=PERMUTATIONS, seed=seed)[at].p
         found.append({"design": design, "effect": effect, "seed": seed, "p": p})
     return found
 

@@ -60,10 +60,7 @@ class Lint:
 
     @property
     def said(self) -> list[str]:
-        """What every run says of its stimuli: each problem, and which kinds of cautions there are.
-
-        Weights that are 0 in a fold are said too.
-        """
+        """What every run says: each problem, weights that are 0 in a fold, kinds of cautions."""
         grave = [f for f in self.findings if f.severity == "problem" or f.kind == "constant"]
         kinds = [f.kind for f in self.findings if f.severity == "caution"]
         said = [finding.sentence for finding in grave]

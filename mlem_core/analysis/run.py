@@ -194,7 +194,7 @@ def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
 def _alike(layers: Sequence[Layer], tables: PairTables, rsa: FloatArray) -> Iterator[str]:
     """Sentences about layers without differences between stimuli, and about identical ones."""
     told = tables.rank_squares > 0
-    for model, layer in (layers[at] for at in np.flatnonzero(~told)):
+    for model, layer in (layers[at] for at in np.flatnonzero(~told).tolist()):
         yield (
             f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
             "its scores and importances are 0."

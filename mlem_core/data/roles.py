@@ -338,10 +338,7 @@ def _first(names: list[str], known: tuple[str, ...]) -> str | None:
 
 
 def _mean_words(column: pd.Series[str]) -> float:
-    """How many words a cell has on average; 0 where cells are names of kinds and no sentences.
-
-    A sentence is in a row for each of its words at most, and a few values are no sentences.
-    """
+    """Mean words of a cell; 0 for few values, or such as are in more rows than they have words."""
     counts = column.value_counts()
     words, rows = [len(str(cell).split()) for cell in counts.index], int(counts.sum())
     if len(counts) < min(_FEW, rows) or sum(words) < rows:

@@ -2,13 +2,20 @@
 
 The similarities of all pairs of models are regressed on whether the two have the same label, of
 every factor at once. Pairs that share a model are not independent, so that the p-values are those
-of permutations of models: for each factor the part of its "same label" that the others do not
-explain is permuted (double semi-partialing), and its t is compared with those of the permutations.
+of permutations of models: the t of a factor is compared with those of its labels exchanged.
 
-Where a factor says the same of all members of a group, its members are not exchangeable with those
-of another, and whole groups are permuted: three seeds of one group are no three groups.
+Labels are exchanged only where that leaves every other factor as it is: models exchange them that
+agree on all other factors. Where all models of one label of another factor have one label of the
+factor (it is nested there), they are no replicates of each other: they keep one label together, as
+a whole group, which exchanges it with other such groups (one model alone is one as well). Groups
+count once each: what is regressed is the mean similarity of their models; where groups of different
+sizes exchange labels, with an effect of each group (as of actors in the social relations model). So
+the other factors explain as much in each permutation, and permuting the labels, their part that the
+others do not explain (double semi-partialing) or the residuals (Freedman and Lane) is the same.
 
-Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing.
+Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing;
+Winkler, Webster, Vidaurre, Nichols and Smith (2015), on permutations within and of whole blocks;
+Snijders and Kenny (1999), on effects of actors.
 """
 
 from __future__ import annotations
@@ -25,8 +32,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 
-# Up to so many things (8! = 40,320) every order is looked at, with more so many random ones.
-EXACT, PERMUTATIONS = 8, 9_999
+# Up to as many as of 7 things (7! = 5,040) every order is looked at, else so many random ones.
+EXACT, PERMUTATIONS = 7, 9_999
+# With fewer different permutations than 20 no p can be as small, and there is no verdict.
 LEVEL = 0.05
 # Same group, as a factor beside those that are named.
 GROUP = "group"
@@ -40,11 +48,14 @@ class FactorTest(NamedTuple):
     Attributes
     ----------
     factor : its name
-    value : the coefficient: how much more alike two models of the same label are, others given
+    value : the coefficient: how much more alike two models (or groups) of the same label are,
+        others given
     t : the coefficient over its standard error by least squares
-    p : two-sided, the share of permutations with as large a t; never 0
-    smallest : the smallest p that these models allow, whatever their similarities
-    permuted : "models" or "groups"
+    p : two-sided, the share of permutations with as large a t; never 0; NaN where `smallest` is
+        above `LEVEL`
+    smallest : the smallest p that these models allow, whatever their similarities: 1 over the
+        number of different permutations
+    permuted : "models", or "groups" where some exchange labels as a whole
     n : how many of them there are
     n_permutations : that were looked at, the models as they are among them
     """
@@ -68,7 +79,6 @@ def same_label(labels: Sequence[str]) -> FloatArray:
 def mrqap(
     similarity: FloatArray,
     factors: Mapping[str, Sequence[str]],
-    group_of: IntArray | None = None,
     *,
     n_permutations: int = PERMUTATIONS,
     seed: int = 0,
@@ -78,9 +88,8 @@ def mrqap(
     Parameters
     ----------
     similarity : (n_models, n_models) symmetric; its diagonal is not looked at
-    factors : of each factor the labels (n_models,)
-    group_of : (n_models,) the group of each model, which is permuted as a whole in tests of factors
-        that do not differ in any group; None: there are none
+    factors : of each factor the labels (n_models,); the group of a model is one, where there are
+        groups
     n_permutations : where not every order is looked at, so many random ones
 
     Raises
@@ -90,53 +99,52 @@ def mrqap(
         together say already; similarities that are not defined, or all the same.
     """
     n, pairs = len(similarity), np.triu_indices(len(similarity), 1)
-    y = similarity[pairs]
     same = {name: same_label(labels)[pairs] for name, labels in factors.items()}
-    _check(y, n, same)
-    found = []
-    for name, own in same.items():
-        others = [other for key, other in same.items() if key != name]
-        basis = np.linalg.qr(np.column_stack((np.ones(len(y)), *others)))[0]
-        units, permuted = _units(factors[name], group_of, n)
-        orders = _orders(len(np.unique(units)), n_permutations, seed)
-        tested = _tested(y, own, basis, (units[pairs[0]], units[pairs[1]]), orders)
-        found.append(FactorTest(name, *tested, permuted, orders.shape[1], len(orders)))
-    return found
+    _check(similarity[pairs], n, same)
+    return [_tested(similarity, factors, name, n_permutations, seed) for name in factors]
 
 
 def _tested(
-    y: FloatArray,
-    own: FloatArray,
-    basis: FloatArray,
-    units: tuple[IntArray, IntArray],
-    orders: IntArray,
-) -> tuple[float, float, float, float]:
-    """Value, t and p of a factor (n_pairs,), and the smallest p that there could be.
+    similarity: FloatArray,
+    factors: Mapping[str, Sequence[str]],
+    name: str,
+    n_permutations: int,
+    seed: int,
+) -> FactorTest:
+    codes = {key: np.unique(labels, return_inverse=True)[1] for key, labels in factors.items()}
+    own = codes.pop(name)
+    units, strata = _units(own, list(codes.values()))
+    members = np.eye(len(strata))[units]
+    members /= members.sum(axis=0)
+    first, second = np.triu_indices(len(strata), 1)
+    known = np.where(np.eye(len(own), dtype=bool), 0.0, similarity)
+    every = (known, *(same_label(factors[key]) for key in codes))
+    y, *others = ((members.T @ one @ members)[first, second] for one in every)
+    n_models = np.bincount(units)
+    if any(np.ptp(n_models[strata == stratum]) for stratum in strata):
+        # How similar a group is to all others varies less where it is large, and is taken out.
+        others += [*np.eye(len(strata))[:, first] + np.eye(len(strata))[:, second]]
+    left, sizes, _ = np.linalg.svd(np.column_stack((np.ones(len(y)), *others)), False)
+    basis = left[:, sizes > _SAME * sizes[0]]
+    beside, free = y - basis @ (basis.T @ y), max(1, len(y) - basis.shape[1] - 1)
 
-    Parameters
-    ----------
-    y : (n_pairs,) the similarities
-    basis : (n_pairs, n_others) orthonormal, of the other factors
-    units : of the first and the second model of each pair, as of `_units`
-    orders : of `_orders`
-    """
-    rest = own - basis @ (basis.T @ own)
-    first, second = units
-    # What stands for two models is that of their units: all predictors of whole groups are so.
-    blocks = np.zeros((orders.shape[1],) * 2)
-    blocks[first, second] = blocks[second, first] = rest
-    beside, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - 1
-    values, observed = _statistics(rest[None], beside, basis, free)
-    as_large = same_again = 0
+    orders = _orders(strata, n_permutations, seed)
+    labels = own[np.unique(units, return_index=True)[1]]
+    value = observed = 0.0
+    as_large, different = 0, set[bytes]()
     size = max(1, _AT_ONCE // len(y))
     for start in range(0, len(orders), size):
-        some = orders[start : start + size]
-        drawn = blocks[some[:, first], some[:, second]]
-        t = np.abs(_statistics(drawn, beside, basis, free)[1])
-        as_large += int((t >= abs(observed[0]) * (1 - _SAME)).sum())
-        same_again += int((np.abs(drawn - rest).max(axis=1) < _SAME).sum())
-    n = len(orders)
-    return float(values[0]), float(observed[0]), as_large / n, same_again / n
+        drawn = labels[orders[start : start + size]]
+        same = drawn[:, first] == drawn[:, second]
+        different.update(map(bytes, np.packbits(same, axis=1)))
+        values, t = _statistics(same.astype(np.float64), beside, basis, free)
+        if start == 0:  # the labels as they are
+            value, observed = float(values[0]), float(t[0])
+        as_large += int((np.abs(t) >= abs(observed) * (1 - _SAME)).sum())
+    smallest = 1 / len(different)
+    p = as_large / len(orders) if smallest <= LEVEL else np.nan
+    permuted = "models" if len(strata) == len(own) else "groups"
+    return FactorTest(name, value, observed, p, smallest, permuted, len(strata), len(orders))
 
 
 def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
@@ -159,23 +167,49 @@ def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
         )
 
 
-def _units(labels: Sequence[str], group_of: IntArray | None, n: int) -> tuple[IntArray, str]:
-    """(n_models,) which models are permuted together, and what they are called."""
-    if group_of is not None and len(np.unique(group_of)) < n:
-        values = np.array(labels, dtype=object)
-        within = [set(values[group_of == group]) for group in np.unique(group_of)]
-        if all(len(own) == 1 for own in within) and len(within) > len(set(values)):
-            return np.unique(group_of, return_inverse=True)[1].astype(np.int64), "groups"
-    return np.arange(n), "models"
+def _units(own: IntArray, others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+    """Which models have one label of a factor together, and which of these exchange it.
+
+    Parameters
+    ----------
+    own : (n_models,) labels of the factor, from 0
+    others : of each other factor the same
+
+    Returns
+    -------
+    (n_models,) the unit of each model, and (n_units,) the stratum of each unit, from 0
+    """
+    unit = np.arange(len(own))
+    roles = np.column_stack((np.zeros_like(unit), *others))
+    for at, labels in enumerate(others, 1):
+        for level in np.unique(labels):
+            inside = labels == level
+            if len(np.unique(own[inside])) == 1:
+                unit[np.isin(unit, unit[inside])] = unit[inside].min()
+                roles[inside, at] = -1
+    units = np.unique(unit, return_inverse=True)[1]
+    of_units = [tuple(np.unique(roles[unit == at], axis=0).flat) for at in np.unique(unit)]
+    known = list(dict.fromkeys(of_units))
+    return units, np.array([known.index(one) for one in of_units])
 
 
-def _orders(n: int, n_permutations: int, seed: int) -> IntArray:
-    """(n_orders, n) every order of n things, or random ones; the first is the one they have."""
-    if n <= EXACT:
-        return np.array(list(itertools.permutations(range(n))), dtype=np.int64)
+def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
+    """(n_orders, n_units) every order of units within strata, or random ones.
+
+    The first is the one that they have.
+    """
+    blocks = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
+    n_orders = math.prod(math.factorial(len(block)) for block in blocks)
+    if n_orders <= math.factorial(EXACT):
+        every = itertools.product(*map(itertools.permutations, blocks))
+        orders = np.empty((n_orders, len(strata)), dtype=np.int64)
+        orders[:, np.concatenate(blocks)] = [list(itertools.chain(*one)) for one in every]
+        return orders
     rng = np.random.default_rng(seed)
-    drawn = rng.permuted(np.tile(np.arange(n), (n_permutations, 1)), axis=1)
-    return np.concatenate((np.arange(n)[None], drawn))
+    orders = np.tile(np.arange(len(strata)), (n_permutations + 1, 1))
+    for block in blocks:
+        orders[1:, block] = rng.permuted(orders[1:, block], axis=1)
+    return orders
 
 
 def _statistics(
@@ -191,7 +225,7 @@ def _statistics(
     own = drawn - (drawn @ basis) @ basis.T
     squares = (own**2).sum(axis=1)
     known = squares > _SAME
-    value = np.divide(own @ beside, squares, out=np.zeros(len(own)), where=known)
+    value = np.divide(own @ beside, squares, out=np.full(len(own), np.nan), where=known)
     rest = np.maximum(beside @ beside - value**2 * squares, 0.0) / free
     error = np.sqrt(np.divide(rest, squares, out=np.ones(len(own)), where=known))
     t = np.divide(value, error, out=np.full(len(own), np.inf), where=error > 1e-15)
@@ -208,8 +242,9 @@ def too_few(test: FactorTest) -> str:
     if test.smallest <= LEVEL:
         return ""
     return (
-        f"{test.n} {test.permuted} are too few to test {test.factor}: p cannot be below "
-        f"{_rounded_down(test.smallest)}, whatever their similarities."
+        f"{test.n} {test.permuted} are too few to test {test.factor}: with the other factors as "
+        f"they are, {many(round(1 / test.smallest), 'way')} to assign its labels can be compared, "
+        f"and a verdict needs {round(1 / LEVEL)}."
     )
 
 
@@ -223,9 +258,6 @@ def sentence(test: FactorTest) -> str:
     told = "" if test.p <= LEVEL else ", which these models do not tell from 0"
     return (
         f"The other factors given, {beyond} from two of another{told} ({how}; MRQAP, "
-        f"{test.n_permutations:,} permutations of {test.n} {test.permuted})."
+        f"{test.n_permutations:,} permutations of {test.n} {test.permuted} within the other "
+        "factors)."
     )
-
-
-def _rounded_down(p: float) -> str:
-    return f"{math.floor(p * 1000 + 1e-9) / 1000:.3f}".rstrip("0")

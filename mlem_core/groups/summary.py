@@ -238,6 +238,6 @@ def _tests(
     own = len(members.groups) < len(members.members) and groups not in labels.values()
     factors = {GROUP: groups} | labels if own else labels
     try:
-        return tuple(mrqap(matrix, factors, members.group_of)) if factors else (), []
+        return tuple(mrqap(matrix, factors)) if factors else (), []
     except InputError as error:
         return (), [f"No test of {listed(list(factors))}: {error}"]

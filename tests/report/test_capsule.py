@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, noise, probing, refused
+from inputs import arguments_of, in_files, noise, probing, refused, two_systems
 
 from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import of_analysis
@@ -195,6 +195,23 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
     assert [one.name for one in found.tables if not one.same] == ["intervals.csv"]
     assert found.changed == ["tables/intervals.csv"] and not found.findings
     assert "similarity_cka.csv" in found.derived
+
+
+@pytest.mark.slow
+def test_the_command_line_puts_its_intervals_into_the_capsule(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
+    monkeypatch.setattr("mlem_core.figures.can_write_images", lambda: False)
+    spec, _ = two_systems(tmp_path)
+    asked = ["analyze", *arguments_of(spec), f"--out={tmp_path / 'out'}", "--layers=0,2"]
+    assert main([*asked, "--bootstrap=20", f"--capsule={tmp_path / 'c.zip'}"]) == 0
+    files = contents(tmp_path / "c.zip")
+    for name in ("intervals.csv", "similarity_intervals.csv"):
+        inside = pd.read_csv(io.BytesIO(files[f"tables/{name}"]))
+        outside = pd.read_csv(tmp_path / "out" / name)
+        pd.testing.assert_frame_equal(inside, outside, rtol=1e-5)
+        assert inside.filter(like="lower").notna().any(axis=None)
+    assert json.loads(files["capsule.json"])["replicates"] == 20
+    assert b"95 % confidence intervals" in files["figures/captions.md"]
 
 
 @pytest.mark.slow
