@@ -86,8 +86,11 @@ def _all_compared(n_stimuli: int, n_pairs: int) -> bool:
 
 def below_ceiling(results: Results, estimator: str) -> str:
     """The models whose mean held-out ρ is far below its ceiling, and what to try; else empty."""
-    means = results.scores.groupby("model", sort=False)[["rho", "ceiling"]].mean()
-    means = means[(means["ceiling"] >= HARDLY) & (means["rho"] < FAR_BELOW * means["ceiling"])]
+    by_fold = results.scores.groupby(["model", "fold"], sort=False)[["rho", "ceiling"]].mean()
+    of_models = by_fold.groupby("model", sort=False)
+    # Of noise the mean of ceilings, none of which is below 0, is above 0; some of them are 0.
+    means = of_models.mean()[of_models["ceiling"].min() >= HARDLY]
+    means = means[means["rho"] < FAR_BELOW * means["ceiling"]]
     each = [f"{m} ({number(rho)} of {number(most)})" for m, rho, most in means.itertuples()]
     ways = ["the estimator ridge-rank"] * (estimator != "ridge-rank")
     ways += ["coding by value (--values all)"] * (not results.resolved)
