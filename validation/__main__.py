@@ -27,6 +27,7 @@ STUDIES = {
     "populations": ("validation.populations", "tasks"),
     "mrqap": ("validation.mrqap", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),
+    "chance": ("validation.chance", "tasks"),
     "chosen": ("validation.chosen", "tasks"),
 }
 

@@ -16,6 +16,7 @@ from mlem_core.figures.style import DASHES, GREY, PALETTE, SYMBOLS, quiet
 from mlem_core.pairs.terms import SEPARATOR
 from validation import (
     budget,
+    chance,
     chosen,
     layers,
     mrqap,
@@ -289,6 +290,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "budget": budget.of_budget,
     "populations": populations.of_populations,
     "mrqap": mrqap.of_mrqap,
+    "chance": chance.of_chance,
     "chosen": chosen.of_chosen,
     "similarity-terms": similarity_terms.of_similarity_terms,
 }

@@ -169,6 +169,18 @@ class _OfModels(Grouped, _OfFiles, StimulusSource):
         "whether a result replicates.",
         choices=lambda: HALVES,
     )
+    device: str = asked(
+        "auto",
+        "Device",
+        "Where models are run and pairs compared; auto takes a GPU if there is one.",
+        choices=lambda: DEVICES,
+    )
+    dtype: str = asked(
+        "float32",
+        "Numbers of the models",
+        "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
+        choices=lambda: DTYPES,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,18 +236,6 @@ class AnalysisSpec(_OfModels):
         metavar=f"{BUDGET:,}|all",
         parse=parse_pairs,
         range=(0, 2**63 - 1),
-    )
-    device: str = asked(
-        "auto",
-        "Device",
-        "Where models are run and pairs compared; auto takes a GPU if there is one.",
-        choices=lambda: DEVICES,
-    )
-    dtype: str = asked(
-        "float32",
-        "Numbers of the models",
-        "What a model computes with. bfloat16 halves its memory and keeps 8 bits of each number.",
-        choices=lambda: DTYPES,
     )
     special_tokens: str = asked(
         "model",

@@ -49,9 +49,10 @@ def across_folds(tables: PairTables, ranked: bool = False) -> FloatArray:
         n = max(float(counts.sum()), 1.0)
         sums = sums - counts * (sums.sum(axis=1, keepdims=True) / n)
         squares = tables.rank_squares * (n / tables.n_pairs)
-        x = np.ascontiguousarray(tables.terms[tables.cell_pattern[at]].T)
-        for some in few_at_once(len(rho), rho.shape[1] * x.shape[1]):
-            found = weights[some, number] @ x, counts, sums[some], squares[some]
+        terms = tables.terms.of(tables.cell_pattern[at])
+        for some in few_at_once(len(rho), rho.shape[1] * len(counts)):
+            predicted = terms.predictions(weights[some, number])
+            found = predicted, counts, sums[some], squares[some]
             rho[some] += score_patterns(*found, series=rho.shape[1]).rho
     best: FloatArray = rho.max(axis=1) / len(pairs)
     return best

@@ -19,11 +19,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.inference.jackknife import Estimate
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import divide
@@ -101,19 +103,18 @@ class Chance(NamedTuple):
         return np.append(-mean, mean[levels == STIMULUS].sum())
 
     @property
-    def note(self) -> str:
-        """A sentence on the features whose chance is not known; empty where there are none."""
+    def notes(self) -> tuple[str, ...]:
+        """A sentence on the features whose chance is not known; none where there are none."""
         rest = [
             f"{name} ({share:.0%} of the stimuli would take the label of another {level})"
             for name, level, share in zip(self.features, self.levels, self.moved, strict=True)
             if share < MOVED
         ]
-        if not rest:
-            return ""
-        return (
+        text = (
             f"Chance is not known for {listed(rest)}: it needs {MOVED:.0%}. Their contributions "
             "may be word or sentence identity."
         )
+        return (text,) if rest else ()
 
     def beyond(self, terms: pd.DataFrame) -> pd.DataFrame:
         """The contributions to two layers beyond chance; they still add up to the similarity.
@@ -140,6 +141,29 @@ class Chance(NamedTuple):
         between = pd.DataFrame(rows, columns=["term", "value"])
         parts = (table.iloc[:-1], between, table.iloc[-1:]) if rows else (table,)
         return pd.concat(parts, ignore_index=True)
+
+    def bounded(self, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
+        """Contributions beyond chance with their intervals; identities have none.
+
+        Parameters
+        ----------
+        bounds : of the features and "unexplained", less chance, and of more
+        """
+        table, n = self.beyond(terms), len(terms)
+        at = np.append(np.arange(n - 1), len(table) - 1)
+        value = table["value"].to_numpy(dtype=np.float64)[at]
+        # Chance is a mean over permutations, whose error stands beside that of the stimuli.
+        more = student_quantile(len(self.draws) - 1) * np.append(self.error, 0.0)
+        table["lower"], table["upper"] = np.nan, np.nan
+        table.loc[at, "lower"] = value - np.hypot(value - bounds.lower[:n], more)
+        table.loc[at, "upper"] = value + np.hypot(bounds.upper[:n] - value, more)
+        return table[["term", "value", "lower", "upper", "chance", "p"]]
+
+    @property
+    def of_two(self) -> FloatArray:
+        """(n_features + 6,) what is added to `replicates.resampled_terms` of two layers."""
+        own = np.diagonal(self.mean.sum(axis=0))
+        return np.concatenate((self.shift(), np.zeros(3), -own))
 
 
 def chance_at_level(

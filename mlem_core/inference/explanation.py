@@ -13,7 +13,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.errors import InputError
-from mlem_core.base.numbers import CONFIDENCE, student_quantile
+from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
@@ -172,7 +172,7 @@ def with_intervals(
     notes = why.notes
     terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
     if chance is not None:
-        terms, notes = _bounded_beyond(chance, terms, bounds), _said(*notes, chance.note)
+        terms, notes = chance.bounded(terms, bounds), (*notes, *chance.notes)
     return replace(
         why,
         terms=terms,
@@ -205,11 +205,11 @@ def _by_bootstrap(
     if pairs.design is not analysis.design:
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
         value = _all_of(why, analysis)
-    resampled = resampled.around(value + _shift(chance))
-    why = replace(why, partial=_partial_of(why, resampled.value))
+    resampled = resampled.around(value + chance.of_two)
+    why = replace(why, partial=partial.parts_again(why.partial, resampled.value, len(features)))
     beside = _partial_with_intervals(why, pairs, resampled, n_replicates, seed, progress)
     size = len(analysis.stimuli), analysis.tables.n_pairs
-    notes = _said(caveats.drawn_of(*size), caveats.permuted_of(*size))
+    notes = tuple(filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))))
     return resampled.estimate(), chance, replace(why, partial=beside, notes=notes)
 
 
@@ -237,54 +237,18 @@ def with_chance(
     if why.similarity.of_ranks:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
         chance = chance_at_level(pairs, analysis.stimuli, progress=progress)
-        why = replace(why, partial=_partial_of(why, _all_of(why, analysis) + _shift(chance)))
+        values = _all_of(why, analysis) + chance.of_two
+        why = replace(why, partial=partial.parts_again(why.partial, values, len(features)))
     else:
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
         chance = layers.chance(analysis.stimuli, progress)
-    return replace(why, terms=chance.beyond(why.terms), notes=_said(*why.notes, chance.note))
-
-
-def _said(*notes: str) -> tuple[str, ...]:
-    return tuple(filter(None, notes))
+    return replace(why, terms=chance.beyond(why.terms), notes=(*why.notes, *chance.notes))
 
 
 def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
     """What `resampled_terms` has, of all pairs of an analysis: (n_features + 6,)."""
     of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
     return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
-
-
-def _shift(chance: Chance) -> FloatArray:
-    """What chance takes from it: of contributions, and of what is explained of each layer."""
-    own = np.diagonal(chance.mean.sum(axis=0))
-    return np.concatenate((chance.shift(), np.zeros(3), -own))
-
-
-def _partial_of(why: Explanation, values: FloatArray) -> pd.DataFrame:
-    """What is beside the terms, S_feat and S_rest as they follow from `_all_of` less chance."""
-    table, rows = why.partial.copy(), why.partial.index[: len(partial.PARTS)]
-    known = table.loc[rows, "value"].notna()
-    of_both = partial.parts_of(values, len(why.features))
-    table.loc[rows, "value"] = np.where(known, of_both, np.nan)
-    return table
-
-
-def _bounded_beyond(chance: Chance, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
-    """Contributions beyond chance with their intervals; identities have none.
-
-    Parameters
-    ----------
-    bounds : of the features and "unexplained", less chance, and of more
-    """
-    table, n = chance.beyond(terms), len(terms)
-    at = np.append(np.arange(n - 1), len(table) - 1)
-    value = table["value"].to_numpy(dtype=np.float64)[at]
-    # Chance is a mean over permutations, whose error stands beside that of the stimuli.
-    more = student_quantile(len(chance.draws) - 1) * np.append(chance.error, 0.0)
-    table["lower"], table["upper"] = np.nan, np.nan
-    table.loc[at, "lower"] = value - np.hypot(value - bounds.lower[:n], more)
-    table.loc[at, "upper"] = value + np.hypot(bounds.upper[:n] - value, more)
-    return table[["term", "value", "lower", "upper", "chance", "p"]]
 
 
 def kept_intervals(

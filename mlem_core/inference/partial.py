@@ -66,6 +66,19 @@ def parts_of(values: FloatArray, n_features: int) -> FloatArray:
     return np.stack(of_both, axis=-1)
 
 
+def parts_again(table: pd.DataFrame, values: FloatArray, n_features: int) -> pd.DataFrame:
+    """A table whose first two quantities, S_feat and S_rest, follow from other terms.
+
+    Parameters
+    ----------
+    values, n_features : as in `parts_of`
+    """
+    found, rows = table.copy(), table.index[: len(PARTS)]
+    known = found.loc[rows, "value"].notna()
+    found.loc[rows, "value"] = np.where(known, parts_of(values, n_features), np.nan)
+    return found
+
+
 def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     """What the metric of each of two layers makes of the other, means over folds.
 

@@ -107,7 +107,7 @@ def test_permuting_leaves_the_other_features_as_they_are():
     stimuli = from_frame(frame, "words")
     pairs = layer_pairs(features, layers, np.arange(60), np.arange(60) % 3)
     found = chance.chance_at_level(pairs, stimuli, 30)
-    assert set(found.levels) == {"stimulus"} and found.known.all() and not found.note
+    assert set(found.levels) == {"stimulus"} and found.known.all() and not found.notes
     p = dict(zip(found.features, found.p(terms_of(pairs)["value"].to_numpy()[:-1]), strict=True))
     assert p["kind"] < 0.05 < p["gender"]
 

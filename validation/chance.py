@@ -1,0 +1,198 @@
+"""How often a feature that means nothing is named, and what a true one keeps beyond chance.
+
+Words recur: sentences of four words from a lexicon, uniform or by Zipf's law, or the words of the
+probing set in two layers of MiniLM. Labels are drawn at random for each word, sentence or token:
+classes or numbers, alone or beside a true feature of words. A contribution that is not corrected
+takes them for features.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data import datasets
+from mlem_core.data.folds import group_folds
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.inference.chance import chance_at_level
+from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.measures.decomposition import decompose
+from mlem_core.models.representations import from_model
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.ranks import correlations, pair_ranks
+from mlem_core.storage.store import Store
+from validation.work import Row, Task
+
+WORDS, PERMUTATIONS = 4, 39
+# Stimuli, and data sets of so many for each kind of label.
+SIZES = {60: 40, 300: 40, 1_000: 10}
+LEVELS = ("word", "sentence", "stimulus")
+VALUES = (2, 8, 40, 0)  # 0: a number each
+TEXTS = ("uniform", "zipf", "probing")
+PART = 5
+MODEL, LAYERS = "minilm", (3, 6)
+
+
+def made_text(text: str, n: int, rng: np.random.Generator) -> tuple[list[str], IntArray]:
+    """Sentences of words from a lexicon: the sentence and the word of each of n stimuli."""
+    n_words = max(12, n // 6)
+    weights = np.ones(n_words) if text == "uniform" else 1.0 / np.arange(1, n_words + 1)
+    weights /= weights.sum()
+    rows = [rng.choice(n_words, WORDS, False, weights) for _ in range(n // WORDS)]
+    sentences = [" ".join(f"w{word}" for word in row) + f" {at}" for at, row in enumerate(rows)]
+    return [text for text in sentences for _ in range(WORDS)], np.concatenate(rows)
+
+
+def simulated(text: str, n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, list[FloatArray]]:
+    """Stimuli with a true feature of words, and two layers that share words and sentences."""
+    sentences, words = made_text(text, n, rng)
+    n_words, sentence = int(words.max()) + 1, np.arange(len(words)) // WORDS
+    true = rng.integers(0, 3, n_words)
+    common = rng.standard_normal((n_words, 4))
+    common[:, 0] += 3.0 * (true == 0)
+    common[:, 1] += 3.0 * (true == 1)
+    of_sentence = 0.7 * rng.standard_normal((sentence.max() + 1, 4))
+    rows = common[words] + of_sentence[sentence]
+    layers = [rows + 0.7 * rng.standard_normal(rows.shape) for _ in range(2)]
+    frame = pd.DataFrame(
+        {
+            "sentence": sentences,
+            "word_index": np.arange(len(words)) % WORDS,
+            "true": np.array(list("abc"))[true[words]],
+        }
+    )
+    return frame, layers
+
+
+@lru_cache(maxsize=1)
+def probing() -> tuple[StimulusSet, list[FloatArray]]:
+    """The probing words, and two layers of MiniLM."""
+    stimuli = datasets.load("probing")
+    found = from_model(stimuli, MODEL, Store())
+    return stimuli, [np.asarray(found[layer], dtype=np.float64) for layer in LAYERS]
+
+
+def of_probing(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, list[FloatArray]]:
+    """About n of the probing words, in whole sentences; the true feature is part of speech."""
+    stimuli, layers = probing()
+    order = rng.permutation(int(stimuli.groups.max()) + 1)
+    sizes = np.bincount(stimuli.groups)[order]
+    chosen = order[np.cumsum(sizes) <= n]
+    rows = np.flatnonzero(np.isin(stimuli.groups, chosen))
+    table = stimuli.table.iloc[rows].reset_index(drop=True)
+    frame = table[["sentence", "word_index"]].assign(true=table["part_of_speech"])
+    return frame, [layer[rows] for layer in layers]
+
+
+def labels(
+    frame: pd.DataFrame, level: str, n_values: int, rng: np.random.Generator
+) -> FloatArray | np.ndarray:
+    """Labels that mean nothing: (n_stimuli,), one for each word, sentence or stimulus."""
+    sentence = pd.factorize(frame["sentence"])[0]
+    words = [
+        text.split()[int(at)]
+        for text, at in zip(frame["sentence"], frame["word_index"], strict=True)
+    ]
+    units = {"sentence": sentence, "stimulus": np.arange(len(frame))}
+    unit = units[level] if level in units else pd.factorize(np.array(words, dtype=object))[0]
+    n_units = int(unit.max()) + 1
+    if not n_values:
+        return rng.random(n_units).round(3)[unit]
+    names = np.array([f"v{k}" for k in range(n_values)])
+    return names[rng.integers(0, n_values, n_units)[unit]]
+
+
+def part(text: str, n: int, level: str, n_values: int, first: int, count: int) -> list[Row]:
+    """Contributions and their tests in some data sets."""
+    found: list[Row] = []
+    for seed in range(first, first + count):
+        rng = np.random.default_rng([n, n_values, LEVELS.index(level), seed])
+        frame, layers = of_probing(n, rng) if text == "probing" else simulated(text, n, rng)
+        frame["noise"] = labels(frame, level, n_values, rng)
+        for alone in (True, False):
+            columns = frame.drop(columns=["true"]) if alone else frame
+            stimuli = from_frame(columns, "study", ordered=() if n_values else ("noise",))
+            found += [
+                {"text": text, "n": n, "level": level, "values": n_values, "seed": seed}
+                | {"beside": "" if alone else "true", **row}
+                for row in tested(stimuli, layers, seed)
+            ]
+    return found
+
+
+def tested(stimuli: StimulusSet, layers: list[FloatArray], seed: int) -> list[Row]:
+    """Each feature: raw (contribution), excess, p."""
+    folds = group_folds(stimuli.groups, 5, seed)
+    index = PairIndex.build(feature_columns(stimuli), folds)
+    tables = pair_tables(index, [lambda rows=rows: rows for rows in layers])
+    squared = [squared_distances(rows) for rows in layers]
+    ranks = tuple(pair_ranks(own) for own in squared)
+    pairs = LayerPairs(
+        (("m", 0), ("m", 1)), tables, ranks, (), index.design, index.cell, stimuli.groups, folds,
+        stimuli.items, index.coded,
+    )  # fmt: skip
+    centred = np.stack([own - (len(own) + 1.0) for own in ranks])
+    terms = decompose(tables, correlations(centred @ centred.T)).terms[:, 0, 1]
+    chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
+    p, mean = chance.p(terms), chance.mean[:, 0, 1]
+    return [
+        {"feature": name, "raw": terms[f], "excess": terms[f] - mean[f], "p": p[f]}
+        for f, name in enumerate(tables.features)
+    ]
+
+
+def tasks(quick: bool) -> list[Task]:
+    """The study in parts."""
+    sizes = {60: 2} if quick else SIZES
+    return [
+        Task(
+            f"{text}, {n}, {level}, {n_values}, from {first}",
+            part,
+            (text, n, level, n_values, first, min(PART, count)),
+        )
+        for n, count in sizes.items()
+        for text in TEXTS
+        for level in LEVELS
+        for n_values in VALUES
+        for first in range(0, count, PART)
+    ]
+
+
+def of_chance(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """How often noise is named, its mean excess, and what it would have without chance."""
+    noise = rows[(rows["feature"] == "noise") & rows["p"].notna()]
+    noise = noise.assign(named=noise["p"] < SIGNIFICANT)
+    cells = noise.groupby(["level", "n", "text"], sort=False)
+    error = cells["excess"].std() / np.sqrt(cells.size())
+    table = pd.DataFrame(
+        {
+            "named": cells["named"].mean().map("{:.1%}".format),
+            "mean excess": cells["excess"].mean().map("{:+.4f}".format),
+            "standard error": error.map("{:.4f}".format),
+            "mean contribution": cells["raw"].mean().map("{:.3f}".format),
+            "largest contribution": cells["raw"].max().map("{:.3f}".format),
+            "data sets": cells.size(),
+        }
+    )
+    table.index = pd.Index(
+        [f"{level}, {n} stimuli, {text}" for level, n, text in table.index], name="labels by"
+    )
+    true = rows[(rows["feature"] == "true") & rows["p"].notna()]
+    kept = true.assign(named=true["p"] < SIGNIFICANT).groupby(["n", "text"], sort=False)
+    of_true = pd.DataFrame(
+        {
+            "named": kept["named"].mean().map("{:.1%}".format),
+            "contribution": kept["raw"].mean().map("{:.3f}".format),
+            "excess": kept["excess"].mean().map("{:.3f}".format),
+        }
+    )
+    of_true.index = pd.Index([f"{n} stimuli, {text}" for n, text in of_true.index], name="true")
+    return {"chance of labels that mean nothing": table, "chance of a true feature": of_true}
