@@ -186,7 +186,7 @@ def test_the_disk_that_a_run_takes(tmp_path):
     assert cost.n_layers == len(analysis.layers) == 6
     assert len(analysis.tables.counts) == lint(words, spec).n_cells
     # What is not tables is exact but for a few kB of facts; tables are kept twice.
-    sizes = [(s.blocks + 1) * (4 * len(words) * s.width + 128) for s in shapes.values()]
+    sizes = [len(spec.layers) * (4 * len(words) * s.width + 128) for s in shapes.values()]
     exact, tables = sum(sizes), on_disk(store.root / "pair-tables")
     assert 0 <= on_disk(store.root / "representations") - exact < 10_000
     assert 0.5 < (cost.n_bytes - exact) / (2 * tables) < 2

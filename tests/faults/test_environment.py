@@ -111,6 +111,11 @@ def test_limits_that_are_too_low_are_said(tmp_path, name, most, said):
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+def beside_cautions(done):
+    """The lines of stderr but for the one on what is uncertain about few stimuli."""
+    return [line for line in done.stderr.splitlines() if b"cautions" not in line]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", [ASCII, {"PYTHONIOENCODING": "latin-1"}])
 def test_names_and_output_in_other_encodings(tmp_path, environment):
@@ -118,7 +123,7 @@ def test_names_and_output_in_other_encodings(tmp_path, environment):
     arguments = ["analyze", *inputs_in(folder), "--out", str(folder / "out")]
     around = {"MLEM_CACHE": str(tmp_path / "store"), **environment}
     done = command([os.fsencode(each) for each in arguments], tmp_path, **around)
-    assert (done.returncode, done.stderr) == (0, b"") and SAID in done.stdout
+    assert (done.returncode, beside_cautions(done)) == (0, []) and SAID in done.stdout
     assert set(contents(folder / "out")) >= TABLES
 
 
@@ -140,7 +145,7 @@ def test_an_output_that_takes_nothing(tmp_path, output):
 
     done = analyze(tmp_path, before=before)
     full = output == "full"
-    assert (done.returncode, done.stderr.count(b"\n")) == ((2, 1) if full else (0, 0))
+    assert (done.returncode, len(beside_cautions(done))) == ((2, 1) if full else (0, 0))
     assert (b"No space left on device" in done.stderr) == full
     assert set(contents(tmp_path / "work" / "out")) >= TABLES
 
@@ -153,7 +158,7 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path):
         for more, status in ((["--out", "b"], 0), (["--seed", "1", "--out", "c"], 2)):
             done = analyze(tmp_path, *more, before=heed_permissions)
             assert done.returncode == status, done.stderr.decode()
-            assert done.stderr.count(b"\n") == (status == 2)
+            assert len(beside_cautions(done)) == (status == 2)
     assert b"MLEM_CACHE" in done.stderr
     assert contents(work / "out") == contents(work / "b") and not (work / "c").exists()
 
