@@ -79,6 +79,8 @@ def served(folder, before=None, **environment):
 
 def upload(page: Page, *files: Path) -> None:
     """Upload files where the step that is shown takes some, until the script has taken them."""
+    # An uploader that is drawn anew meanwhile would lose them.
+    settled(page)
     chooser = page.locator('input[type="file"]').last.element_handle()
     chooser.set_input_files(files)
     taken(page, chooser)
