@@ -104,10 +104,10 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     -------
     one, or several where a unit nearly settles the feature: the largest chance counts
     """
-    settled = unit_agreement(stimuli, feature)
-    exact = next((level for level, share in settled.items() if share >= 1.0), None)
-    levels = [exact or STIMULUS]
-    levels += [level for level, share in settled.items() if not exact and share >= NEARLY]
+    levels = [level_of(stimuli, feature)]
+    if levels == [STIMULUS]:
+        settled = unit_agreement(stimuli, feature)
+        levels += [level for level, share in settled.items() if share >= NEARLY]
     return tuple(_exchange(stimuli, folds, level) for level in levels)
 
 

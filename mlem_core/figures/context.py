@@ -24,7 +24,7 @@ from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, PERMUTATIONS_OF_LAYERS
+from mlem_core.inference.importance_chance import known_chance
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
@@ -260,8 +260,8 @@ class FigureContext(Selected):
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:
         """What importances are under permuted labels, where that has been computed."""
-        of, n = self.selection, PERMUTATIONS_OF_LAYERS
-        return self.analysis.kept(IMPORTANCE_CHANCE, self.drawing.store, of, permutations=n)
+        asked = self.analysis, self.drawing.store, self.selection
+        return self.once("importance chance", lambda: known_chance(*asked))
 
     @cached_property
     def audit(self) -> Audit | None:

@@ -186,7 +186,7 @@ def chance_at_level(
     progress : called with the number of features done and their total
     """
     tables, rng = pairs.tables, np.random.default_rng(seed)
-    own = stimuli if pairs.rows is None else stimuli.take(pairs.rows)
+    own = pairs.stimuli_of(stimuli)
     if values is None:
         middle = len(pairs.cells) + 1.0
         values = np.stack([0.5 * (ranks - middle) for ranks in pairs.ranks])

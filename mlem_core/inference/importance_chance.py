@@ -80,6 +80,14 @@ def importances_by_chance(
     )
 
 
+def known_chance(
+    analysis: Analysis, store: Store | None, selection: Selection
+) -> pd.DataFrame | None:
+    """The table of `importances_by_chance` where it is kept, with the usual permutations."""
+    n = PERMUTATIONS_OF_LAYERS
+    return analysis.kept(IMPORTANCE_CHANCE, store, selection, permutations=n)
+
+
 def _of_chunks(
     analysis: Analysis, store: Store, chosen: Selection, n_permutations: int, report: Report
 ) -> Iterator[pd.DataFrame]:
@@ -92,9 +100,7 @@ def _of_chunks(
     for done, start in enumerate(parts):
         layers = chosen.layers[start : start + size]
         pairs = LayerPairs.of_sample(analysis, layers, store, chosen.features, False)
-        own = analysis.stimuli
-        if pairs.rows is not None:
-            own = own.take(pairs.rows)
+        own = pairs.stimuli_of(analysis.stimuli)
         each_pair = np.concatenate(
             [pair_values(pairs, at, train_ranks) for at in range(len(layers))]
         )

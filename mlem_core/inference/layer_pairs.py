@@ -15,6 +15,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import IntArray, Layer, layer_name
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import Coded, feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
@@ -122,6 +123,10 @@ class LayerPairs:
         rows = sampled_rows(analysis, PERMUTED)
         made = _Made(analysis, store, rows, PairDesign.complete(len(rows)))
         return made.pairs(layers, features, interactions)
+
+    def stimuli_of(self, whole: StimulusSet) -> StimulusSet:
+        """The stimuli whose pairs these are, of those of the analysis."""
+        return whole if self.rows is None else whole.take(self.rows)
 
     @property
     def n_groups(self) -> int:

@@ -69,12 +69,14 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, PERMUTATIONS_OF_LAYERS
+    from mlem_core.inference.importance_chance import PERMUTATIONS_OF_LAYERS, known_chance
 
     chosen, n = view.selection, PERMUTATIONS_OF_LAYERS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
-    if view.analysis.kept(IMPORTANCE_CHANCE, stored.store(), chosen, permutations=n) is not None:
+    asked = view.analysis, stored.store(), chosen
+    # Figures have the same key.
+    if view.once("importance chance", lambda: known_chance(*asked)) is not None:
         return
     background.offer(
         view.work("importance-chance", chosen.to_dict()),
