@@ -164,6 +164,9 @@ def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech", "person")
     monkeypatch.setattr(values, "ALONE", 0.004)
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech",)
+    # One with fewer values is taken where one with more would make too many patterns.
+    monkeypatch.setattr(values, "MOST_PATTERNS", 3_000)
+    assert recommended_values(words, AnalysisSpec()) == ("person",)
 
 
 # --- what a run takes -----------------------------------------------------------------------
