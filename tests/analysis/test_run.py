@@ -1,4 +1,4 @@
-"""A run: its tables against the representations, what is kept, what is refused and left out."""
+"""A run and `analyze`: their tables and files, what is kept, what is refused and left out."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files, noise, probing, refused
+from inputs import arguments_of, finished, in_files, noise, probing, refused
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
@@ -14,6 +14,9 @@ from mlem_core.analysis import files
 from mlem_core.analysis.maps import representations_of, stimulus_map, stimulus_map_stress
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.cli.commands import main
+from mlem_core.data import datasets
+from mlem_core.data.roles import read_csv
 
 MODEL = "mini-bert"
 
@@ -154,3 +157,86 @@ def test_a_layer_that_cannot_be_used_is_left_out_and_the_others_go_on(tmp_path):
     np.testing.assert_array_equal(rsa[:2, :2], good.similarity_rsa.to_numpy())
     # Numbers of any size have the same ranks.
     np.testing.assert_allclose(rsa[0, 2], 1.0)
+
+
+LAYERS = "layer,brain:0,brain:1"
+FILES = {
+    "scores.csv": "model,layer,fold,rho,rho_a,ceiling,alpha",
+    "importance.csv": "model,layer,fold,feature,importance",
+    "weights.csv": "model,layer,fold,feature,weight",
+    "folds.csv": "stimulus,fold",
+    "similarity_profiles.csv": LAYERS,
+    "similarity_rsa.csv": LAYERS,
+    "layer_map.csv": "measure,model,layer,x,y",
+}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    folder, table = tmp_path_factory.mktemp("input"), probing(30)
+    layers, features = noise(len(table)), ("tense", "number")
+    spec = in_files(folder, table, {"brain": layers}, features=features, folds=3)
+    return finished(folder, spec, layers)
+
+
+def analyzed(given, out, *more):
+    """The names of the files that the command writes into the folder."""
+    command = ["analyze", *arguments_of(given.spec), "--features", "tense,number", "--folds", "3"]
+    assert main([*command, *more, "--out", str(out)]) == 0
+    return {path.name for path in out.iterdir()}
+
+
+def test_it_writes_the_files_of_the_contract(given, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(given.store.root))
+    assert analyzed(given, tmp_path) == {*FILES, "manifest.json"}
+    for name, header in FILES.items():
+        assert (tmp_path / name).read_text().splitlines()[0] == header
+    importance = pd.read_csv(tmp_path / "importance.csv")["importance"]
+    np.testing.assert_allclose(importance, given.analysis.results().importance["importance"])
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["stimuli"]["digest"] == given.analysis.stimuli.digest
+    assert manifest["models"]["brain"]["layers"] == [0, 1]
+    again = AnalysisSpec.from_dict(manifest["parameters"])
+    assert again.seed == 0 and again.representations == given.spec.representations
+
+
+@pytest.mark.slow
+def test_baselines_have_files_of_their_own(given, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLEM_CACHE", str(given.store.root))
+    there = analyzed(given, tmp_path, "--baselines", "decoding,random-forest,univariate")
+    assert there > {"decoding.csv", "random_forest.csv", "univariate.csv", *FILES}
+    for name, n in (("random_forest", 2), ("univariate", 5)):
+        table = pd.read_csv(tmp_path / f"{name}.csv")
+        assert len(table) == 2 * 3 * n and table["rho"].between(-1, 1).all()
+
+
+ASKED = ["analyze", "--out", "o", "--stimuli"]
+BAD = [
+    ([*ASKED, "probing", "--model", "minilm", "--baselines", "forest"], "random-forest"),
+    ([*ASKED, "probing", "--model", "minilmm"], "did you mean minilm"),
+    ([*ASKED, "none.csv", "--model", "minilm"], "none.csv"),
+    ([*ASKED, "probing", "--layers", "x"], "'x' is not a list"),
+    ([*ASKED, "probing", "--model", "minilm", "--pairs", "many"], "20000000, or all"),
+    (["stimuli", "probin", "--out", "o.csv"], "did you mean probing"),
+    (["stimuli", "probing", "--out", "no/such/folder/o.csv"], "no/such/folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "fact"), BAD)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, fact, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "c"))
+    try:
+        code = main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr().err
+    assert code == 2 and fact in said and len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_stimuli_writes_a_csv_that_is_read_back(tmp_path, capsys):
+    assert main(["stimuli", "probing", "--out", str(tmp_path / "p.csv")]) == 0
+    assert "--nominal person" in capsys.readouterr().err
+    again = read_csv(tmp_path / "p.csv", nominal=["person"])
+    assert again.digest == datasets.load("probing").digest
