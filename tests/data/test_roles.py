@@ -1,10 +1,14 @@
+"""Roles of columns, and what is said of a table, which would mislead if it were wrong."""
+
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import refused
 
-from mlem_core import read_csv
+from mlem_core import from_frame, read_csv
+from mlem_core.data.added import add_bins, add_feature
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles, parse_role
 
@@ -160,3 +164,36 @@ def test_thousands_among_decimal_commas_are_said():
     assert stimuli.values("n")[0] == 1.234 and stimuli.values("m")[0] == 1.25
     said = [note for note in stimuli.notes if "thousands" in note]
     assert [("'n'" in note, "'m'" in note) for note in said] == [(True, False), (False, True)]
+
+
+MARKED = "sentence;f;g\nl'été;1,5;-\nun œuf;2;x\nla mère;-;y\n".encode("cp1252")
+WORDS = from_frame(
+    pd.DataFrame(
+        {"sentence": ["The dog runs.", "a zxqvk", "a cat"], "word_index": 1, "f": [1, 2, 3]}
+    ),
+    "words",
+)
+
+
+@pytest.mark.parametrize(
+    ("notes", "sentence"),
+    [
+        (
+            lambda: read_csv(OTHER.encode(), name="other.csv").notes,
+            "In other.csv 'Text' is the sentence, 'target' says which word is the stimulus and "
+            "'constant' has one value only and is no feature.",
+        ),
+        (
+            lambda: read_csv(MARKED, name="mine.csv").notes,
+            "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
+            "decimal comma; '-' is a missing value.",
+        ),
+        (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
+        (
+            lambda: add_bins(WORDS, "f", 9).notes,
+            "f is in 3 bins, not 9: equal values stay together.",
+        ),
+    ],
+)
+def test_what_is_said_of_a_table(notes, sentence):
+    assert notes() == (sentence,)
