@@ -10,19 +10,14 @@ import pandas as pd
 import pytest
 from explicit import feature_distances, random_features, random_folds, random_layer, squared
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
+from mlem_core import Analysis, AnalysisSpec, InputError, Store, run, write_csv
 from mlem_core.data import datasets
-from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.store import Store
 
 # What numbers are compared with, wherever nothing else is said.
 RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}

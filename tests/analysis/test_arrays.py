@@ -14,15 +14,11 @@ from inputs import RIDGE, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
+from mlem_core import AnalysisSpec, InputError, Store, run, stimulus_map
 from mlem_core.analysis import layer_tables
-from mlem_core.analysis.maps import stimulus_map
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.pairs.repetitions import cross_validated, shrunken
-from mlem_core.storage.store import Store
 
 TABLE = words()
 N = len(TABLE)

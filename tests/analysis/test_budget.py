@@ -9,14 +9,13 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, finished, in_files, index_of, noise, words
 
+from mlem_core import RidgeMLEM, Store, explain, run, with_intervals
 from mlem_core.analysis.pair_errors import DesignScores
-from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import pair_cells
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import layer_pairs
-from mlem_core.inference.explanation import explain, with_chance, with_intervals
+from mlem_core.inference.explanation import with_chance
 from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.measures.importance import mean_scores
@@ -25,7 +24,6 @@ from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.pair_sampling_error import together
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.storage.store import Store
 
 BUDGET = 40_000
 A, B, C = (("m", layer) for layer in range(3))

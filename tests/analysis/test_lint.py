@@ -7,17 +7,14 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, in_files, noise, probing, refused
 
+from mlem_core import AnalysisSpec, Store, from_frame, run, write_csv
 from mlem_core.analysis import diagnostics, values
 from mlem_core.analysis.cost import cost_of
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.values import recommended_values
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
-from mlem_core.data.stimulus_csv import from_frame, write_csv
 from mlem_core.models.availability import look_up
-from mlem_core.storage.store import Store
 
 N = 240
 

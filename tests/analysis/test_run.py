@@ -10,13 +10,11 @@ from inputs import arguments_of, finished, in_files, noise, probing, refused
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
+from mlem_core import AnalysisSpec, read_csv, run, stimulus_map
 from mlem_core.analysis import files
-from mlem_core.analysis.maps import representations_of, stimulus_map, stimulus_map_stress
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.maps import representations_of, stimulus_map_stress
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
-from mlem_core.data.roles import read_csv
 
 MODEL = "mini-bert"
 

@@ -16,12 +16,11 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from mlem_core import AnalysisSpec, Store, run
 from mlem_core.analysis import defaults, files
 from mlem_core.analysis.baselines import decoding, encoded_features, random_forest
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.run import run
 from mlem_core.analysis.source import as_written
-from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import FOLDS_OVER, in_training
@@ -31,7 +30,6 @@ from mlem_core.inference.caveats import below_ceiling
 from mlem_core.report import capsule
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.verify import verify
-from mlem_core.storage.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,15 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, in_files, noise, two_systems, words
 
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core import AnalysisSpec, Store, run, write_csv
+from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.data.datasets import SETS
-from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.layer_intervals import stimuli_left
 from mlem_core.measures.decomposition import decompose
-from mlem_core.storage.store import Store
 
 
 def commands():

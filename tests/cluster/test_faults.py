@@ -20,22 +20,18 @@ import pytest
 from distributed import Client
 from inputs import arguments_of, finished, refused
 
+from mlem_core import InputError, Progress, Store, computing_on, explain, run, with_intervals
 from mlem_core.analysis import layer_tables
-from mlem_core.analysis.run import run
-from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import in_order
-from mlem_core.base.typing import Progress
 from mlem_core.cli.commands import main
 from mlem_core.inference import bootstrap
-from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models.arrays import open_arrays
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.multiverse import multiverse
 from mlem_core.scale import cluster as clusters
-from mlem_core.scale.cluster import computing_on, from_environment
+from mlem_core.scale.cluster import from_environment
 from mlem_core.scale.executor import HERE, executor
-from mlem_core.storage.store import Store
 
 slow = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]

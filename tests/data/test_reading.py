@@ -12,18 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import refused
 
-from mlem_core.base.errors import InputError
+from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import workbook as workbooks
-from mlem_core.data.reading.content import (
-    ReadAs,
-    decode,
-    parse_decimal,
-    parse_marks,
-    parse_separator,
-)
+from mlem_core.data.reading.content import decode, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, as_csv, read_csv
+from mlem_core.data.roles import apply_roles, as_csv
 
 FRENCH = pd.DataFrame(
     {

@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import refused
 
-from mlem_core.base.errors import InputError
+from mlem_core import Feature, InputError, ReadAs, from_frame, read_csv, write_csv
 from mlem_core.data import datasets
 from mlem_core.data.columns import coded, text_of, texts
 from mlem_core.data.reading import content
-from mlem_core.data.reading.content import MAX_BYTES, ReadAs, parse
-from mlem_core.data.roles import read_csv
-from mlem_core.data.stimuli import Feature
-from mlem_core.data.stimulus_csv import _FORMULA, from_frame, read_written, write_csv, write_table
+from mlem_core.data.reading.content import MAX_BYTES, parse
+from mlem_core.data.stimulus_csv import _FORMULA, read_written, write_table
 from mlem_core.models.representations import _digest
 
 GOOD = """sentence,word_index,word,length,gender,asked,_note

@@ -11,17 +11,16 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
-from archives import packed
+from damaging import packed
 from feeding import Fate, Hostile
 from inputs import in_files, noise, words
 
-from mlem_core.analysis.run import run
+from mlem_core import Store, run
 from mlem_core.base.schema import parsed
 from mlem_core.data.columns import NUMBER
 from mlem_core.figures.plots import Drawing
 from mlem_core.report import capsule
 from mlem_core.report.contents import About, as_json
-from mlem_core.storage.store import Store
 
 # What may stand in the place of a value.
 VALUES = (

@@ -12,19 +12,17 @@ from typing import Any
 import hostile_capsules
 import numpy as np
 import pytest
-from archives import contents
+from damaging import contents
 from feeding import Found, feed
 from hostile_capsules import edited, forged, places, small, zipped
 from inputs import noise, words
 from markdown_it import MarkdownIt
 
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
+from mlem_core import AnalysisSpec, InputError, Store, run, write_csv
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.data.columns import NUMBER
-from mlem_core.data.stimulus_csv import read_written, write_csv
+from mlem_core.data.stimulus_csv import read_written
 from mlem_core.figures.plots import Drawing
 from mlem_core.models import hub
 from mlem_core.report import capsule
@@ -32,7 +30,6 @@ from mlem_core.report.contents import opened
 from mlem_core.report.file_diff import compare
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.verify import verify
-from mlem_core.storage.store import Store
 
 DOCUMENTS = ("capsule.json", "manifest.json")
 

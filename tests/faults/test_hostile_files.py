@@ -19,17 +19,13 @@ from hostile_matrices import Order
 from inputs import refused
 from tiny import sentence_stimuli, word_stimuli
 
-from mlem_core import from_frame, read_csv
+from mlem_core import AnalysisSpec, InputError, Store, from_frame, read_csv, run
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.base.text import short
 from mlem_core.models.loading import open_model
 from mlem_core.models.representations import from_file
 from mlem_core.models.tokens import tokenize
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
-from mlem_core.storage.store import Store
 
 # What `lint` says of a column because of how its values are related is said of any good one too.
 ABOUT_CELLS = ("identifier", "duplicates", "missing", "range")

@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import refused
 
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
+from mlem_core import AnalysisSpec, InputError, Store
 from mlem_core.base.files import write_json
 from mlem_core.base.shared import Shared, shared
 from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import wording

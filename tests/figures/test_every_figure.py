@@ -19,8 +19,7 @@ import pytest
 from figure_tables import distances_of, importance_of, layer_map_of, scores_of
 from pypdf import PdfReader
 
-from mlem_core import figures
-from mlem_core.base.errors import InputError
+from mlem_core import InputError, figures
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.figures import Paper

@@ -9,11 +9,10 @@ import pytest
 from inputs import arguments_of, layer_pairs, refused, tables_of_rows
 from scipy.stats import rankdata, spearmanr
 
+from mlem_core import RidgeMLEM, Store, explain, from_frame, with_intervals, with_transfer
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.explanation import explain, with_chance, with_intervals, with_transfer
+from mlem_core.inference.explanation import with_chance
 from mlem_core.inference.jackknife import REFITS, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.pair_contributions import (
@@ -26,7 +25,6 @@ from mlem_core.inference.partial import PARTS, parts, parts_of, transfers
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.partial import TRANSFERS
-from mlem_core.storage.store import Store
 
 N = 60
 A, B = ("m", 0), ("m", 1)

@@ -10,9 +10,8 @@ import pytest
 from inputs import layer_pairs, refused, tables_of_rows
 from scipy.stats import spearmanr, t
 
+from mlem_core import RidgeMLEM, from_frame
 from mlem_core.data.folds import group_folds
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import (
     mean_ceilings,
     refitted,

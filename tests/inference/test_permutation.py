@@ -8,11 +8,9 @@ import pandas as pd
 import pytest
 from inputs import in_files, layer_pairs, refused, tables_of
 
-from mlem_core.analysis.run import run
+from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.data.folds import fold_pairs, group_folds
 from mlem_core.data.levels import exchanges
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import chance
 from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -24,7 +22,6 @@ from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import correlations
-from mlem_core.storage.store import Store
 
 N = 60
 

@@ -14,8 +14,8 @@ import torch
 from inputs import refused
 from tiny import close, sentence_stimuli, word_stimuli
 
+from mlem_core import Store, from_frame
 from mlem_core.data import datasets
-from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.models import forward, representations
 from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
 from mlem_core.models.extraction import ExtractionOptions
@@ -25,7 +25,6 @@ from mlem_core.models.registry import locate
 from mlem_core.models.representations import from_model
 from mlem_core.models.surprisal import surprisal, word_surprisal
 from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
-from mlem_core.storage.store import Store
 from training.packed import GROUP, pack
 
 # --- packed -----------------------------------------------------------------------------------

@@ -12,13 +12,12 @@ from inputs import in_files, noise, probing, words
 from scipy.spatial.distance import pdist, squareform
 from screens import Screen, jobs_in
 
+from mlem_core import AnalysisSpec, Store, write_csv
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.analysis.spec import parameters
 from mlem_core.data import datasets
 from mlem_core.data.added import frequency
-from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.models import hub
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses
 from pages.form import models, options
 from pages.form.draft import draft

@@ -10,10 +10,8 @@ import pytest
 from inputs import index_of, refused, sums_of
 from scipy.spatial.distance import cdist, squareform
 
-from mlem_core.data.distance_features import with_rdm, with_vector
-from mlem_core.data.stimulus_csv import from_frame
+from mlem_core import RidgeMLEM, from_frame, with_rdm, with_vector
 from mlem_core.estimators.normal_equations import held_out_correlations, moments, training_blocks
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.pairs import pair_sampling_error as module
 from mlem_core.pairs.columns import (
     chosen_to_resolve,

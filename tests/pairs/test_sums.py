@@ -11,9 +11,8 @@ from inputs import index_of, refused, sums_of, tables_of
 from scipy.stats import rankdata, spearmanr
 from sklearn.model_selection import GroupKFold
 
+from mlem_core import RidgeMLEM, from_frame
 from mlem_core.data.folds import FOLDS_OVER, fold_pairs, in_training, stimulus_folds
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.spearman import training_objective
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs import tables_io

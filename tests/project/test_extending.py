@@ -10,7 +10,7 @@ from inputs import arguments_of, in_files, noise, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
-from mlem_core.analysis.run import run
+from mlem_core import Store, run
 from mlem_core.cli.commands import main
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import moments, training_blocks
@@ -27,7 +27,6 @@ from mlem_core.pairs.distances import (
 from mlem_core.report import capsule
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.robustness.multiverse import choices_of, multiverse
-from mlem_core.storage.store import Store
 
 LAYERS = noise(len(words()), n_layers=2)
 

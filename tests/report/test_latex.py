@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 from inputs import in_files, noise, probing
 
-from mlem_core.analysis.run import run
+from mlem_core import Store, run
 from mlem_core.report import latex
 from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
-from mlem_core.storage.store import Store
 
 
 def cells_of(text):

@@ -12,9 +12,8 @@ from inputs import arguments_of, finished, in_files, words
 from scipy.spatial.distance import pdist
 from scipy.stats import weightedtau
 
-from mlem_core.analysis.run import run
+from mlem_core import Explanation, run
 from mlem_core.cli.commands import main
-from mlem_core.inference.explained import Explanation
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit import audit, mean_cosine, position_share, stimuli_at_first

@@ -8,14 +8,12 @@ import pytest
 from inputs import in_files, tables_of, words
 from scipy.stats import spearmanr, t
 
-from mlem_core.analysis.run import run
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core import RidgeMLEM, Store, run
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.jackknife import standard_error
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.robustness import two_analyses as two
 from mlem_core.robustness.replication import replication
-from mlem_core.storage.store import Store
 
 
 def stimuli(n_sentences):

@@ -17,16 +17,14 @@ import pandas as pd
 import pytest
 from inputs import in_files, noise, refused, words
 
-from mlem_core.analysis.run import run
+from mlem_core import InputError, Store, run
 from mlem_core.base import room
-from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests
 from mlem_core.storage.digests import Digested, Watched
 from mlem_core.storage.stage import Packed, Stage
-from mlem_core.storage.store import Store
 
 
 def write(text):

@@ -11,9 +11,8 @@ import pytest
 from inputs import in_files, noise, refused, words
 from waiting import wait
 
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core import AnalysisSpec, Store
 from mlem_core.base.files import write_json
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, notes, trash
 from mlem_core.tasks.notes import Notes, derived, job_names
 

@@ -10,13 +10,11 @@ import psutil
 import pytest
 from inputs import refused
 
+from mlem_core import InputError, ReadAs, Store
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cancelled_by
 from mlem_core.data.datasets import SETS
-from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import read_table
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, reading
 
 FRAME = pd.DataFrame(
