@@ -24,6 +24,11 @@ RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
 
 
+def for_each(names: str, *rows: Any, **more: Any) -> pytest.MarkDecorator:
+    """What tries a test with each row of values of these names."""
+    return pytest.mark.parametrize(names, rows, **more)
+
+
 @contextlib.contextmanager
 def refused(*facts: object, by: type[Exception] = InputError) -> Iterator[None]:
     """What stands in the block is refused in one line that has all these facts, in any order."""

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import tiny
-from inputs import RIDGE, in_files, refused, words
+from inputs import RIDGE, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
@@ -73,9 +73,7 @@ def same(a, b):
     np.testing.assert_allclose(ours.similarity_rsa, theirs.similarity_rsa, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "positions"), [(".npz", "all"), (".safetensors", "without-first")]
-)
+@for_each("suffix, positions", (".npz", "all"), (".safetensors", "without-first"))
 def test_precomputed_distances_give_what_their_rows_give(folder, store, suffix, positions):
     rows = run(spec(folder, "rows.npz", positions=positions), store)
     given = spec(folder, f"distances{suffix}", distance="precomputed", positions=positions)
@@ -169,12 +167,10 @@ def bert(tmp_path_factory):
     return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "fact"),
-    [
-        ("config.json", b"{", "config.json is not valid JSON"),
-        ("model.safetensors", b"\xff" * 999, "model.safetensors is damaged"),
-    ],
+@for_each(
+    "name, content, fact",
+    ("config.json", b"{", "config.json is not valid JSON"),
+    ("model.safetensors", b"\xff" * 999, "model.safetensors is damaged"),
 )
 def test_a_model_that_cannot_be_used_is_left_out(
     folder, bert, store, tmp_path, name, content, fact
@@ -190,12 +186,10 @@ def test_a_model_that_cannot_be_used_is_left_out(
         run(replace(given, models=(str(bad),), representations=()), store)
 
 
-@pytest.mark.parametrize(
-    ("write", "facts"),
-    [
-        (lambda path: path.write_bytes(b"PK\x03\x04" + b"\x00" * 50), ["bad.npz is damaged"]),
-        (lambda path: None, ["no representations file"]),
-    ],
+@for_each(
+    "write, facts",
+    (lambda path: path.write_bytes(b"PK\x03\x04" + b"\x00" * 50), ["bad.npz is damaged"]),
+    (lambda path: None, ["no representations file"]),
 )
 def test_a_file_that_cannot_be_used_is_left_out(folder, store, tmp_path, write, facts):
     write(tmp_path / "bad.npz")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, noise, probing, refused
+from inputs import arguments_of, for_each, in_files, noise, probing, refused
 
 from mlem_core import AnalysisSpec, Store, from_frame, run, write_csv
 from mlem_core.analysis import diagnostics, values
@@ -57,22 +57,20 @@ def test_sound_stimuli_raise_no_finding():
     assert not [finding for finding in found.findings if finding.severity == "problem"]
 
 
-@pytest.mark.parametrize(
-    ("columns", "kind", "features", "severity", "facts"),
-    [
-        ({"again": -2 * SIZE}, "copies", ("size", "again"), "problem", []),
-        ({"weight": WEIGHT}, "correlated", ("size", "weight"), "caution", []),
-        ({"warm": COLOUR == "red"}, "determined", ("warm", "colour"), "caution", []),
-        ({"loud": LOUD}, "determined", ("loud", "colour", "size"), "caution", ["agree on both"]),
-        ({"once": ONCE}, "constant", ("once",), "", ["without fold"]),
-        ({"colour": RARE}, "rare", ("colour",), "", ["mauve (2)"]),
-        ({"label": [f"item {i}" for i in AT]}, "identifier", ("label",), "problem", ["ignore"]),
-        ({"frequency": STRETCHED}, "range", ("frequency",), "", ["logarithm"]),
-        ({"sentence": REPEATED}, "duplicates", (), "", ["row 31", "row 4"]),
-        ({"sentence_id": AT % 12}, "folds", (), "", ["12 different values of 'sentence_id'"]),
-        ({"sentence_id": UNEQUAL}, "folds", (), "", ["150 of the 240"]),
-        ({"sentence_id": AT % 3}, "folds", (), "problem", ["3 sentences", "choose 3 folds"]),
-    ],
+@for_each(
+    "columns, kind, features, severity, facts",
+    ({"again": -2 * SIZE}, "copies", ("size", "again"), "problem", []),
+    ({"weight": WEIGHT}, "correlated", ("size", "weight"), "caution", []),
+    ({"warm": COLOUR == "red"}, "determined", ("warm", "colour"), "caution", []),
+    ({"loud": LOUD}, "determined", ("loud", "colour", "size"), "caution", ["agree on both"]),
+    ({"once": ONCE}, "constant", ("once",), "", ["without fold"]),
+    ({"colour": RARE}, "rare", ("colour",), "", ["mauve (2)"]),
+    ({"label": [f"item {i}" for i in AT]}, "identifier", ("label",), "problem", ["ignore"]),
+    ({"frequency": STRETCHED}, "range", ("frequency",), "", ["logarithm"]),
+    ({"sentence": REPEATED}, "duplicates", (), "", ["row 31", "row 4"]),
+    ({"sentence_id": AT % 12}, "folds", (), "", ["12 different values of 'sentence_id'"]),
+    ({"sentence_id": UNEQUAL}, "folds", (), "", ["150 of the 240"]),
+    ({"sentence_id": AT % 3}, "folds", (), "problem", ["3 sentences", "choose 3 folds"]),
 )
 def test_what_is_planted_is_found(columns, kind, features, severity, facts):
     found = lint(stimuli(**columns))
@@ -192,13 +190,11 @@ def test_the_disk_that_a_run_takes(tmp_path):
     assert 0.5 < (cost.n_bytes - exact) / (2 * tables) < 2
 
 
-@pytest.mark.parametrize(
-    ("n_stimuli", "n_features", "interactions", "facts"),
-    [
-        (66, 35, True, ["35 features", "630 weights", "at most 600"]),
-        (66, 601, False, ["601 features", "601 weights"]),
-        (500, 200, False, ["200 features", "more than 83,886 ways"]),
-    ],
+@for_each(
+    "n_stimuli, n_features, interactions, facts",
+    (66, 35, True, ["35 features", "630 weights", "at most 600"]),
+    (66, 601, False, ["601 features", "601 weights"]),
+    (500, 200, False, ["200 features", "more than 83,886 ways"]),
 )
 def test_more_features_than_can_be_fitted_are_refused_before_anything_runs(
     tmp_path, n_stimuli, n_features, interactions, facts

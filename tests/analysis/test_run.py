@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, finished, in_files, noise, probing, refused
+from inputs import arguments_of, finished, for_each, in_files, noise, probing, refused
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
@@ -92,22 +92,20 @@ def test_a_spec_survives_json(made):
         AnalysisSpec.from_dict({"model": []})
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        ({"missing": "drop"}, ["ignore, level"]),
-        ({"distance": "euclid"}, ["did you mean euclidean"]),
-        ({"folds": 2}, ["at least 3"]),
-        ({"models": (MODEL, MODEL)}, ["named twice"]),
-        ({"stimuli": "probeing"}, ["did you mean probing"]),
-        ({"layers": (40,)}, ["layers 40", "0 to"]),
-        ({"dtype": "float16"}, ["'float16'", "float32, bfloat16"]),
-        ({"first_column": (("other", "skip"),)}, ["unknown repres"]),
-        ({"distance": "crossnobis", "representations": ()}, ["crossnobis", "repetitions"]),
-        ({"distance": "precomputed"}, ["files only", f"'{MODEL}'"]),
-        ({"distance": "precomputed", "models": (), "units": "standardised"}, ["no units"]),
-        ({"pairs": 100}, ["a budget of 100 pairs"]),
-    ],
+@for_each(
+    "change, facts",
+    ({"missing": "drop"}, ["ignore, level"]),
+    ({"distance": "euclid"}, ["did you mean euclidean"]),
+    ({"folds": 2}, ["at least 3"]),
+    ({"models": (MODEL, MODEL)}, ["named twice"]),
+    ({"stimuli": "probeing"}, ["did you mean probing"]),
+    ({"layers": (40,)}, ["layers 40", "0 to"]),
+    ({"dtype": "float16"}, ["'float16'", "float32, bfloat16"]),
+    ({"first_column": (("other", "skip"),)}, ["unknown repres"]),
+    ({"distance": "crossnobis", "representations": ()}, ["crossnobis", "repetitions"]),
+    ({"distance": "precomputed"}, ["files only", f"'{MODEL}'"]),
+    ({"distance": "precomputed", "models": (), "units": "standardised"}, ["no units"]),
+    ({"pairs": 100}, ["a budget of 100 pairs"]),
 )
 def test_what_cannot_be_analysed_is_refused(made, change, facts):
     with refused(*facts):

@@ -6,7 +6,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from inputs import WORDS, refused
+from inputs import WORDS, for_each, refused
 
 from mlem_core.analysis import source
 from mlem_core.analysis.grouped import labels_of, step_of
@@ -26,20 +26,18 @@ STEPS = AnalysisSpec(
 )
 
 
-@pytest.mark.parametrize(
-    ("models", "line", "expected"),
-    [
-        (
-            ("a", "a@r2"),
-            ["--group", "f = a, a@r2", "--label", "f=objective:mlm,size:small"],
-            {"groups": {"f": ["a", "a@r2"]}, "labels": {"f": ["objective:mlm", "size:small"]}},
-        ),
-        (
-            STEPS.models,
-            ["--trajectory", "run = a@step1, a@step20"],
-            {"trajectories": {"run": ["a@step1", "a@step20"]}},
-        ),
-    ],
+@for_each(
+    "models, line, expected",
+    (
+        ("a", "a@r2"),
+        ["--group", "f = a, a@r2", "--label", "f=objective:mlm,size:small"],
+        {"groups": {"f": ["a", "a@r2"]}, "labels": {"f": ["objective:mlm", "size:small"]}},
+    ),
+    (
+        STEPS.models,
+        ["--trajectory", "run = a@step1, a@step20"],
+        {"trajectories": {"run": ["a@step1", "a@step20"]}},
+    ),
 )
 def test_the_command_line_and_python_say_the_same(models, line, expected):
     given = [word for name in models for word in ("--model", name)]
@@ -50,24 +48,22 @@ def test_the_command_line_and_python_say_the_same(models, line, expected):
     spec.check()
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        ({"groups": {"g": ["a", "d"]}}, ["group 'g'", "'d'", "a, a@r2, b, c"]),
-        ({"groups": {"g": ["a"], "h": ["b", "a"]}}, ["'a' is named twice", "'g' and 'h'"]),
-        ({"groups": (("g", ("a",)), ("g", ("b",)))}, ["the group 'g' is named twice"]),
-        ({"groups": {"b": ["a", "c"]}}, ["the group 'b' has the name of a model"]),
-        ({"groups": {"g": []}}, ["'g' has 0 members"]),
-        ({"labels": {"x": ["f:1"]}}, ["'x'"]),
-        ({"labels": {"g": ["f:1"]}}, ["'b' has no 'f'", "--label b=f:VALUE"]),
-        ({"labels": {"g": ["f:1"], "a": ["f:2"]}}, ["the 'f' of 'a' is '1' and '2'"]),
-        ({"trajectories": {"t": ["a@step1", "c@step2"]}}, ["'t'", "'c@step2'", "a@step"]),
-        ({"trajectories": {"t": ["a@step1", "a"]}}, ["'a'", "no training step"]),
-        ({"trajectories": {"t": ["a@step1", "a@20", "a@step1"]}}, ["'a@step1' is named twice"]),
-        ({"trajectories": {"t": ["a@step1", "b@step1"]}}, ["'t' has the step 1 alone"]),
-        # Two revisions of one step of one run are no seeds.
-        ({"trajectories": {"t": ["a@step20", "a@20"]}}, ["'a@step20' and 'a@20'", "step 20 of"]),
-    ],
+@for_each(
+    "change, facts",
+    ({"groups": {"g": ["a", "d"]}}, ["group 'g'", "'d'", "a, a@r2, b, c"]),
+    ({"groups": {"g": ["a"], "h": ["b", "a"]}}, ["'a' is named twice", "'g' and 'h'"]),
+    ({"groups": (("g", ("a",)), ("g", ("b",)))}, ["the group 'g' is named twice"]),
+    ({"groups": {"b": ["a", "c"]}}, ["the group 'b' has the name of a model"]),
+    ({"groups": {"g": []}}, ["'g' has 0 members"]),
+    ({"labels": {"x": ["f:1"]}}, ["'x'"]),
+    ({"labels": {"g": ["f:1"]}}, ["'b' has no 'f'", "--label b=f:VALUE"]),
+    ({"labels": {"g": ["f:1"], "a": ["f:2"]}}, ["the 'f' of 'a' is '1' and '2'"]),
+    ({"trajectories": {"t": ["a@step1", "c@step2"]}}, ["'t'", "'c@step2'", "a@step"]),
+    ({"trajectories": {"t": ["a@step1", "a"]}}, ["'a'", "no training step"]),
+    ({"trajectories": {"t": ["a@step1", "a@20", "a@step1"]}}, ["'a@step1' is named twice"]),
+    ({"trajectories": {"t": ["a@step1", "b@step1"]}}, ["'t' has the step 1 alone"]),
+    # Two revisions of one step of one run are no seeds.
+    ({"trajectories": {"t": ["a@step20", "a@20"]}}, ["'a@step20' and 'a@20'", "step 20 of"]),
 )
 def test_what_is_no_group_no_label_and_no_trajectory(change, facts):
     spec = STEPS if "trajectories" in change else replace(GROUPED, groups={"g": ["a", "a@r2"]})
@@ -75,16 +71,14 @@ def test_what_is_no_group_no_label_and_no_trajectory(change, facts):
         replace(spec, **change).check()
 
 
-@pytest.mark.parametrize(
-    ("member", "step"),
-    [
-        ("mini@step1000", 1000),
-        ("org/mini@1000", 1000),
-        ("a@global_step_007", 7),
-        ("a@random", 0),
-        ("a@random3", 0),
-        ("a@step5@random", 0),
-    ],
+@for_each(
+    "member, step",
+    ("mini@step1000", 1000),
+    ("org/mini@1000", 1000),
+    ("a@global_step_007", 7),
+    ("a@random", 0),
+    ("a@random3", 0),
+    ("a@step5@random", 0),
 )
 def test_the_step_is_the_number_at_the_end_of_the_revision(member, step):
     assert step_of(member) == step
@@ -184,15 +178,13 @@ def test_choices_decide_over_what_is_detected(made):
     assert kinds == {"Kasus": "nominal", "word_length": "ordered", "Häufigkeit_bin": "nominal"}
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "facts"),
-    [
-        ("table", {"sample": 10}, ["--sample", "a table"]),
-        ("probing", {"sep": ";"}, ["--sep", "a built-in set"]),
-        (str(TREEBANK), {"roles": (("upos", "ignore"),)}, ["--role", "a treebank"]),
-        ("folder", {}, ["no .conllu file"]),
-        ("probin", {}, ["did you mean probing"]),
-    ],
+@for_each(
+    "name, options, facts",
+    ("table", {"sample": 10}, ["--sample", "a table"]),
+    ("probing", {"sep": ";"}, ["--sep", "a built-in set"]),
+    (str(TREEBANK), {"roles": (("upos", "ignore"),)}, ["--role", "a treebank"]),
+    ("folder", {}, ["no .conllu file"]),
+    ("probin", {}, ["did you mean probing"]),
 )
 def test_options_that_do_not_go_with_a_source_are_refused(made, name, options, facts):
     path = {"table": str(made), "folder": str(made.parent)}.get(name, name)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import noise, refused, words
+from inputs import for_each, noise, refused, words
 from scipy.optimize import nnls
 from scipy.stats import t
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -142,22 +142,20 @@ def test_features_and_layers_are_called_as_a_user_says():
     assert named["pos"].tolist() == ["fmri", "pos", "x"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given, kept",
-    [
-        ({"models": "minilm"}, ("minilm",)),
-        ({"models": ["minilm", "smollm2"]}, ("minilm", "smollm2")),
-        ({"representations": "brain=b.npz"}, (("brain", "b.npz"),)),
-        ({"representations": {"brain": "b.npz"}}, (("brain", "b.npz"),)),
-        ({"layers": "3,0"}, (0, 3)),
-        ({"layers": range(3)}, (0, 1, 2)),
-        ({"layers": None}, None),
-        ({"features": "tense, number"}, ("tense", "number")),
-        ({"values": "none"}, ()),
-        ({"roles": "note=ignore"}, (("note", "ignore"),)),
-        ({"bins": "length=4"}, (("length", 4),)),
-        ({"na": "NA,-"}, ("NA", "-")),
-    ],
+    ({"models": "minilm"}, ("minilm",)),
+    ({"models": ["minilm", "smollm2"]}, ("minilm", "smollm2")),
+    ({"representations": "brain=b.npz"}, (("brain", "b.npz"),)),
+    ({"representations": {"brain": "b.npz"}}, (("brain", "b.npz"),)),
+    ({"layers": "3,0"}, (0, 3)),
+    ({"layers": range(3)}, (0, 1, 2)),
+    ({"layers": None}, None),
+    ({"features": "tense, number"}, ("tense", "number")),
+    ({"values": "none"}, ()),
+    ({"roles": "note=ignore"}, (("note", "ignore"),)),
+    ({"bins": "length=4"}, (("length", 4),)),
+    ({"na": "NA,-"}, ("NA", "-")),
 )
 def test_an_analysis_takes_one_or_several(given, kept):
     spec = AnalysisSpec(**given)

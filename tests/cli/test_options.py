@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, noise, two_systems, words
+from inputs import arguments_of, for_each, in_files, noise, two_systems, words
 
 from mlem_core import AnalysisSpec, Store, run, write_csv
 from mlem_core.analysis.spec import parameters
@@ -70,16 +70,14 @@ def inputs(tmp_path_factory):
         yield [*arguments_of(spec), f"--representations=hIT={folder / 'hIT.npz'}", "--folds=3"]
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (["why", "hIT:IT", "hIT:1"], ["layer hIT:1 twice"]),
-        (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
-        (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),
-        (["why", "m:0", "m:V1"], ["'V1'", "choices are 0, 1."]),
-        (["multiverse", "--out=x", "--claim=top nouns m:0"], ["unknown feature 'nouns'"]),
-        (["multiverse", "--out=x", "--claim=top noun x:0"], ["'x'"]),
-    ],
+@for_each(
+    "command, said",
+    (["why", "hIT:IT", "hIT:1"], ["layer hIT:1 twice"]),
+    (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
+    (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),
+    (["why", "m:0", "m:V1"], ["'V1'", "choices are 0, 1."]),
+    (["multiverse", "--out=x", "--claim=top nouns m:0"], ["unknown feature 'nouns'"]),
+    (["multiverse", "--out=x", "--claim=top noun x:0"], ["'x'"]),
 )
 def test_a_layer_or_feature_that_is_not_there_is_named(inputs, capsys, command, said):
     assert main([*command, *inputs]) == 2

@@ -10,7 +10,7 @@ import pytest
 import wordfreq
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import refused
+from inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
@@ -78,9 +78,7 @@ def test_euclidean_distances_of_any_size(size):
     np.testing.assert_allclose(euclidean(vectors * size), expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize(
-    "form", ["npy", "condensed", "csv", "semicolons", "savetxt", "row", "array"]
-)
+@for_each("form", "npy", "condensed", "csv", "semicolons", "savetxt", "row", "array")
 def test_an_rdm_in_the_order_of_the_stimuli(form, tmp_path):
     expected, flat = square(), square()[np.triu_indices(N, 1)]
     path = tmp_path / ("rdm.npy" if form in ("npy", "condensed") else "rdm.csv")
@@ -124,36 +122,32 @@ def changed(row, column, value, both=True):
     return found
 
 
-@pytest.mark.parametrize(
-    ("distances", "fact"),
-    [
-        (square(N - 1), "has 11 rows, but there are 12 stimuli"),
-        (changed(2, 4, np.nan), "has nan in row 3, column 5"),
-        (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
-        (changed(2, 4, 9.0, both=False), "not symmetric: 9 in row 3, column 5"),
-        (changed(2, 2, 0.3), "has 0.3 in row 3, column 3, on its diagonal"),
-        (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
-    ],
+@for_each(
+    "distances, fact",
+    (square(N - 1), "has 11 rows, but there are 12 stimuli"),
+    (changed(2, 4, np.nan), "has nan in row 3, column 5"),
+    (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
+    (changed(2, 4, 9.0, both=False), "not symmetric: 9 in row 3, column 5"),
+    (changed(2, 2, 0.3), "has 0.3 in row 3, column 3, on its diagonal"),
+    (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
 )
 def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):
     with refused(fact):
         with_rdm(stimuli(), "own", distances)
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("0,1\n1,0,2", ("row 2", "3 cells")),
-        (",a,b\na,0,\nb,1,0", ("empty cell", "row 2, column 3")),
-        (",a,b\na,0,1\nc,1,0", ("row 'c'", "column")),
-        (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
-        (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
-        ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
-        ("", ("empty",)),
-        ("0,nan\nnan,0", ("nan", "row 1, column 2")),
-        ("0,१\n१,0", ("'१'", "row 1, column 2")),
-        ("0;1.234\n1.234;0,0", ("points", "commas")),
-    ],
+@for_each(
+    "text, facts",
+    ("0,1\n1,0,2", ("row 2", "3 cells")),
+    (",a,b\na,0,\nb,1,0", ("empty cell", "row 2, column 3")),
+    (",a,b\na,0,1\nc,1,0", ("row 'c'", "column")),
+    (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
+    (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
+    ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
+    ("", ("empty",)),
+    ("0,nan\nnan,0", ("nan", "row 1, column 2")),
+    ("0,१\n१,0", ("'१'", "row 1, column 2")),
+    ("0;1.234\n1.234;0,0", ("points", "commas")),
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(text, facts, tmp_path):
     (tmp_path / "own.csv").write_text(text)
@@ -229,15 +223,13 @@ WORDS = from_frame(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("word_length", [3, 4, 5]),
-        ("word_position", [1, 3, 1]),
-        ("position_from_end", [2, 0, 1]),
-        ("sentence_length", [4, 4, 3]),
-        ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
-    ],
+@for_each(
+    "name, expected",
+    ("word_length", [3, 4, 5]),
+    ("word_position", [1, 3, 1]),
+    ("position_from_end", [2, 0, 1]),
+    ("sentence_length", [4, 4, 3]),
+    ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
 )
 def test_a_feature_has_the_values_that_are_known(name, expected):
     stimuli = add_feature(WORDS, name)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import refused
+from inputs import for_each, refused
 
 from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
@@ -29,9 +29,7 @@ FRENCH = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"]
-)
+@for_each("encoding", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
 @pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
 @pytest.mark.parametrize("missing", ["", "NA"])
 def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):
@@ -54,14 +52,12 @@ def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, m
     assert again.digest == stimuli.digest == read_csv(as_csv(stimuli)).digest
 
 
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [
-        ("Mężczyzna widzi żółtą łódź", "cp1250"),
-        ("La mère préfère le garçon aimé", "mac_roman"),
-        ("犬が猫を見る", "shift_jis"),
-        ("狗看见了猫", "gb18030"),
-    ],
+@for_each(
+    "text, encoding",
+    ("Mężczyzna widzi żółtą łódź", "cp1250"),
+    ("La mère préfère le garçon aimé", "mac_roman"),
+    ("犬が猫を見る", "shift_jis"),
+    ("狗看见了猫", "gb18030"),
 )
 def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     data = f"sentence;f\n{text};1\n{text} x;2\n".encode(encoding)
@@ -71,14 +67,12 @@ def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     assert stimuli.sentences == [text, f"{text} x"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
-    [
-        "she said “no” – twice, the dog’s café is naïve",
-        "fiancée;1\ncafé",
-        "le garçon a mangé",  # Latin-1, a part of it
-        "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
-    ],
+    "she said “no” – twice, the dog’s café is naïve",
+    "fiancée;1\ncafé",
+    "le garçon a mangé",  # Latin-1, a part of it
+    "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
 )
 def test_western_text_is_windows_1252(text):
     assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
@@ -122,19 +116,17 @@ def test_thousands_are_understood_where_a_comma_shows_what_points_are():
     assert point.frame["f"].tolist() == ["1,5", "12"]
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (["1", "2.5", "NA", "none", ".", "-", "?"], {"NA", "none", ".", "-", "?"}),
-        (["1,5", "2", "NULL"], {"NULL"}),
-        (["past", "present", "NA", "n/a", "-"], {"NA", "n/a", "-"}),
-        (["null", "overt", "none"], set()),  # a null subject
-        (["i", "na"], set()),  # kinds of Japanese adjectives
-        (["+", "-"], set()),
-        (["NN", ".", ",", "-"], set()),  # tags of punctuation
-        (["NA", "NaN"], {"NA", "NaN"}),
-        (["yes", None, "", " NA "], {"NA"}),
-    ],
+@for_each(
+    "values, expected",
+    (["1", "2.5", "NA", "none", ".", "-", "?"], {"NA", "none", ".", "-", "?"}),
+    (["1,5", "2", "NULL"], {"NULL"}),
+    (["past", "present", "NA", "n/a", "-"], {"NA", "n/a", "-"}),
+    (["null", "overt", "none"], set()),  # a null subject
+    (["i", "na"], set()),  # kinds of Japanese adjectives
+    (["+", "-"], set()),
+    (["NN", ".", ",", "-"], set()),  # tags of punctuation
+    (["NA", "NaN"], {"NA", "NaN"}),
+    (["yes", None, "", " NA "], {"NA"}),
 )
 def test_a_mark_is_missing_only_where_it_can_be_no_value(values, expected):
     assert missing_marks(values) == expected

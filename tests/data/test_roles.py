@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused
+from inputs import for_each, refused
 
 from mlem_core import from_frame, read_csv
 from mlem_core.data.added import add_bins, add_feature
@@ -37,21 +37,19 @@ def test_a_table_of_other_names_is_recognised():
     assert again.digest == stimuli.digest
 
 
-@pytest.mark.parametrize(
-    ("roles", "facts", "table"),
-    [
-        ({"Text": "nominal"}, ("other.csv", "sentence"), OTHER),
-        ({"note": "sentence"}, ("'Text', 'note'", "sentence"), OTHER),
-        ({"colour": "nominal"}, ("'colour'",), OTHER),
-        ({"note": "feature"}, ("'feature'",), OTHER),
-        ({"Case": "ordered"}, ("'subject' in row 1", "number"), OTHER),
-        ({"target": "ignore", "Case": "word_index"}, ("'subject' in row 1", "'Case'"), OTHER),
-        ({"constant": "ordered"}, ("'1'", "underscore"), OTHER),
-        ({"constant": "nominal"}, ("'1'",), OTHER.replace("1.0", "1")),
-        ({"f": "ordered"}, ("'f'", "no value"), "sentence,f,g\na,,1\nb,,2\n"),
-        ({}, ("'the' in row 1", "2 times"), "text,word,f\nthe dog the cat,the,a\na cat,cat,b\n"),
-        ({}, ("word in row 1",), "sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n"),
-    ],
+@for_each(
+    "roles, facts, table",
+    ({"Text": "nominal"}, ("other.csv", "sentence"), OTHER),
+    ({"note": "sentence"}, ("'Text', 'note'", "sentence"), OTHER),
+    ({"colour": "nominal"}, ("'colour'",), OTHER),
+    ({"note": "feature"}, ("'feature'",), OTHER),
+    ({"Case": "ordered"}, ("'subject' in row 1", "number"), OTHER),
+    ({"target": "ignore", "Case": "word_index"}, ("'subject' in row 1", "'Case'"), OTHER),
+    ({"constant": "ordered"}, ("'1'", "underscore"), OTHER),
+    ({"constant": "nominal"}, ("'1'",), OTHER.replace("1.0", "1")),
+    ({"f": "ordered"}, ("'f'", "no value"), "sentence,f,g\na,,1\nb,,2\n"),
+    ({}, ("'the' in row 1", "2 times"), "text,word,f\nthe dog the cat,the,a\na cat,cat,b\n"),
+    ({}, ("word in row 1",), "sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n"),
 )
 def test_roles_that_cannot_be_are_refused(roles, facts, table):
     with refused(*facts):
@@ -175,25 +173,23 @@ WORDS = from_frame(
 )
 
 
-@pytest.mark.parametrize(
-    ("notes", "sentence"),
-    [
-        (
-            lambda: read_csv(OTHER.encode(), name="other.csv").notes,
-            "In other.csv 'Text' is the sentence, 'target' says which word is the stimulus and "
-            "'constant' has one value only and is no feature.",
-        ),
-        (
-            lambda: read_csv(MARKED, name="mine.csv").notes,
-            "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
-            "decimal comma; '-' is a missing value.",
-        ),
-        (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
-        (
-            lambda: add_bins(WORDS, "f", 9).notes,
-            "f is in 3 bins, not 9: equal values stay together.",
-        ),
-    ],
+@for_each(
+    "notes, sentence",
+    (
+        lambda: read_csv(OTHER.encode(), name="other.csv").notes,
+        "In other.csv 'Text' is the sentence, 'target' says which word is the stimulus and "
+        "'constant' has one value only and is no feature.",
+    ),
+    (
+        lambda: read_csv(MARKED, name="mine.csv").notes,
+        "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
+        "decimal comma; '-' is a missing value.",
+    ),
+    (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
+    (
+        lambda: add_bins(WORDS, "f", 9).notes,
+        "f is in 3 bins, not 9: equal values stay together.",
+    ),
 )
 def test_what_is_said_of_a_table(notes, sentence):
     assert notes() == (sentence,)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import refused
+from inputs import for_each, refused
 
 from mlem_core import Feature, InputError, ReadAs, from_frame, read_csv, write_csv
 from mlem_core.data import datasets
@@ -241,17 +241,15 @@ def test_round_trip_is_exact_and_a_spreadsheet_runs_no_cell():
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "cells",
-    [
-        [1, 1.0, True, "1", None, float("nan"), pd.NA, ""],
-        ["a", "", None, float("nan"), "a", "NaN", "0"],
-        [0.0, -0.0, 1e300, float("nan"), float("inf"), 2.0**60, 0.1],
-        [3, -3, 0],
-        [True, False, True],
-        ["a", 1.0, 1, None],
-        [np.float64(1.5), 1.5, "1.5", np.nan],
-    ],
+    [1, 1.0, True, "1", None, float("nan"), pd.NA, ""],
+    ["a", "", None, float("nan"), "a", "NaN", "0"],
+    [0.0, -0.0, 1e300, float("nan"), float("inf"), 2.0**60, 0.1],
+    [3, -3, 0],
+    [True, False, True],
+    ["a", 1.0, 1, None],
+    [np.float64(1.5), 1.5, "1.5", np.nan],
 )
 @pytest.mark.parametrize("dtype", [None, object, "str", "string", "category"])
 def test_a_columns_texts_are_those_of_its_cells(cells, dtype):
@@ -298,13 +296,11 @@ def test_cells_are_read_as_row_by_row_whatever_the_block(rows):
 
 
 @pytest.mark.parametrize("block", [1, 3, 50_000])
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ('a,b\n1,2\n\n3\n4,"5', ("row 2 of t", "1 cells", "2")),
-        ('a,b\n1,2\n\n3,3\n4,"5', ("row 3 of t",)),
-        ('a,"b', ("header of t",)),
-    ],
+@for_each(
+    "text, facts",
+    ('a,b\n1,2\n\n3\n4,"5', ("row 2 of t", "1 cells", "2")),
+    ('a,b\n1,2\n\n3,3\n4,"5', ("row 3 of t",)),
+    ('a,"b', ("header of t",)),
 )
 def test_the_first_wrong_row_is_named_whatever_the_block(monkeypatch, block, text, facts):
     monkeypatch.setattr(content, "_BLOCK", block)

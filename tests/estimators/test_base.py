@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused, words
+from inputs import for_each, refused, words
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, train_test_split
@@ -80,14 +80,12 @@ def test_alpha_has_the_highest_mean_score_over_the_splits():
         assert model.alpha_ == model.alphas[best]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "model",
-    [
-        RidgeMLEM((1.0,), interactions=True),
-        SpearmanMLEM(interactions=True),
-        FRRSA(interactions=True),
-        SoftRankMLEM(interactions=True, batch_size=200),
-    ],
+    RidgeMLEM((1.0,), interactions=True),
+    SpearmanMLEM(interactions=True),
+    FRRSA(interactions=True),
+    SoftRankMLEM(interactions=True, batch_size=200),
 )
 def test_fitted_names(model, stimuli, rows):
     calls: list[Any] = [lambda: model.W_, model.get_feature_names_out]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, analyze, command, contents, inputs_in
 from hostile_capsules import small
+from inputs import for_each
 from permissions import heed_permissions, limited
 
 from mlem_core.cli.commands import main
@@ -100,13 +101,11 @@ def test_a_user_whom_the_system_does_not_know(read_only, home):
 GB = 2**30
 
 
-@pytest.mark.parametrize(
-    ("name", "most", "said"),
-    [
-        ("RLIMIT_NOFILE", 10, "may have 10 open files (ulimit -n); expected at least 16"),
-        ("RLIMIT_AS", 2 * GB, "may have 2 GB of addresses (ulimit -v); expected at least 3"),
-        ("RLIMIT_DATA", GB // 4, "may have 0.25 GB of memory (ulimit -d); expected at least 1"),
-    ],
+@for_each(
+    "name, most, said",
+    ("RLIMIT_NOFILE", 10, "may have 10 open files (ulimit -n); expected at least 16"),
+    ("RLIMIT_AS", 2 * GB, "may have 2 GB of addresses (ulimit -v); expected at least 3"),
+    ("RLIMIT_DATA", GB // 4, "may have 0.25 GB of memory (ulimit -d); expected at least 1"),
 )
 def test_limits_that_are_too_low_are_said(tmp_path, name, most, said):
     done = command(["--help"], tmp_path, before=limited(name, most))
@@ -168,9 +167,10 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path):
     assert contents(work / "out") == contents(work / "b") and not (work / "c").exists()
 
 
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGINT, 130)],
+@for_each(
+    "number, status",
+    pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+    (signal.SIGINT, 130),
 )
 def test_a_signal_leaves_nothing(tmp_path, number, status):
     running = analyze(
@@ -256,9 +256,7 @@ def tried(home, command, capsys, every=1):
     return wrong
 
 
-@pytest.mark.parametrize(
-    ("command", "every"), [pytest.param("analyze", 47, marks=pytest.mark.slow), ("lint", 17)]
-)
+@for_each("command, every", pytest.param("analyze", 47, marks=pytest.mark.slow), ("lint", 17))
 def test_some_odd_values(command, every, home, capsys):
     assert tried(home, [command], capsys, every=every) == {}
 
@@ -279,9 +277,7 @@ def test_what_was_found_odd(home, capsys):
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(
-    "command", ["analyze", "lint", "why", "stimuli", "audit", "multiverse", "verify"]
-)
+@for_each("command", "analyze", "lint", "why", "stimuli", "audit", "multiverse", "verify")
 def test_odd_values_of_every_option(command, home, capsys):
     (home[0] / "capsule").mkdir(exist_ok=True)
     before = {

@@ -4,7 +4,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused, tables_of
+from inputs import for_each, refused, tables_of
 from scipy.stats import rankdata, spearmanr, t
 
 from mlem_core.estimators.ridge import RidgeMLEM
@@ -171,15 +171,13 @@ def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monk
     np.testing.assert_array_equal(tables.of_features(few.features).target_sums, few.target_sums)
 
 
-@pytest.mark.parametrize(
-    ("layers", "expected"),
-    [
-        # Each leads in one layer of three.
-        ([(0.24, 0.15, 0.0), (0.0, 0.15, 0.16), (0.0, 0.16, 0.15)], "b"),
-        # The highest mean is that of one layer; another leads in most.
-        ([(0.9, 0.1, 0.0), (0.0, 0.1, 0.0), (0.0, 0.1, 0.0)], "b"),
-        ([(0.9, 0.1, 0.0), (0.0, 0.1, 0.0)], "a"),
-    ],
+@for_each(
+    "layers, expected",
+    # Each leads in one layer of three.
+    ([(0.24, 0.15, 0.0), (0.0, 0.15, 0.16), (0.0, 0.16, 0.15)], "b"),
+    # The highest mean is that of one layer; another leads in most.
+    ([(0.9, 0.1, 0.0), (0.0, 0.1, 0.0), (0.0, 0.1, 0.0)], "b"),
+    ([(0.9, 0.1, 0.0), (0.0, 0.1, 0.0)], "a"),
 )
 def test_what_matters_most_has_the_highest_mean_or_leads_in_most_layers(layers, expected):
     assert most_important(pd.DataFrame(layers, columns=["a", "b", "c"])) == expected

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 import tiny
 import torch
-from inputs import refused
+from inputs import for_each, refused
 from tiny import close, sentence_stimuli, word_stimuli
 
 from mlem_core import Store, from_frame
@@ -239,14 +239,12 @@ def test_a_batch_is_halved_until_it_fits_and_a_sentence_that_never_does_is_named
 # --- what cannot be done -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("stimuli", "facts"),
-    [
-        (word_stimuli(["A cat.", "dog " * 600]), ("row 3", "602 tokens", "512")),
-        # A zero-width space is no white space, and this tokenizer drops it.
-        (word_stimuli(["A cat.", "A \u200b cat."]), ("row 4", "no token")),
-        (sentence_stimuli(["A cat.", "\u200b"]), ("row 2", "finds nothing")),
-    ],
+@for_each(
+    "stimuli, facts",
+    (word_stimuli(["A cat.", "dog " * 600]), ("row 3", "602 tokens", "512")),
+    # A zero-width space is no white space, and this tokenizer drops it.
+    (word_stimuli(["A cat.", "A \u200b cat."]), ("row 4", "no token")),
+    (sentence_stimuli(["A cat.", "\u200b"]), ("row 2", "finds nothing")),
 )
 def test_what_a_model_does_not_read_is_named(stimuli, facts, tmp_path):
     with refused(*facts):

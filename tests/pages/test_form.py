@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from huggingface_hub import constants
-from inputs import in_files, noise, probing, words
+from inputs import for_each, in_files, noise, probing, words
 from scipy.spatial.distance import pdist, squareform
 from screens import Screen, jobs_in
 
@@ -179,12 +179,10 @@ BAD_INDEX = b"sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n"
 PHOTO = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(range(256))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "step", "facts"),
-    [
-        ("bad.csv", BAD_INDEX, "roles", ("word_index", "row 2", "7")),
-        ("photo.xls", PHOTO, "read", ("photo.xls",)),
-    ],
+@for_each(
+    "name, content, step, facts",
+    ("bad.csv", BAD_INDEX, "roles", ("word_index", "row 2", "7")),
+    ("photo.xls", PHOTO, "read", ("photo.xls",)),
     ids=["index", "photo"],
 )
 def test_a_bad_file_loses_and_runs_nothing(store, csv, tmp_path, name, content, step, facts):
@@ -208,16 +206,14 @@ def test_two_tables_at_once_are_refused(store, csv, tmp_path):
     assert can_run(screen.press("Go on with probing")) and screen.errors == []
 
 
-@pytest.mark.parametrize(
-    ("asked", "facts"),
-    [
-        ({"layers": "three"}, ("'three'",)),
-        ({"models": "mini-brt"}, ("'mini-brt'", "mini-bert")),
-        ({"stimuli": f"{'0' * 64}/gone.csv"}, ("gone.csv", "not on this machine")),
-        ({"models": "none"}, ("no model",)),
-        ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
-        ({"pooling": "last"}, ("pooling of a word", "standard, mean")),
-    ],
+@for_each(
+    "asked, facts",
+    ({"layers": "three"}, ("'three'",)),
+    ({"models": "mini-brt"}, ("'mini-brt'", "mini-bert")),
+    ({"stimuli": f"{'0' * 64}/gone.csv"}, ("gone.csv", "not on this machine")),
+    ({"models": "none"}, ("no model",)),
+    ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
+    ({"pooling": "last"}, ("pooling of a word", "standard, mean")),
 )
 def test_what_cannot_be_is_said_in_an_address_too(store, asked, facts):
     screen = Screen("new", **{"step": "models", "models": "mini-bert", **asked})

@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pytest
 import torch
-from inputs import index_of, refused, sums_of
+from inputs import for_each, index_of, refused, sums_of
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from mlem_core.pairs import rows as tiles
@@ -148,14 +148,12 @@ def test_equal_rows_have_distance_0_and_equal_distances_to_all_others():
     assert (squared_distances(np.full((20, 4), 3.5)) == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("metric", "value", "facts"),
-    [
-        ("euclidean", np.nan, ("minilm layer 2", "row 4")),
-        ("euclidean", np.inf, ("minilm layer 2", "row 4")),
-        ("cosine", 0.0, ("minilm layer 2", "row 4")),
-        ("euclidian", 1.0, ("euclidian", "euclidean")),
-    ],
+@for_each(
+    "metric, value, facts",
+    ("euclidean", np.nan, ("minilm layer 2", "row 4")),
+    ("euclidean", np.inf, ("minilm layer 2", "row 4")),
+    ("cosine", 0.0, ("minilm layer 2", "row 4")),
+    ("euclidian", 1.0, ("euclidian", "euclidean")),
 )
 def test_what_has_no_distance_is_named(metric, value, facts):
     rows = np.ones((5, 3))
@@ -179,14 +177,12 @@ def test_a_matrix_of_distances_is_taken_as_it_is(design):
         squared_distances(matrix, "precomputed", design=design)
 
 
-@pytest.mark.parametrize(
-    ("damage", "fact"),
-    [
-        (lambda m: m[:, :-1], "square"),
-        (lambda m: m + np.triu(m, 1), "symmetric"),
-        (lambda m: m + np.eye(len(m)), "itself"),
-        (lambda m: -m, "negative"),
-    ],
+@for_each(
+    "damage, fact",
+    (lambda m: m[:, :-1], "square"),
+    (lambda m: m + np.triu(m, 1), "symmetric"),
+    (lambda m: m + np.eye(len(m)), "itself"),
+    (lambda m: -m, "negative"),
 )
 def test_a_matrix_that_is_no_distance_matrix(damage, fact):
     square = squareform(pdist(np.random.default_rng(0).standard_normal((12, 4))))
@@ -393,10 +389,12 @@ def test_a_unit_without_noise_has_no_weight_by_variance():
     np.testing.assert_allclose(cross_validated(given, diagonal), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("whiten", "n_draws", "slack"),
+@for_each(
+    "whiten, n_draws, slack",
     # A shrunken covariance is not right on average, and nor is its inverse.
-    [(lambda rows, *_: rows, 150, 0.0), (diagonal, 150, 0.0), (shrunken, 25, 0.1)],
+    (lambda rows, *_: rows, 150, 0.0),
+    (diagonal, 150, 0.0),
+    (shrunken, 25, 0.1),
     ids=["plain", "diagonal", "shrunken"],
 )
 def test_noise_alone_is_at_no_distance_and_a_planted_one_is_found_without_bias(

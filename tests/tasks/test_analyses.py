@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
-from inputs import in_files, noise, probing, refused, words
+from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
 from mlem_core.analysis.baselines import decoding
@@ -87,9 +87,7 @@ def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
     assert status.message == str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("models", "{}"), ("models", "{}@random"), ("add", "surprisal:{}")]
-)
+@for_each("field, value", ("models", "{}"), ("models", "{}@random"), ("add", "surprisal:{}"))
 def test_the_content_of_a_file_or_a_model_makes_another_job(few, field, value):
     folder = Path(few.stimuli).parent / "model"
     folder.mkdir()

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from inputs import in_files, noise, refused, words
+from inputs import for_each, in_files, noise, refused, words
 from waiting import wait
 
 from mlem_core import AnalysisSpec, Store
@@ -34,15 +34,13 @@ def test_what_is_written_is_read_by_another_process_s_store(store):
     assert notes.read_notes("fedcba9876543210", store) == Notes()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
-    [
-        b"",
-        b"\xff\xfe",
-        b'{"version": 99, "name": "a", "note": "", "shown": {}, "report": []}',
-        b'{"version": 1, "name": "a", "note": "", "shown": [1], "report": []}',
-        b'{"version": 1, "name": "a"}',
-    ],
+    b"",
+    b"\xff\xfe",
+    b'{"version": 99, "name": "a", "note": "", "shown": {}, "report": []}',
+    b'{"version": 1, "name": "a", "note": "", "shown": [1], "report": []}',
+    b'{"version": 1, "name": "a"}',
 )
 def test_a_damaged_file_is_empty_notes_and_a_sentence_in_the_log(content, store, caplog):
     path = store.root / "notes" / f"{ID}.json"
