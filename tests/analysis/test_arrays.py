@@ -159,9 +159,6 @@ def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeate
     assert "scans.npz" in note and "4 repetitions" in note and "mean" in note
 
 
-# --- one bad model among good ones ---------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
@@ -221,8 +218,6 @@ def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeyp
     facts = manifest["models"][str(bert)]
     assert (facts["dtype"], facts["special_tokens"]["start"]) == ("bfloat16", [])
 
-
-# --- files that change ---------------------------------------------------------------------
 
 WRITE = {
     ".npz": lambda path, rows: np.savez(path, layer_00=rows),

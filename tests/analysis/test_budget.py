@@ -55,14 +55,10 @@ def small(monkeypatch):
     monkeypatch.setattr(layer_pairs, "PERMUTED", 200)
 
 
-def test_numbers_say_how_many_pairs_they_are_from(some, every):
-    analysis = some.analysis
-    n, whole = analysis.tables.n_pairs, n_pairs(len(analysis.stimuli))
-    assert 0.9 * BUDGET < n < 1.1 * BUDGET < whole == every.tables.n_pairs
-
-
 def test_numbers_are_near_those_of_all_pairs(some, every):
     """Each within five of the standard errors that are stated of it."""
+    n, whole = some.analysis.tables.n_pairs, n_pairs(len(some.analysis.stimuli))
+    assert 0.9 * BUDGET < n < 1.1 * BUDGET < whole == every.tables.n_pairs
     errors = some.analysis.pair_errors
     assert set(errors["measure"]) == {"rho", "ceiling", "importance", "rsa"}
     errors = errors.set_index(["measure", "layer", "feature"])["error"]
@@ -126,8 +122,6 @@ def test_the_command_line(some, tmp_path, capsys, monkeypatch):
     assert main([*asked, "--pairs", "100"]) == 2
     assert "give at least" in capsys.readouterr().err
 
-
-# --- the errors that are stated, on arrays --------------------------------------------------
 
 N, CHOSEN = 300, 12_000
 

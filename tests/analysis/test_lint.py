@@ -146,9 +146,6 @@ def test_every_run_says_the_problems_the_number_of_cautions_and_identical_layers
         assert "same distances: one:0 and two:0." in said
 
 
-# --- values that a run can tell apart -------------------------------------------------------
-
-
 def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):
     words = datasets.load("probing")
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech",)
@@ -162,9 +159,6 @@ def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):
     # One with fewer values is taken where one with more would make too many patterns.
     monkeypatch.setattr(values, "MOST_PATTERNS", 3_000)
     assert recommended_values(words, AnalysisSpec()) == ("person",)
-
-
-# --- what a run takes -----------------------------------------------------------------------
 
 
 def on_disk(folder):

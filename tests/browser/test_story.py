@@ -1,6 +1,5 @@
 """What only a browser shows: a story from upload to a saved file, clicks, Back, keys, windows."""
 
-import io
 import re
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from driving import (
 )
 from inputs import words
 from playwright.sync_api import Route, expect
-from pypdf import PdfReader
 
 from mlem_core.figures.matrix import grid
 from mlem_core.storage.store import Store
@@ -233,25 +231,6 @@ def test_a_narrow_and_dark_window(app, browser):
     page.wait_for_function(across, arg=3)
     sound(page, app)
     page.context.close()
-
-
-@pytest.mark.slow
-def test_a_pdf_for_a_paper(app, page):
-    page.goto(f"{app.url}/explore?analysis=example&tab=profiles")
-    traces(page)
-    settled(page)
-    keyed(page, "export-profiles").click()
-    page.get_by_role("radio", name="89 mm").click()
-    settled(page)
-    with page.expect_download() as waiting:
-        keyed(page, "download-profiles").click()
-    assert waiting.value.suggested_filename == "profiles.pdf"
-    (drawn,) = PdfReader(io.BytesIO(Path(waiting.value.path()).read_bytes())).pages
-    assert float(drawn.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
-    assert "part of speech" in drawn.extract_text()
-    for font in drawn["/Resources"]["/Font"].values():
-        (inner,) = font.get_object()["/DescendantFonts"]
-        assert "/FontFile2" in inner.get_object()["/FontDescriptor"]
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from waiting import until
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -63,13 +64,6 @@ def window(app, cookie, **headers):
             if said.WhichOneof("type") == "new_session":
                 break
         yield page, said.new_session.initialize.session_id
-
-
-def until(holds):
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from distributed import Client
 from inputs import arguments_of, finished, refused
+from waiting import until
 
 from mlem_core import InputError, Progress, Store, computing_on, explain, run, with_intervals
 from mlem_core.analysis import layer_tables
@@ -47,14 +48,6 @@ def after_layers(number, act):
             act()
 
     return report
-
-
-def until(true, seconds=60):
-    """Wait until something is true."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def busy(there):

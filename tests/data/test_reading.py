@@ -8,6 +8,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
+from damaging import contents, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import for_each, refused
@@ -155,9 +156,6 @@ def test_separators_decimals_and_marks_by_name():
         parse_decimal(";")
 
 
-# --- workbooks -------------------------------------------------------------------------------
-
-
 def workbook(*sheets):
     book = openpyxl.Workbook()
     book.remove(book.active)
@@ -183,19 +181,11 @@ SHEET = "xl/worksheets/sheet1.xml"
 NAMESPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 
 
-def zipped(parts):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return file.getvalue()
-
-
 def with_part(part, data=None):
     """A workbook with one part replaced; without `data` the second half of the part is gone."""
-    whole = zipfile.ZipFile(io.BytesIO(SMALL))
-    parts = {entry: whole.read(entry) for entry in whole.namelist()}
-    return zipped({**parts, part: parts[part][: len(parts[part]) // 2] if data is None else data})
+    parts = contents(io.BytesIO(SMALL))
+    half = parts[part][: len(parts[part]) // 2]
+    return packed({**parts, part: half if data is None else data}, zipfile.ZIP_DEFLATED)
 
 
 def of_rows(*rows):
@@ -291,7 +281,7 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "shared text": (SHARED, ("1,000 characters",)),
     "half a sheet": (with_part(SHEET), ("mine.xlsx cannot be read",)),
     "a part outside": (
-        zipped({"xl/workbook.xml": b"", "../outside.xml": b""}),
+        packed({"xl/workbook.xml": b"", "../outside.xml": b""}),
         ("'../outside.xml'",),
     ),
     "of before 2007": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ("2007", ".xlsx")),
@@ -324,8 +314,6 @@ def test_an_encoding_that_is_none_or_says_no_place(name):
     with refused(name, "encoding"):
         decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
 
-
-# --- any table -------------------------------------------------------------------------------
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=8)
 ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32))

@@ -131,9 +131,6 @@ def test_the_shipped_treebank_is_what_a_second_parse_gives():
             assert ours.fillna("").tolist() == expected[name].fillna("").tolist()
 
 
-# --- what is no treebank ---------------------------------------------------------------------
-
-
 @for_each(
     "old, new, why",
     ("\t0\troot", "\t7\troot", "has 0 roots"),
@@ -180,9 +177,6 @@ def test_files_folders_and_patterns(tmp_path):
     )
 
 
-# --- samples ---------------------------------------------------------------------------------
-
-
 def test_a_sample_has_whole_sentences_and_is_the_same_for_a_seed():
     whole = read_treebank([FILE])
     one, same, other = (read_treebank([FILE], "word", Sampling(200, seed=s)) for s in (1, 1, 2))
@@ -211,8 +205,6 @@ def test_a_balanced_sample_recovers_a_planted_rare_value():
     with refused("1 stimuli"):
         read_treebank([FILE], "word", Sampling(1))
 
-
-# --- what breaks the format, or is too large -------------------------------------------------
 
 FIRST = OTHER.splitlines()[0]
 

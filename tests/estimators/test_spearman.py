@@ -77,14 +77,10 @@ def test_importance_of_interactions_equals_monte_carlo(case, constraint):
     exact = permutation_importance(tables, fits.weights)[0, fold]
     test = explicit.held_out(folds, fold)
     x, target = explicit.products(distances)[test], explicit.squared(layers[0])[test]
-    drops = []
-    for c in range(x.shape[1]):
-
-        def permute(x, rng, c=c):
-            x[:, c] = rng.permutation(x[:, c])
-            return x
-
-        drops.append(explicit.drop(x, fits.weights[0, fold], target, permute, 150))
+    drops = [
+        explicit.drop(x, fits.weights[0, fold], target, explicit.permuting(c), 150)
+        for c in range(x.shape[1])
+    ]
     mean, error = np.transpose(drops)
     # 1 / n_pairs is what the exact value leaves out.
     np.testing.assert_array_less(np.abs(exact - mean), 4 * error + 2 / test.sum())

@@ -34,15 +34,8 @@ def crashed(scenarios, folder, most):
 
 
 @pytest.mark.slow
-def test_killed_at_some_calls_and_what_is_left_over_is_found(tmp_path):
-    found = crashed("upload,careless", tmp_path / "crash", 6)
-    assert "left over" in str(found["careless"]["amiss"])
-    assert found["upload"]["amiss"] == {} and found["upload"]["kills"] == 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", LONG)
-def test_long_work_killed_at_some_calls(scenario, tmp_path):
+@pytest.mark.parametrize("scenario", ["upload", *LONG])
+def test_work_killed_at_some_calls(scenario, tmp_path):
     found = crashed(scenario, tmp_path / "crash", 6)[scenario]
     assert found["amiss"] == {} and found["kills"] == 6
 

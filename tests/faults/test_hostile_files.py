@@ -143,7 +143,7 @@ ODD: dict[str, tuple[Callable[[int], Iterator[Hostile]], Callable[[Path], Found]
     "arrays": (hostile_arrays.odd, read_arrays),
     "precomputed": (hostile_matrices.precomputed, partial(distances, metric=PRECOMPUTED)),
 }
-for name in ("euclidean", "manhattan", "cosine", "correlation"):
+for name in METRICS:
     ODD[name] = partial(hostile_matrices.layers, metric=name), partial(distances, metric=name)
 
 
@@ -184,27 +184,17 @@ def test_odd_files_hold_what_is_written_beside_them(what, seed, tmp_path, monkey
 ROWS = 40
 
 
-def table(**columns):
-    frame = pd.DataFrame({"sentence": [f"sentence {i} here" for i in range(ROWS)], **columns})
-    return frame.to_csv(index=False).encode()
-
-
-def numbers(**cells):
-    values = [str(i % 9) for i in range(ROWS)]
-    for place, cell in cells.items():
-        values[int(place[1:])] = cell
-    return values
-
-
 @pytest.mark.parametrize("cell", ["TRUE", "5%", "1,000", "3 000", "x", "0x10", "1_0", "12 ms"])
 def test_a_cell_that_makes_a_column_of_numbers_nominal_is_said(cell):
-    found = read_csv(table(freq=numbers(r4=cell)))
+    rows = [f'sentence {i} here,"{cell if i == 4 else i % 9}"' for i in range(ROWS)]
+    data = "\n".join(["sentence,freq", *rows]).encode()
+    found = read_csv(data)
     assert found.features[0].kind == "nominal"
     (note,) = [note for note in found.notes if "'freq'" in note]
     assert repr(cell) in note and "row 5" in note
-    assert not read_csv(table(freq=numbers(r4=cell)), nominal=["freq"]).notes
+    assert not read_csv(data, nominal=["freq"]).notes
     with refused("row 5", "number", repr(cell)):
-        read_csv(table(freq=numbers(r4=cell)), ordered=["freq"])
+        read_csv(data, ordered=["freq"])
 
 
 @pytest.mark.slow
@@ -236,7 +226,10 @@ def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind,
     rng = np.random.default_rng(0)
     layer = (0.1 * rng.normal(size=(ROWS, 6)) + offset).astype(kind)
     np.savez(tmp_path / "far.npz", layer_00=layer, layer_01=rng.normal(size=(ROWS, 6)))
-    rows = {"sentence": [f"sentence {i} here" for i in range(ROWS)], "x": numbers()}
+    rows = {
+        "sentence": [f"sentence {i} here" for i in range(ROWS)],
+        "x": [str(i % 9) for i in range(ROWS)],
+    }
     stimuli = from_frame(pd.DataFrame(rows), "rows")
     spec = AnalysisSpec(representations=(("far", str(tmp_path / "far.npz")),), folds=3)
     found = run(spec, Store(tmp_path / "store", overlays=()), False, stimuli)

@@ -54,12 +54,7 @@ def drop(case, fold, permute, n=200):
 def test_importance_equals_permutations_of_the_explicit_pairs(case):
     exact = permutation_importance(case[3], case[4].weights)[0, 2]
     for f in range(5):
-
-        def permute(x, rng, f=f):
-            x[:, f] = rng.permutation(x[:, f])
-            return x
-
-        mean, error = drop(case, 2, permute, 400)
+        mean, error = drop(case, 2, explicit.permuting(f), 400)
         assert exact[f] == pytest.approx(mean, abs=3 * error + 1e-12)
 
 
@@ -82,12 +77,7 @@ def test_conditional_importance_equals_permutations_among_pairs_that_agree(case)
 def test_group_importance_equals_permutations_of_the_group(case):
     tables, fits = case[3], case[4]
     group = [tables.features.index(name) for name in ("kind", "noun")]
-
-    def permute(x, rng):
-        x[:, group] = rng.permutation(x[:, group])
-        return x
-
-    mean, error = drop(case, 0, permute)
+    mean, error = drop(case, 0, explicit.permuting(group))
     exact = grouped_importance(tables, fits.weights, ["kind", "noun"])[0, 0]
     assert exact == pytest.approx(mean, abs=4 * error)
     alone = permutation_importance(tables, fits.weights)

@@ -195,9 +195,6 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
         close(ours[3], state_of(loaded, tokens)[[2, 9, 14]].numpy())  # ï has two bytes
 
 
-# --- numbers of half the length ------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
 def test_bfloat16(kind, architectures, tmp_path):
     store, stimuli = Store(tmp_path / "store"), word_stimuli()

@@ -83,9 +83,6 @@ def test_arrays_beside_numbered_layers_are_no_layers_and_said(three, tmp_path, o
     assert from_file(own, three).notes == ()
 
 
-# --- arrays as they lie in the file --------------------------------------------------------
-
-
 def mapped(array):
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
@@ -162,9 +159,6 @@ def test_distances_are_square(three, tmp_path, suffix):
         from_file(bad, three, distances=True)
 
 
-# --- what cannot be used -------------------------------------------------------------------
-
-
 class Trap:
     def __reduce__(self):
         return (os._exit, (3,))
@@ -235,9 +229,6 @@ def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
     for name in ("none.npz", "folder.npz"):
         with refused("no representations file"):
             from_file(tmp_path / name, three)
-
-
-# --- a CSV of one layer --------------------------------------------------------------------
 
 
 @for_each(

@@ -36,9 +36,6 @@ def folder(bert, tmp_path):
     return Path(shutil.copytree(bert, tmp_path / "model"))
 
 
-# --- names ---------------------------------------------------------------------------------
-
-
 def test_known_models_are_listed_without_torch():
     code = (
         "import sys; from mlem_core.models import registry;"
@@ -74,9 +71,6 @@ def test_an_unknown_device():
         with refused(*facts):
             resolve_device(name)
     assert resolve_device("auto") in ("cpu", "cuda")
-
-
-# --- the hub -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -203,9 +197,6 @@ def test_what_the_hub_does_not_have_or_give(served, name, facts, by):
         assert look_up(name).where == "nowhere"
 
 
-# --- folders -------------------------------------------------------------------------------
-
-
 def test_a_folder_changes_its_identity_with_its_weights(folder, bert):
     before = registry.identity(str(folder))
     assert before == registry.identity(str(bert))  # content, not place
@@ -281,9 +272,6 @@ def test_the_longest_input(bert, tmp_path):
         sizes = {"max_position_embeddings": positions, "pad_token_id": padding}
         folder = tiny.save("roberta", tmp_path / f"roberta{padding}", **sizes)
         assert open_model(str(folder), "cpu").max_tokens == longest
-
-
-# --- what is known before anything is loaded --------------------------------------------------
 
 
 @pytest.mark.parametrize("name", packaged())

@@ -27,8 +27,6 @@ from mlem_core.models.surprisal import surprisal, word_surprisal
 from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
 from training.packed import GROUP, pack
 
-# --- packed -----------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(("bits", "steps"), [(8, 127), (4, 7)])
 @pytest.mark.parametrize("shape", [(3, 1, 4), (64, 33)])
@@ -56,9 +54,6 @@ def test_a_broken_file_is_said(content, tmp_path):
         read_packed(tmp_path / "w.safetensors")
 
 
-# --- GGUF -------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_the_reader_gives_what_the_package_s_gives():
     files = locate("smollm2")
@@ -77,9 +72,6 @@ def test_the_reader_gives_what_the_package_s_gives():
     for mine, tensor in zip(ours.tensors, theirs.tensors, strict=True):
         assert (mine.name, mine.tensor_type) == (tensor.name, tensor.tensor_type)
         np.testing.assert_array_equal(mine.data[:2], tensor.data[:2])
-
-
-# --- random -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +99,6 @@ def test_a_seed_is_one_set_of_weights(folder):
         assert value.shape == other[key].shape and not torch.equal(value, other[key])
 
 
-# --- the bidirectional Mamba ------------------------------------------------------------------
-
-
 def model():
     torch.manual_seed(0)
     sizes = {"vocab_size": 30, "hidden_size": 16, "state_size": 4, "intermediate_size": 24}
@@ -130,9 +119,6 @@ def test_reversed_text_with_its_halves_swapped_gives_reversed_states():
         hidden_states(made, 3, ids), hidden_states(swapped, 3, ids.flip(1)), strict=True
     ):
         torch.testing.assert_close(ours, theirs.flip(1))
-
-
-# --- surprisal --------------------------------------------------------------------------------
 
 
 SENTENCES = ["the grandmother hesitated", "why did Christopher whisper", "the men sing"]
@@ -236,9 +222,6 @@ def test_a_batch_is_halved_until_it_fits_and_a_sentence_that_never_does_is_named
         from_model(word_stimuli(), counting(loaded, room=0)[0], Store(tmp_path / "c"))
 
 
-# --- what cannot be done -------------------------------------------------------------------
-
-
 @for_each(
     "stimuli, facts",
     (word_stimuli(["A cat.", "dog " * 600]), ("row 3", "602 tokens", "512")),
@@ -315,9 +298,6 @@ def test_a_registered_pooling_is_what_it_says(architectures, tmp_path, monkeypat
         close(found[1][[row]], state[[words[row, 0]]].numpy())
     with refused("pooling", "'first'"):
         from_model(sentence_stimuli(), loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
-
-
-# --- layers while a pass goes on --------------------------------------------------------------
 
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from damaging import contents, packed
 from inputs import arguments_of, in_files, noise, probing, refused, two_systems
 
 from mlem_core import Store, compared, explain, run, with_transfer
@@ -57,18 +58,11 @@ def bert(folder):
     return ["--model", f"bert={folder / 'bert'}"]
 
 
-def contents(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def changed(path, target, **files):
     """A copy with other files; of None, without them."""
     kept = {**contents(path), **files}
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, data in kept.items():
-            if data is not None:
-                archive.writestr(name, data)
+    kept = {name: data for name, data in kept.items() if data is not None}
+    target.write_bytes(packed(kept, zipfile.ZIP_DEFLATED))
     return target
 
 
