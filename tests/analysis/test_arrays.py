@@ -169,9 +169,7 @@ def bert(tmp_path_factory):
     ("config.json", b"{", "config.json is not valid JSON"),
     ("model.safetensors", b"\xff" * 999, "model.safetensors is damaged"),
 )
-def test_a_model_that_cannot_be_used_is_left_out(
-    folder, bert, store, tmp_path, name, content, fact
-):
+def test_an_unusable_model_is_left_out(folder, bert, store, tmp_path, name, content, fact):
     bad = Path(shutil.copytree(bert, tmp_path / "bad"))
     (bad / name).write_bytes(content)
     given = spec(folder, "rows.npz", models=(str(bad), str(bert)), layers=(1, 2), device="cpu")
@@ -227,9 +225,7 @@ WRITE = {
 
 @pytest.mark.parametrize("after", ["_check_room", "_made"])
 @pytest.mark.parametrize("suffix", WRITE)
-def test_nothing_is_kept_of_a_file_that_changes_in_a_run(
-    folder, tmp_path, monkeypatch, suffix, after
-):
+def test_nothing_is_kept_of_a_file_changed_in_a_run(folder, tmp_path, monkeypatch, suffix, after):
     """After its room is checked, so before its rows are read, and after its tables are made."""
     path, write, known = tmp_path / f"a{suffix}", WRITE[suffix], getattr(layer_tables, after)
     a, b = np.random.default_rng(0).standard_normal((2, N, 3))

@@ -125,9 +125,7 @@ def test_many_stimuli_are_sampled_and_it_is_said(monkeypatch):
     np.testing.assert_allclose(found.correlations, whole.correlations, atol=0.15)
 
 
-def test_every_run_says_the_problems_the_number_of_cautions_and_identical_layers(
-    tmp_path, monkeypatch, capsys
-):
+def test_every_run_says_problems_cautions_and_identical_layers(tmp_path, monkeypatch, capsys):
     """Of a file of 12 sentences: too few for 4 folds, and one feature is another's copy."""
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
     table = pd.DataFrame({"sentence": [f"the {i} th sentence" for i in range(12)]})
@@ -190,9 +188,7 @@ def test_the_disk_that_a_run_takes(tmp_path):
     (66, 601, False, ["601 features", "601 weights"]),
     (500, 200, False, ["200 features", "more than 83,886 ways"]),
 )
-def test_more_features_than_can_be_fitted_are_refused_before_anything_runs(
-    tmp_path, n_stimuli, n_features, interactions, facts
-):
+def test_too_many_features_are_refused_first(tmp_path, n_stimuli, n_features, interactions, facts):
     values = np.random.default_rng(0).choice(["a", "b"], (n_stimuli, n_features))
     table = pd.DataFrame(values).add_prefix("f")
     many = from_frame(table.assign(sentence=[f"sentence {i} here" for i in range(n_stimuli)]), "m")

@@ -1,7 +1,6 @@
 """All of it at twice the size, for a screen reader, and with the focus in sight."""
 
 import re
-from typing import Any
 
 import pytest
 from driving import FOCUSED, fresh_page, settled, sound
@@ -56,7 +55,7 @@ AT_ONCE = "* { transition: none !important; animation: none !important; }"
 @pytest.fixture
 def zoomed(browser):
     """A window of 1280 × 800 at 200 %: one of 640 × 400 with twice the pixels."""
-    size: Any = {"width": 640, "height": 400}
+    size = {"width": 640, "height": 400}
     page = fresh_page(browser, viewport=size, device_scale_factor=2, reduced_motion="reduce")
     yield page
     page.context.close()

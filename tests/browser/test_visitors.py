@@ -7,7 +7,6 @@ import re
 import time
 import urllib.error
 import urllib.request
-from typing import Any
 
 import psutil
 import pytest
@@ -53,9 +52,10 @@ def window(app, cookie, **headers):
     """The connection of a page that a browser with a cookie shows, and its session."""
     host = app.url.removeprefix("http://")
     headers = {"Origin": app.url, "Cookie": cookie, **headers}
-    proto: Any = ["streamlit"]
     stream = f"ws://{host}/_stcore/stream"
-    with connect(stream, subprotocols=proto, additional_headers=headers, max_size=None) as page:
+    with connect(
+        stream, subprotocols=["streamlit"], additional_headers=headers, max_size=None
+    ) as page:
         first = BackMsg()
         first.rerun_script.query_string = ""
         page.send(first.SerializeToString())

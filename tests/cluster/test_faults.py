@@ -184,9 +184,7 @@ def test_a_worker_that_is_killed_costs_only_time(files_only, embedded, cluster, 
 
 
 @slow
-def test_a_scheduler_that_goes_away_leaves_what_was_done(
-    files_only, embedded, cluster, tmp_path, monkeypatch
-):
+def test_a_lost_scheduler_leaves_what_is_done(files_only, embedded, cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "ANSWER", 3.0)
     store = Store(tmp_path / "store")
     with (
@@ -351,9 +349,7 @@ def studied(of_both):
 
 
 @slow
-def test_two_workers_do_the_universes_and_the_audit(
-    spec, studied, cluster, tmp_path, monkeypatch, shared
-):
+def test_two_workers_do_universes_and_audit(spec, studied, cluster, tmp_path, monkeypatch, shared):
     store, told = Store(tmp_path), []
     with computing_on(cluster):
         analysis = run(spec, store, progress=False)
@@ -370,9 +366,7 @@ def test_two_workers_do_the_universes_and_the_audit(
 
 
 @slow
-def test_two_workers_draw_the_replicates_that_none_do(
-    spec, of_both, cluster, tmp_path, monkeypatch
-):
+def test_two_workers_draw_the_replicates_of_none(spec, of_both, cluster, tmp_path, monkeypatch):
     here, there, analysis = of_both.store, Store(tmp_path), of_both.analysis
     a, b = analysis.layers[1], analysis.layers[-1]
     ours = with_intervals(explain(analysis, a, b), analysis, here, 60)

@@ -186,10 +186,7 @@ WORDS = from_frame(
         "decimal comma; '-' is a missing value.",
     ),
     (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
-    (
-        lambda: add_bins(WORDS, "f", 9).notes,
-        "f is in 3 bins, not 9: equal values stay together.",
-    ),
+    (lambda: add_bins(WORDS, "f", 9).notes, "f is in 3 bins, not 9: equal values stay together."),
 )
 def test_what_is_said_of_a_table(notes, sentence):
     assert notes() == (sentence,)

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,8 +28,7 @@ def crashed(scenarios, folder, most):
     arguments = [sys.executable, script, scenarios, str(folder), str(most)]
     done = subprocess.run(arguments, env=SCRIPTED, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import json
 import re
 from html.parser import HTMLParser
 from itertools import chain, islice
-from typing import Any
 
 import hostile_capsules
 import numpy as np
@@ -182,7 +181,7 @@ def analysis(tmp_path_factory):
     table[HOSTILE[3]] = [HOSTILE[n % len(HOSTILE)] for n in range(len(table))]
     path = folder / "<u>[a](javascript:x).csv"
     write_csv(table, path)
-    layers: dict[str, Any] = {f"layer_{n:02d}": rows for n, rows in noise(len(table)).items()}
+    layers = {f"layer_{n:02d}": rows for n, rows in noise(len(table)).items()}
     np.savez(folder / "brain.npz", **layers)
     exported = ((HOSTILE[5], str(folder / "brain.npz")),)
     spec = AnalysisSpec(stimuli=str(path), representations=exported, folds=3)

@@ -203,9 +203,7 @@ def figure_of():
     ("width", "font", "points", "embedded"),
     [(89, "Arial", 6, "Arial|LiberationSans"), (183, "Times", 9, "Times|LiberationSerif")],
 )
-def test_a_pdf_has_the_asked_width_size_of_text_fonts_and_title(
-    one_browser, width, font, points, embedded
-):
+def test_a_pdf_has_the_asked_width_text_fonts_and_title(one_browser, width, font, points, embedded):
     paper, title = Paper(width_mm=width, font=font, points=points), "ρ (a) < \\b & ü"
     pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", paper, title=title)))
     (page,) = pdf.pages

@@ -153,9 +153,7 @@ def test_they_are_kept_and_found_for_fewer_layers(planted, intervals, tmp_path):
     assert known_intervals(whole, Store(tmp_path)) is None
 
 
-def test_other_features_estimators_and_few_layers_at_a_time(
-    planted, intervals, monkeypatch, tmp_path
-):
+def test_other_features_estimators_and_layers_in_parts(planted, intervals, monkeypatch, tmp_path):
     whole = planted.analysis
     asked = whole.select(["colour", "size"], estimator="ridge-rank", interactions=True)
     with monkeypatch.context() as patch:

@@ -240,9 +240,7 @@ def test_both_parts_equal_those_of_explicit_pairs(three):
 
 
 @pytest.mark.parametrize("interactions", [False, True])
-def test_transfer_is_the_score_of_one_metric_on_explicit_distances_of_the_other(
-    three, interactions
-):
+def test_transfer_is_the_score_of_a_metric_on_explicit_distances_of_the_other(three, interactions):
     features, layers, folds, tables = three
     tables = tables.with_interactions(interactions)
     fits = RidgeMLEM().cross_validate(tables)

@@ -84,9 +84,7 @@ def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
-    kind, architectures, tmp_path
-):
+def test_other_poolings_are_means_and_last_tokens_of_transformers(kind, architectures, tmp_path):
     loaded, store = architectures[kind], Store(tmp_path)
     stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
     ours = from_model(stimuli, loaded, store, ExtractionOptions(pooling="mean"))

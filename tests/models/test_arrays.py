@@ -191,9 +191,7 @@ def wrong_at(value):
     ({"layer_00": np.array([["a"]] * 3)}, ("layer_00", "<U1", "real numbers"), ".npz"),
     ({"": TWO, "V1": TWO}, ("without a name",), ".npz"),
 )
-def test_arrays_that_cannot_be_used_are_refused_with_their_place(
-    three, tmp_path, arrays, facts, only
-):
+def test_unusable_arrays_are_refused_with_their_place(three, tmp_path, arrays, facts, only):
     for suffix in [only] if only else (".npz", ".safetensors"):
         path = save(tmp_path / f"bad{suffix}", arrays)
         with refused("bad", *facts):

@@ -209,9 +209,7 @@ def test_other_features_need_no_model_other_words_do(architectures, tmp_path):
         from_model(word_stimuli(), dataclasses.replace(broken, identity="other"), store)
 
 
-def test_a_batch_is_halved_until_it_fits_and_a_sentence_that_never_does_is_named(
-    architectures, tmp_path
-):
+def test_a_batch_is_halved_until_it_fits_and_what_never_does_is_named(architectures, tmp_path):
     whole = from_model(word_stimuli(ALIKE), architectures["gpt2"], Store(tmp_path / "a"))
     loaded, model = counting(architectures["gpt2"], room=2)
     halved = from_model(word_stimuli(ALIKE), loaded, Store(tmp_path / "b"))

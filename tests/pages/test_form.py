@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -263,7 +262,7 @@ TABLE = words(20).assign(tense=["past", "present"] * 34 + ["past"] * (len(words(
 BANK = "bank.conllu"
 TWO, STEPS = ("mini-gpt2", "mini-bert"), ("mini-bert@step512", "mini-bert@step1024")
 # Each field with a value that is none's default, and what else such an analysis needs.
-ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
+ASKED = {
     "stimuli": ("words.csv", {}),
     "sep": (";", {"stimuli": "other.csv"}),
     "encoding": ("windows-1252", {}),

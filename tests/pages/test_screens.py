@@ -373,9 +373,5 @@ def test_published_numbers_stand_beside_ours(store, tmp_path):
     drawn = screen.figures["published"]["data"]
     published, here = ([*one["x"]] for one in drawn if one.get("mode") == "markers")
     assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
-        [
-            ours,
-            tau.loc["gpt2:8", f"{models[0]}:4"],
-            tau.loc[f"{models[2]}:8", f"{models[0]}:4"],
-        ]
+        [ours, tau.loc["gpt2:8", f"{models[0]}:4"], tau.loc[f"{models[2]}:8", f"{models[0]}:4"]]
     )

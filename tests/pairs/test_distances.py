@@ -397,9 +397,7 @@ def test_a_unit_without_noise_has_no_weight_by_variance():
     (shrunken, 25, 0.1),
     ids=["plain", "diagonal", "shrunken"],
 )
-def test_noise_alone_is_at_no_distance_and_a_planted_one_is_found_without_bias(
-    whiten, n_draws, slack
-):
+def test_noise_is_at_no_distance_and_a_planted_one_is_found_without_bias(whiten, n_draws, slack):
     rng = np.random.default_rng(1)
     n_units = 8
     truth = np.zeros((10, n_units))

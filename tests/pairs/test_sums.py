@@ -235,9 +235,7 @@ def test_numbers_of_every_size_come_back():
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_ranks_come_back_to_the_last_bit_and_targets_as_closely_as_they_are_known(
-    tables, tmp_path, compress
-):
+def test_ranks_come_back_to_the_last_bit_and_targets_as_known(tables, tmp_path, compress):
     tables_io.save_pair_tables(tables, tmp_path / "tables.npz", compress=compress)
     kept = tables_io.load_pair_tables(tmp_path / "tables.npz")
     for field in fields(PairTables):

@@ -119,9 +119,7 @@ def test_the_interval_of_an_alignment_is_in_the_capsule(made):
     assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""
 
 
-def test_the_command_line_writes_a_similarity_without_terms_and_says_so(
-    made, tmp_path, capsys, monkeypatch
-):
+def test_the_command_line_says_that_a_similarity_has_no_terms(made, tmp_path, capsys, monkeypatch):
     analysis, _ = made
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
     given, out = [*arguments_of(analysis.spec), "--folds=3"], tmp_path / "out"
@@ -252,9 +250,7 @@ def test_what_is_said_of_the_stimuli_and_the_baselines(analysis, folder):
     assert drawn.columns == ("noun", "semantics", "own")
 
 
-def test_an_upload_goes_where_the_analysis_goes_and_its_content_names_the_job(
-    spec, folder, tmp_path
-):
+def test_an_upload_goes_with_the_analysis_and_its_content_names_the_job(spec, folder, tmp_path):
     store = Store(tmp_path)
     path = analyses.keep_upload((folder / "own.npy").read_bytes(), "own.npy", store)
     uploaded = replace(spec, rdms=(("own", str(path)),))

@@ -170,9 +170,7 @@ def test_sentences_have_no_position(tmp_path):
     assert "whole sentences" in " ".join(found.notices)
 
 
-def test_the_command_writes_its_tables_and_a_summary(
-    found, artefacts, tmp_path, monkeypatch, capsys
-):
+def test_the_command_writes_tables_and_a_summary(found, artefacts, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLEM_CACHE", str(artefacts.store.root))
     asked = ["audit", *arguments_of(artefacts.spec), "--out", str(tmp_path)]
     assert main(asked) == 0

@@ -85,9 +85,7 @@ def by_hand(value, without, sizes):
     return np.stack((value - reach, value + reach))
 
 
-def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
-    both, results, intervals
-):
+def test_the_interval_of_rsa_is_that_of_correlations_of_what_is_left(both, results, intervals):
     def rsa(rows):
         first, second = (
             spearmanr(*(explicit.squared(layers[k][rows]) for k in (0, 1))).statistic
@@ -103,9 +101,7 @@ def test_the_interval_of_rsa_is_that_of_explicit_correlations_of_what_is_left(
     assert [row["rsa_lower"], row["rsa_upper"]] == pytest.approx(list(expected), abs=1e-4)
 
 
-def test_a_planted_difference_is_found_and_its_interval_holds_the_truth(
-    results, intervals, store, tmp_path
-):
+def test_a_planted_difference_is_found_in_its_interval(results, intervals, store, tmp_path):
     table = two.importance_differences(results, intervals).table.set_index(["layer", "feature"])
     # Of many more stimuli of the same kind.
     many = [

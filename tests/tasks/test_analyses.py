@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -142,7 +141,7 @@ def test_cancel_ends_a_process_that_ignores_the_polite_signal(store, long):
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print('deaf', flush=True); time.sleep(60)"
     )
-    piped: Any = {"start_new_session": True, "stdout": subprocess.PIPE}
+    piped = {"start_new_session": True, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", deaf], **piped) as child:
         assert child.stdout.readline() == b"deaf\n"
         processes.write_pid(folder, child.pid)

@@ -108,9 +108,7 @@ def test_small_text_needs_no_process_and_other_files_do(tmp_path, root, book, mo
     ("line", "says"),
     [("memory_gb = 0.01", "more than 0.01 GB of memory"), ("minutes = 0.0001", "0.0001 minutes")],
 )
-def test_a_file_that_takes_too_much_is_a_sentence_and_its_process_ends(
-    root, large, monkeypatch, line, says
-):
+def test_a_file_that_takes_too_much_ends_with_its_process(root, large, monkeypatch, line, says):
     (large.parent / "shared.toml").write_text(line)
     monkeypatch.setenv("MLEM_SHARED", str(large.parent / "shared.toml"))
     visitor = Store(root / "visitors" / "one")
