@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files, refused, two_systems
+from inputs import finished, in_files, refused
 from scipy.stats import norm, spearmanr, t
 
 from mlem_core.inference.explanation import as_chosen, explain, explanation_of
@@ -264,14 +264,8 @@ def test_the_largest_of_nothing_is_seldom_above_0_and_alone_it_is_mostly():
     assert np.mean(above) < 0.09 and np.mean(alone) > 0.4
 
 
-@pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("chosen")
-    spec, layers = two_systems(folder)
-    return finished(folder, spec, layers).analysis
-
-
-def test_two_layers_that_were_chosen_say_so_and_others_do_not(analysis):
+def test_two_layers_that_were_chosen_say_so_and_others_do_not(systems):
+    analysis = systems.analysis
     a, b = analysis.most_alike()
     why = explain(analysis, a, b)
     why = replace(why, whole=why.whole.assign(lower=why.value - 0.1, upper=why.value + 0.1))
@@ -288,7 +282,8 @@ def test_two_layers_that_were_chosen_say_so_and_others_do_not(analysis):
     assert as_chosen(why, analysis, [a, b]) is why
 
 
-def test_in_groups_the_mean_over_members_comes_first(analysis):
+def test_in_groups_the_mean_over_members_comes_first(systems):
+    analysis = systems.analysis
     grouped = replace(
         analysis,
         layers=[*analysis.layers, *(("two-s1", k) for k in range(3))],
