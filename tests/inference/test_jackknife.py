@@ -7,11 +7,10 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import layer_pairs, refused, tables_of_rows
+from inputs import layer_pairs, over_both, refused, tables_of_rows
 from scipy.stats import spearmanr, t
 
 from mlem_core import RidgeMLEM, from_frame
-from mlem_core.data.folds import group_folds
 from mlem_core.inference.bootstrap import (
     mean_ceilings,
     refitted,
@@ -264,18 +263,9 @@ def drawn_from():
 
 
 @pytest.fixture(scope="module")
-def over_both():
+def both():
     """Words in sentences, with folds over both words and sentences."""
-    rng = np.random.default_rng(0)
-    items = np.concatenate([rng.choice(15, 3, replace=False) for _ in range(40)])
-    groups = np.repeat(np.arange(40), 3)
-    features = explicit.random_features(len(items))[["kind", "frequency"]]
-    layers = [explicit.random_layer(features.assign(length=3.0), seed) for seed in range(2)]
-    a, b = group_folds(groups, 3, 0), group_folds(items, 3, 0)
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
-    pairs = layer_pairs(features, layers, groups, folds, train_ranks=True)
-    return Case(features, layers, replace(pairs, items=items))
+    return Case(*over_both(0, 40, 15))
 
 
 def test_a_draw_of_some_sentences_is_an_analysis_of_these(drawn_from):
@@ -371,8 +361,8 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(drawn
         np.testing.assert_allclose(found[d, :, 2:], importance, atol=1e-5)
 
 
-def test_with_folds_over_both_they_are_too(over_both):
-    pairs = over_both.pairs
+def test_with_folds_over_both_they_are_too(both):
+    pairs = both.pairs
     weights = np.ones((3, len(pairs.folds)))
     weights[1, pairs.groups < 4] = 0.0
     weights[2, pairs.items < 2] = 0.0
@@ -380,7 +370,7 @@ def test_with_folds_over_both_they_are_too(over_both):
     found = refitted(alone, mean_scores, weights)
     np.testing.assert_allclose(found[0, :, 0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
     for d, tables in enumerate(replicate_tables(alone, weights)):
-        own = over_both.without(weights[d])
+        own = both.without(weights[d])
         np.testing.assert_array_equal(tables.cell_block, own.cell_block)
         np.testing.assert_allclose(tables.counts, own.counts)
         np.testing.assert_allclose(tables.within_squares, own.within_squares)
@@ -389,8 +379,8 @@ def test_with_folds_over_both_they_are_too(over_both):
         np.testing.assert_allclose(found[d, :, 1], fits.ceiling.mean(axis=1), atol=1e-5)
 
 
-def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(over_both):
-    pairs = over_both.pairs
+def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(both):
+    pairs = both.pairs
     weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
     assert np.isfinite(refitted(pairs.by_stimulus, mean_scores, weights)).all()
     (tables,) = replicate_tables(pairs.by_stimulus, weights)

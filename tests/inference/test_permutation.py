@@ -6,10 +6,10 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, layer_pairs, refused, tables_of
+from inputs import in_files, layer_pairs, over_both, refused, tables_of
 
 from mlem_core import RidgeMLEM, Store, from_frame, run
-from mlem_core.data.folds import fold_pairs, group_folds
+from mlem_core.data.folds import fold_pairs
 from mlem_core.data.levels import exchanges
 from mlem_core.inference import chance
 from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
@@ -34,32 +34,6 @@ def case():
     layers = [explicit.random_layer(features, 1), rng.standard_normal((N, 5)).astype(np.float32)]
     groups = np.repeat(np.arange(N), rng.integers(1, 4, N))[:N]
     return features, layers, layer_pairs(features, layers, groups, groups % 3)
-
-
-def over_both(seed, n_sentences, n_forms, planted=0.0):
-    """Words with folds over both; a feature of the word, of the sentence and of the stimulus."""
-    rng = np.random.default_rng(seed)
-    items = np.concatenate([rng.choice(n_forms, 3, replace=False) for _ in range(n_sentences)])
-    groups = np.repeat(np.arange(n_sentences), 3)
-    features = pd.DataFrame(
-        {
-            "word": np.array(list("abc"))[rng.integers(0, 3, n_forms)][items],
-            "frame": np.array(list("xy"))[rng.integers(0, 2, n_sentences)][groups],
-            "stimulus": rng.integers(0, 4, len(items)).astype(float),
-        }
-    )
-    layers = []
-    for _ in range(2):
-        layer = rng.standard_normal((n_forms, 6))[items]
-        layer += 0.6 * rng.standard_normal((n_sentences, 6))[groups]
-        layer += 0.6 * rng.standard_normal(layer.shape)
-        layer[:, 0] += planted * features["stimulus"]
-        layers.append(layer)
-    a, b = group_folds(groups, 3, seed), group_folds(items, 3, seed)
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
-    pairs = layer_pairs(features, layers, groups, folds, train_ranks=True)
-    return features, layers, replace(pairs, items=items)
 
 
 @pytest.fixture(scope="module")
