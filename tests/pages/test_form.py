@@ -63,7 +63,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert screen.errors == []
     screen.press("Next: Roles")
     assert screen.widget("selectbox", "Role of Häufigkeit").value == "ordered"
-    assert "'tense' has no value in" in screen.said
+    assert "has missing values: tense" in screen.said
     screen.press("Next: Models").choose("form models", ["mini-bert"], "multiselect")
     screen.choose("choice layers", "0,6", "text_input").press("Run")
     spec = screen.spec(store)
@@ -103,7 +103,7 @@ def test_how_a_file_is_read_can_be_changed_and_goes_along(store, tmp_path):
     assert "2 features, 3 cautions" in screen.said
     # What one types into a list stands in the address.
     screen = Screen("new", **screen.address, na="?").press("step roles")
-    said = "'kind' has no value in 4 of 20"
+    said = "has missing values: kind"
     assert said in screen.said
     # An address opens the same form, and other pages lose nothing of it.
     assert said in Screen("new", **screen.address).said
@@ -359,3 +359,28 @@ def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     assert ours.features == theirs.features
     for each in theirs.features:
         assert ours.table[each.name].equals(theirs.table[each.name]), each.name
+
+
+def test_missing_values_are_one_line_with_what_can_be_done(tmp_path, store):
+    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(40)]})
+    frame = frame.assign(
+        kind=list("ab") * 20, size=["x", "y", None, "x"] * 10, form=[None, *"cd"] * 13 + ["c"]
+    )
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    screen = Screen("new", step="roles").upload(tmp_path / "gaps.csv")
+    screen = Screen("new", **{**screen.address, "step": "roles"})
+    assert "2 features have missing values: size and form" in screen.said
+    assert screen.press("A value of its own").address["missing"] == ["level"]
+    screen.press("Drop the features")
+    assert "missing values" not in screen.said and "1 feature" in screen.said
+
+
+def test_fewer_stimuli_than_folds_are_said_and_fewer_folds_offered(tmp_path, store):
+    frame = pd.DataFrame({"sentence": [f"s{n // 3} word" for n in range(12)], "word_index": 1})
+    frame.assign(f=list("abc") * 4, word_index=[0, 1, 0] * 4).to_csv(
+        tmp_path / "few.csv", index=False
+    )
+    screen = Screen("new").upload(tmp_path / "few.csv")
+    assert "Fix step 2" in screen.said and not can_run(screen)
+    screen.press("step roles").press("Use 4 folds")
+    assert screen.address["folds"] == ["4"] and "Fix" not in screen.said
