@@ -29,11 +29,12 @@ test-all:  ## run the slow tests too: training, gallery, notebook, clusters, all
 faults: setup  ## feed it hostile input, kill and damage it: the long tests (ARGS="-k tables": some of them)
 	@$(PYTHON) -m pytest -m faults --timeout 5400 $(ARGS)
 
-lint: setup  ## check style, format and types
+lint: setup  ## check style, format, types, imports and words
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
 	@.venv/bin/lint-imports --no-logo
+	@$(PYTHON) scripts/texts.py
 
 format: setup  ## put the code in the one format
 	@$(PYTHON) -m ruff check --fix .
