@@ -1,4 +1,4 @@
-"""Forbidden phrases in texts for readers, as `make lint` looks for them (`python scripts/texts.py`).
+"""Forbidden phrases in texts for readers; `make lint` runs this (`python scripts/texts.py`).
 
 Texts are Markdown pages, the notebook's cells, and all strings of the program, docstrings among
 them.

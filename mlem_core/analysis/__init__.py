@@ -1,1 +1,1 @@
-"""An analysis: what is asked, its run, what is selected of it, and its results."""
+"""An analysis: its specification, its run, what is selected of it, and its results."""

@@ -38,7 +38,7 @@ class FinishedRun:
 
     Attributes
     ----------
-    spec : what was asked
+    spec : the specification
     stimuli : with the features of the analysis; n_stimuli of them, without those left out
     layers : (model, layer) of each of the n_layers layers
     tables : pair tables of the n_layers layers
@@ -224,7 +224,7 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     title = f"Analysis of {many(n_stimuli, level)} of {analysis.stimuli.name}"
     lines = [(model, f"layers {span(layers)}") for model, layers in of_models.items()]
     lines.append(("features", f"{n_features}: {listed(analysis.tables.features, most=6)}"))
-    lines.append(("coded by", analysis.tables.coding))
+    lines.append(("coding", analysis.tables.coding))
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
     lines.append(("computed with", how + spec.folds_over))
     if analysis.tables.n_pairs < n_pairs(n_stimuli):

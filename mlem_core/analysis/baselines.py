@@ -333,7 +333,7 @@ def of_analysis(
     ------
     InputError
         An unknown baseline; representations that are no longer in the store; precomputed distances,
-        of which there are no representations.
+        which have no representations.
     """
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)

@@ -45,7 +45,7 @@ def settled(
 
     Parameters
     ----------
-    spec, stimuli : what was asked, and its stimuli with the features
+    spec, stimuli : the specification, and its stimuli with the features
     tables_of : gives the pair tables of all layers `with_choices_open` of the stimuli in these
         rows, a seeded sample of those that are more than `MOST_STIMULI`
     """

@@ -302,7 +302,7 @@ def _missing(
                 "which stimuli have the feature at all"
                 if len(names) == 1
                 else "having none counts as a value of each, so all of them tell these stimuli "
-                "from the others and their importances cannot be told apart in that"
+                "from the others and their importances cannot be separated in that"
             )
         else:
             its = "its distance" if len(names) == 1 else "each one's distance"
@@ -347,7 +347,7 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[StimulusFinding]:
             "rare",
             f"{'A value' if single else f'{len(rare)} values'} of the feature {feature.name!r} "
             f"{'is' if single else 'are'} rare among {n:,} stimuli: {counted}; some folds hold "
-            "hardly any, so what is said about the feature says little about "
+            "hardly any, so results for the feature say little about "
             f"{'it' if single else 'them'}: merge {'it' if single else 'them'} with others or "
             "add stimuli.",
             (feature.name,),

@@ -80,7 +80,7 @@ def contents_of(folder: Path | str) -> Contents:
 
 
 def kept_spec(folder: Path | str) -> AnalysisSpec:
-    """What was asked of a saved analysis; raises as `contents_of`."""
+    """The specification of a saved analysis; raises as `contents_of`."""
     return AnalysisSpec.from_dict(_about(Path(folder)).spec)
 
 

@@ -1,6 +1,6 @@
 """Which models of an analysis belong together: the models table, of groups and trajectories.
 
-A row says of which group a model is a member, and at which step of its training it stands where the
+A row says to which group a model belongs, and at which step of its training it stands where the
 group is a trajectory. A model in no group is a group of its own. A checkpoint is called
 `model@revision`; the number that its revision ends in is the training step. Members of a trajectory
 at one step are seeds of it.
@@ -82,8 +82,7 @@ class Grouped:
     labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Labels of models",
-        "What a model or group is, such as mini=objective:mlm, for the test of which factor makes "
-        "models alike.",
+        "What a model or group is, such as mini=objective:mlm; the test of factors uses it.",
         metavar="MODEL=FACTOR:VALUE",
         parse=parse_labels,
         option="label",
@@ -108,7 +107,7 @@ class Grouped:
 
     @property
     def has_groups(self) -> bool:
-        """Whether anything is said of models that makes them more than one each."""
+        """Whether models stand in groups or trajectories, or have labels."""
         return bool(self.groups or self.labels)
 
     @property
@@ -148,7 +147,7 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
     InputError
         A member that is no model; a model in two groups; two groups of one name, or a group with
         the name of a model outside it; a label of what is neither model nor group, or a factor
-        that is said twice of one model, or not of every model.
+        that one model has twice, or that not every model has.
     """
     seen: dict[str, str] = {}
     for name, members in groups:

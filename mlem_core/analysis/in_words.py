@@ -5,12 +5,12 @@ from __future__ import annotations
 from mlem_core.base.text import pairs_of
 
 FOLDS = "one standard deviation over folds (not an interval: folds share training stimuli)"
-RESOLVED = "which values"  # begins the words for a coding that tells values apart
+RESOLVED = "by value"  # begins the words for a coding by value
 
 
 def coding_sentence(coding: str) -> str:
     """How the features are coded; `coding` as in `mlem_core.pairs.columns.coding`."""
-    return f"Features are coded by {coding}."
+    return f"Features are coded {coding}."
 
 
 def fitting_sentence(how: str, interactions: bool, missing: str | None, coding: str) -> str:
@@ -23,12 +23,12 @@ def fitting_sentence(how: str, interactions: bool, missing: str | None, coding: 
     coding : as in `mlem_core.pairs.columns.coding`
     """
     if interactions:
-        how += " with interactions, of which those that matter most are drawn"
+        how += " with interactions; those that matter most are drawn"
     if missing is not None:
         what = {"ignore": "at no distance to any value", "level": "a value of their own"}[missing]
         how += f"; missing values are {what}"
         if missing == "ignore" and coding.startswith(RESOLVED):
-            how += " (a value of their own where values are told apart)"
+            how += " (a value of their own where a feature is coded by value)"
     return f"Fitted with {how}. {coding_sentence(coding)}"
 
 

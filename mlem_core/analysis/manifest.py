@@ -29,7 +29,7 @@ def _version(package: str) -> str | None:
 
 
 def source_identity(model: Mapping[str, Any]) -> str:
-    """The identity of the stored representations of a model, of which an analysis has a view.
+    """The identity of the stored representations of a model that an analysis has a view of.
 
     Parameters
     ----------

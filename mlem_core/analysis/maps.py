@@ -148,7 +148,7 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
 
 
 def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
-    """Those of some models of an analysis of which `representations_of` has none."""
+    """Those of models of an analysis for which `representations_of` has none."""
 
     def lacks(model: str) -> bool:
         try:
@@ -184,7 +184,7 @@ def file_representations(
 
 
 def _roots(source: Representations, layer: int) -> FloatArray:
-    """The distances of a layer of which the squares are given; below 0 remains below 0."""
+    """The distances of a layer whose squares are given; below 0 remains below 0."""
     squares = source[layer].astype(np.float64)
     roots: FloatArray = np.copysign(np.sqrt(np.abs(squares)), squares)
     return roots

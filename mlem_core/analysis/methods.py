@@ -132,7 +132,7 @@ def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
 
     Parameters
     ----------
-    first, second : of the same layers, folds and features, without values that are told apart
+    first, second : of the same layers, folds and features, without features coded by value
 
     Raises
     ------
@@ -207,7 +207,7 @@ PUBLISHED_MODELS = (_BERT, _GPT2, _MAMBA)
 
 
 class _Published(NamedTuple):
-    """A number of the paper: of which two layers (None: of all), and the number."""
+    """A number of the paper: its two layers (None: all layers), and the number."""
 
     pair: tuple[Layer, Layer] | None
     value: float

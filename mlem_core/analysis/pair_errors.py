@@ -3,7 +3,7 @@
 An incomplete design of the pairs is of several independent ones. RSA correlations of each vary by
 as much more than those of all as they have fewer pairs. Scores and importances are not so linear in
 the pairs: with an eighth of them another penalty is chosen and other weights are 0. They come from
-balanced halves of the designs instead, each of which is as far from the whole, in the mean square,
+balanced halves of the designs instead; each is as far from the whole, in the mean square,
 as this is from all pairs; the whole is then made as the halves are, of ranks within each design. A
 number that fewer pairs make lower, as they do a ceiling (means by pattern come from fewer pairs),
 is lower in a part than in the whole: a bias that goes with 1 / pairs is that difference for halves,
@@ -127,7 +127,7 @@ def none() -> pd.DataFrame:
 
 
 def errors_sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: int) -> str:
-    """What is said of an analysis of some pairs; empty where it is of all."""
+    """The sentence on an analysis of some pairs; empty where it is of all."""
     if errors.empty:
         return ""
     # Rounded up: "at most" is then true of what is written.

@@ -47,7 +47,7 @@ class Results:
     feature_correlations : Pearson correlations of the feature distances, square
     value_distances : how far apart the values of the features are that are resolved by value, see
         `mlem_core.measures.value_distances.value_distances`; no rows where none is
-    coding : what the metric sees of two stimuli, in words that follow "coded by"
+    coding : how the features of two stimuli are coded, in words that follow "coded"
     n_stimuli, n_pairs, n_folds : what it was computed on
     pair_errors : as of `mlem_core.analysis.analysis.Analysis`
     """
@@ -85,7 +85,7 @@ class Results:
         )
         return title, [
             ("computed on", f"{self.n_stimuli:,} stimuli, {pairs}"),
-            ("features", f"{len(self.feature_correlations)}, coded by {self.coding}"),
+            ("features", f"{len(self.feature_correlations)}, coded {self.coding}"),
             (
                 "held-out ρ",
                 f"{number(rho.min())} to {number(rho.max())}, highest in {best} (mean over "

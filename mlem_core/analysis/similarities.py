@@ -1,6 +1,6 @@
 """The similarities of the layers of an analysis, and what divides them by feature.
 
-RSA comes with the pass over the pairs; the others are computed when they are asked for, layer by
+RSA comes with the pass over the pairs; the others are computed at their first use, layer by
 layer from the representations, and kept: sums by cell that take the place of those of the ranks.
 """
 

@@ -1,4 +1,4 @@
-"""What an analysis is: everything that decides what it gives, and how each of it is asked for."""
+"""What an analysis is: everything that decides what it gives, and how each choice is described."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _OfFiles:
 
 @dataclass(frozen=True)
 class _OfModels(Grouped, _OfFiles, StimulusSource):
-    """Which stimuli and features, of which models and layers, and which metric is fitted."""
+    """The stimuli and features, the models and layers, and the metric that is fitted."""
 
     models: tuple[str, ...] = asked(
         (), "Models", _models_help, option="model", metavar="NAME", repeated=True
@@ -248,7 +248,7 @@ class AnalysisSpec(_OfModels):
     pooling: str = asked(
         "standard",
         "Pooling",
-        "Which token stands for a word or a sentence, or of which tokens the mean.",
+        "Which token, or mean over tokens, represents a word or a sentence.",
         choices=lambda: POOLINGS,
     )
     positions: str = asked(
@@ -368,7 +368,7 @@ def with_models(
 
 
 def parameters() -> dict[str, Parameter]:
-    """How each field of an `AnalysisSpec` is asked for, in the order of a form."""
+    """The description of each field of an `AnalysisSpec`, in the order of a form."""
     return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
 
 

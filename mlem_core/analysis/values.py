@@ -1,4 +1,4 @@
-"""Which features can be resolved by value, and of which the stimuli have pairs enough for it."""
+"""Which features can be coded by value, and for which the stimuli have enough pairs."""
 
 from __future__ import annotations
 

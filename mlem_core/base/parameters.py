@@ -149,7 +149,7 @@ def in_text(value: Any) -> str:
 
 
 def names_in(asked: str | Iterable[str]) -> tuple[str, ...]:
-    """The names that are asked for, as a list or as the command line's text "a,b"."""
+    """The given names, as a list or as the command line's text "a,b"."""
     if isinstance(asked, str):
         return parse_names(asked)
     if not isinstance(asked, Iterable):

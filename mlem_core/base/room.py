@@ -1,4 +1,4 @@
-"""Whether there is room for what a run needs, asked before it starts."""
+"""Whether there is room for what a run needs, checked before it starts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def free_disk(folder: Path) -> int:
 
 
 def check_memory(n_bytes: float, what: str, advice: str) -> None:
-    """Raise InputError where so much memory is not free; `advice` is what to change."""
+    """Raise InputError where that much memory is not free; `advice` is what to change."""
     free = free_memory()
     if n_bytes > free:
         raise InputError(
@@ -51,7 +51,7 @@ def check_memory(n_bytes: float, what: str, advice: str) -> None:
 
 
 def check_disk(folder: Path, n_bytes: float, what: str, advice: str) -> None:
-    """Raise InputError where so much of a folder's disk is not free; `advice` is what to change."""
+    """Raise InputError where a folder's disk has not that much free; `advice` is what to change."""
     free = free_disk(folder)
     if n_bytes > free:
         raise InputError(

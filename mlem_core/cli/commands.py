@@ -35,7 +35,7 @@ DIFFERS = 1
 
 
 def _spec(options: argparse.Namespace) -> AnalysisSpec:
-    """The analysis that is asked for; says at once how its stimuli were read."""
+    """The analysis of these options; says at once how its stimuli were read."""
     spec = spec_from_options(options)
     check_ranges(spec)
     if "models" in vars(options):
@@ -45,7 +45,7 @@ def _spec(options: argparse.Namespace) -> AnalysisSpec:
 
 
 def _left_beside(folder: str, tables: list[str]) -> list[str]:
-    """What is said of tables that stay in a folder though they are of another analysis."""
+    """A warning of tables that stay in a folder though they are of another analysis."""
     named = f"{listed(tables)} in {short(folder)}"
     return [f"Of another analysis, as another command wrote them: {named}."] * bool(tables)
 
@@ -141,7 +141,7 @@ def _groups(
     store: Store,
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
-    """What is said of groups and trajectories of models, whose tables go to the others."""
+    """Lines on groups and trajectories of models, whose tables go to the others."""
     from mlem_core.groups.sentences import lines
     from mlem_core.groups.summary import GroupSummary
     from mlem_core.inference.layer_intervals import stimuli_left

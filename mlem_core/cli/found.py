@@ -1,4 +1,4 @@
-"""What an analysis found, in three lines, each with what it rests on."""
+"""The findings of an analysis in three lines, each with its basis."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def found(
     compared: LayerSimilarity | None = None,
     sure: Callable[[Explanation], Explanation] | None = None,
 ) -> list[str]:
-    """Which two layers are most alike, what they share, and what matters most.
+    """The two most similar layers, what they share, and which feature matters most.
 
     A line names a feature only where it is sure of it: as `Explanation.headline` for two layers,
     and in all layers where its importance is above 0 (by intervals, or else in every fold) in most
@@ -58,10 +58,10 @@ def found(
         lines = [_alike(by, why), _shared(analysis, by, replace(why, group_mean=""))]
     lines.append(_matters(analysis, results, intervals))
     top = GroupSummary(analysis, results, bounds=intervals).top_features
-    rests = f"(features coded by {results.coding}; {_each(analysis)})"
+    rests = f"(features coded {results.coding}; {_each(analysis)})"
     said = [f"{line} {rests}" for line in lines]
     if top is not None:
-        coded = f"(features coded by {results.coding})"
+        coded = f"(features coded {results.coding})"
         said.insert(0, f"{top.headline} {top.how_sure} {coded}")
     return [*said, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
 
@@ -69,17 +69,17 @@ def found(
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
     a, b = map(layer_name, why.layers)
     short, row = by.similarity.short, why.whole.iloc[0]
-    sure, low = "no interval: --bootstrap 1000 gives one", why.value
+    sure, low = "no confidence interval: add --bootstrap 1000", why.value
     if "lower" in row.index:
         low = float(row["lower"])
-        sure = f"95 % interval {number(low)} to {number(row['upper'])}"
-        sure += ", whose lower bound holds for all of them at once" * bool(why.among)
+        sure = f"95 % CI {number(low)} to {number(row['upper'])}"
+        sure += "; the lower bound holds for all of them at once" * bool(why.among)
     among = why.among or "1 pair of layers"
     if why.value < HARDLY or low <= 0:
-        return f"Hardly alike: the highest {short} of {among} is {number(why.value)} ({sure})."
+        return f"Hardly similar: the highest {short} of {among} is {number(why.value)} ({sure})."
     said = (
-        f"Most alike of {among}: {a} and {b}, {short} {number(why.value)} ({sure}). "
-        f"`audit{_option(by)}` says whether an artefact makes it so."
+        f"Most similar of {among}: {a} and {b}, {short} {number(why.value)} ({sure}). "
+        f"`audit{_option(by)}` checks whether an artefact explains it."
     )
     return f"{why.group_mean} {said}" if why.group_mean else said
 
@@ -122,7 +122,7 @@ def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | N
         table = table[table["quantity"] == "importance"]
         lower = table.pivot_table(index=["model", "layer"], columns="feature", values="lower")
         above = lower.reindex(index=means.index, columns=means.columns) > 0
-        how = "by its 95 % interval"
+        how = "by its 95 % CI"
     name = most_important(means)
     sure, first = int(above[name].sum()), int((means.idxmax(axis=1) == name).sum())
     layers = many(len(means), "layer")
@@ -132,7 +132,7 @@ def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | N
     if chosen := said_of_choice(analysis.manifest, analysis.spec.estimator):
         scores += f", fitted with {estimator_named(analysis.spec.estimator).caption}{chosen}"
     if sure <= len(means) / 2:
-        return f"Matters most: no feature for sure in most layers; {scores}."
+        return f"Matters most: no single feature in most layers; {scores}."
     average = means.mean()
     if (higher := str(average.idxmax())) != name:
         scores = f"{higher} is higher on average, {number(average[higher])}; {scores}"
@@ -148,7 +148,7 @@ def _span(values: np.ndarray) -> str:
 
 
 def _each(analysis: Analysis) -> str:
-    """What stands for a model, of which there is one each."""
+    """What stands for a model, one each."""
     files = {name for name, _ in analysis.spec.representations}
     models: Sequence[str] = [model for model, _ in analysis.layers]
     kinds = {"file" if model in files else "checkpoint" for model in models}

@@ -164,7 +164,7 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
 
 
 def _add_claims(command: argparse.ArgumentParser) -> None:
-    """What is claimed of which layers, and what is varied."""
+    """The claims about layers, and what is varied."""
     command.add_argument(
         "layers_in_question",
         nargs="*",
@@ -241,7 +241,7 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The parser of the command line; `options.command` says which command is asked for."""
+    """The parser of the command line; `options.command` is the command."""
     whole = Parser(prog="python -m mlem_core", description=description)
     commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
 

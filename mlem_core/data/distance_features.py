@@ -67,7 +67,7 @@ def with_rdm(
     name : of the feature
     distances : (n, n), or a file of `mlem_core.data.reading.rdm_file.read_rdm`
     names : (n,) of its rows, which are values of a column of the stimuli (a word, an item, an
-        identifier; the first of those columns of which most names occur); without them the rows
+        identifier; the first of those columns with most of the names); without them the rows
         are the stimuli, in their order. A stimulus whose cell is empty has no value
 
     Raises
@@ -205,7 +205,7 @@ def _check_size(name: str, n_values: int) -> None:
 
 
 def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[str]:
-    """The features that are asked for, in their order; raise where one is none."""
+    """The features of these names, in their order; raise where one is none."""
     chosen: list[str] = []
     for text in asked:
         matches = [known for known in ordered if text.endswith("*") and known.startswith(text[:-1])]
@@ -220,7 +220,7 @@ def _matching(ordered: Sequence[str], asked: Iterable[str], name: str) -> list[s
 
 
 def _cells(stimuli: StimulusSet, file: RdmFile, what: str) -> tuple[str, list[str | None]]:
-    """The column of which the names of an RDM are the values, and its cells (n_stimuli,)."""
+    """The column whose values are the names of an RDM, and its cells (n_stimuli,)."""
     names = set(file.names)
     columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
     if stimuli.level == "word":

@@ -45,14 +45,14 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
     Raises
     ------
     InputError
-        As `fold_groups` and `group_folds`; folds over both of which one tests fewer than 3
+        As `fold_groups` and `group_folds`; folds over both where one tests fewer than 3
         sentences or items, or more than `MOST_OVER_BOTH` of them.
     """
     if over != "both":
         return group_folds(fold_groups(stimuli, over), n_folds, seed, over)
     if n_folds > MOST_OVER_BOTH:
         raise InputError(
-            f"found {n_folds} folds over both sentences and items, each of which would test one "
+            f"found {n_folds} folds over both sentences and items; each would test one "
             f"stimulus in {n_folds**2}; choose at most {MOST_OVER_BOTH}, or folds over sentences "
             "or items."
         )

@@ -124,7 +124,7 @@ def unit_agreement(stimuli: StimulusSet, feature: str) -> dict[str, float]:
     """How far words and sentences settle a feature: 1 where it is constant on each of them.
 
     1 less the mean difference of two stimuli of one unit over that of any two (Krippendorff's α
-    with the feature's own distance); 0 where units settle nothing. Units of which none recurs are
+    with the feature's own distance); 0 where units settle nothing. Units that occur once are
     left out.
 
     Source: Krippendorff (2004), reliability of data.

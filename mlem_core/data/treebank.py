@@ -3,7 +3,7 @@
 Words. A stimulus is a written word (`word_index` counts these; see `reading.conllu` for how a
 sentence is written). Punctuation is none, nor are the parts of a multiword token. The features:
 
-- `upos`, and each morphological feature of which two values are frequent enough, under its name
+- `upos`, and each morphological feature with two values that are frequent enough, under its name
   (`Tense` is `tense`, `VerbForm` is `verb_form`), missing where a word has none;
 - `relation` to the head, without subtype; `head_distance`, how many syntactic words away the head
   is; `head_direction`, before or after; both missing for the root. Distance and direction are two
@@ -135,7 +135,7 @@ def read_treebank(
     morphological = {_feature_name(name) for name in bank.features if level == "word"}
     frame, dropped = _features(frame, morphological)
     if dropped:
-        notes.append(f"No features: {listed(dropped)}, of which no two values are frequent enough.")
+        notes.append(f"No features: {listed(dropped)}, as no two values are frequent enough.")
     nominal = [name for name in frame if name in _NOMINAL or name in morphological]
     notes += doubts.of_sentences(frame["sentence"].tolist())
     for name in ("sentence", *nominal):
@@ -279,7 +279,7 @@ def sample_rows(
     Raises
     ------
     InputError
-        Fewer than 2 stimuli are asked for; an unknown column to balance.
+        A sample of fewer than 2 stimuli; an unknown column to balance.
     """
     if n < 2:
         raise InputError(f"found a sample of {n} stimuli; at least 2 are needed to compare.")

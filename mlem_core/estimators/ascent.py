@@ -270,8 +270,8 @@ def polish(
 
     Steps grow where they help and shrink where they do not. A diagonal metric is first tried with
     each weight at 0, at sizes over four decades, and at the other weights: a small weight orders
-    what the others leave tied, and at equal weights patterns tie, neither of which a smoothed
-    objective sees. Parameters and result are (n_problems, n_columns).
+    what the others leave tied, and at equal weights patterns tie; a smoothed objective sees
+    neither. Parameters and result are (n_problems, n_columns).
     """
     parameters = shape.settled(parameters)
     value = objective.exact(shape.weights(parameters)[:, None])[:, 0]

@@ -177,7 +177,7 @@ def _of_differences(tables: PairTables) -> FloatArray:
 
 
 def _aims(names: Sequence[str], distances: FloatArray) -> FloatArray:
-    """(n,) what the terms of a resolved feature are when its values are not told apart: Δ²; 0."""
+    """(n,) the terms of a resolved feature when it is coded as same or different: Δ²; 0."""
     first, second = ends(len(names))
     return np.concatenate((distances[first != second] ** 2, np.zeros(len(names))))
 

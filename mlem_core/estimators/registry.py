@@ -42,7 +42,7 @@ class EstimatorSpec:
         and do without ranks, among all pairs or among training pairs
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
-    among : the estimators that it stands for, of which an analysis has one, chosen before anything
+    among : the estimators that it stands for; an analysis has one of them, chosen before anything
         is scored; see `mlem_core.analysis.defaults`
     """
 
@@ -60,7 +60,7 @@ class EstimatorSpec:
     among: tuple[str, ...] = ()
 
     def constraint(self, interactions: bool) -> str:
-        """The words that follow the sentence and say what is asked of the weights; or none."""
+        """The words that follow the sentence and say how weights are constrained; or none."""
         if not self.constrained:
             return ""
         weights = "a symmetric positive definite matrix of weights"

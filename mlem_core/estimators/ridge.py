@@ -29,7 +29,7 @@ class RidgeMLEM(RidgeSolver, TableModel):
         ρ); a single one is used as it is
     betas : the same where features are resolved by value: chosen by the mean correlation of the
         predictions with the ranks of the distances, which needs no sorting. Beside several of them
-        values may not be told apart at all, with one of the `alphas`, which mean ρ decides
+        features may be coded as same or different, with one of the `alphas`, which mean ρ decides
     target : "distance", or "rank": the rank of the distance among the fitted pairs, scaled to
         [0, 1]
     interactions, distance, missing, values : as in `mlem_core.estimators.base.MetricModel`
@@ -38,7 +38,7 @@ class RidgeMLEM(RidgeSolver, TableModel):
     random_state : of the folds where `cv` is a number
 
     Attributes are those of `mlem_core.estimators.base.MetricModel` and alpha_ (where values are
-    resolved the β, `NOT_APART` if they are not told apart); coef_ >= 0.
+    resolved the β, `NOT_APART` if coded as same or different); coef_ >= 0.
 
     Source: Salle et al. 2024, appendix B; a metric on one-hot codes: Jalouzot et al. 2024.
     """

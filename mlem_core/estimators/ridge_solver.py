@@ -146,7 +146,7 @@ class _Nested:
 
         Parameters
         ----------
-        apart : (n_alphas,) whether values are told apart, where features are resolved
+        apart : (n_alphas,) whether features are coded by value, where they are resolved
         """
 
         def rho(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> FloatArray:

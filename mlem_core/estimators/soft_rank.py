@@ -104,9 +104,9 @@ def stable_batch_size(
 def spacing(values: FloatArray, counts: FloatArray) -> float:
     """Regularisation strength at which a soft rank of these values is still a rank.
 
-    Two neighbouring values are told apart when their difference, divided by the number of pairs
+    Two neighbouring values are separated when their difference, divided by the number of pairs
     from the middle of one to the middle of the other, exceeds the strength. The strength is the
-    lower quartile of these: most neighbours are told apart, and those that are not pass on a
+    lower quartile of these: most neighbours are separated, and those that are not pass on a
     gradient. The range divided by the number of pairs would do for values spread evenly, not for
     skewed ones.
 

@@ -51,12 +51,10 @@ def correlated_features(correlations: pd.DataFrame, called: Names | None = None)
 
 def ceiling(coding: str) -> str:
     """What a ceiling is a bound on; `coding` as in `mlem_core.pairs.columns.coding`."""
-    text = (
-        "an estimate (from means that other stimuli give) of the ρ that a function of the features "
-        f"can reach, coded by {coding}"
+    return (
+        "an estimate (from means over other stimuli) of the highest ρ that a function of the "
+        f"features can reach, coded {coding}"
     )
-    unseen = "; it knows nothing of which values differ"
-    return text if coding.startswith(RESOLVED) else text + unseen
 
 
 def ceiling_of(which: str, coding: str) -> str:
@@ -83,7 +81,7 @@ def scores(coding: str) -> str:
     if coding.startswith(RESOLVED):
         chosen = (
             "the strength β (column alpha) that draws the distances of values towards one distance "
-            f"a feature ({NOT_APART:g}: values are not told apart)"
+            f"a feature ({NOT_APART:g}: coded as same or different)"
         )
     return (
         f"ρ, ρ with ties at random (rho_a), the ceiling, and {chosen}, as the inner "

@@ -196,7 +196,7 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
 
 
 def compare_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of two layers against each other, of which an audit may have flagged something."""
+    """Caption of two layers against each other; an audit may have flagged some of it."""
     spread = f"95 % confidence intervals over {context.over}" if context.over else FOLDS
     return joined(
         f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "

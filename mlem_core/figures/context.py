@@ -53,7 +53,7 @@ class Drawing:
     flags : whether what an audit flags is marked
     names : how features and models are called
     replicates : of the confidence intervals, where they are in the store
-    options : what else one chooses of a figure, by name: "feature" (whose values are told apart),
+    options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store),
         "partial" (see `mlem_core.figures.partial`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours

@@ -237,7 +237,7 @@ def universality(table: pd.DataFrame) -> go.Figure:
 
 
 def of_groups(context: FigureContext) -> GroupSummary | None:
-    """What is known of groups of models; None where nothing is said of models."""
+    """What is known of groups of models; None where there are no groups."""
     if not context.analysis.spec.has_groups or not context.several:
         return None
     return group_summary(context)

@@ -238,7 +238,7 @@ def labels(of: Grid, side: float = SIDE) -> Labels:
 
 
 def _apart(places: Iterable[int], taken: Sequence[int], at: FloatArray, least: float) -> list[int]:
-    """The places that are taken, and of the others those that leave each so much room."""
+    """The taken places, and of the others those that leave each that much room."""
     kept = list(taken)
     for place in places:
         if all(abs(at[place] - at[other]) >= least for other in kept):

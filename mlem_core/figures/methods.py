@@ -247,7 +247,7 @@ def draw_method_agreement(context: FigureContext) -> RenderedFigure | None:
 def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
     """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.
 
-    Of the layer that is chosen, else of the first that is shown of which it has been computed.
+    Of the chosen layer, else of the first shown layer for which it has been computed.
     """
     store, analysis = context.drawing.store, context.analysis
     chosen = context.drawing.options.get("noisy", "")

@@ -165,7 +165,7 @@ def draw_multiverse(context: FigureContext) -> RenderedFigure | None:
 
 
 def claimed(context: FigureContext) -> tuple[Claim, multiverse.Multiverse | None]:
-    """The claim that is asked, and the universes of its layers where they have been computed.
+    """The chosen claim, and the universes of its layers where they have been computed.
 
     Without one it is that the most important feature of the first layer is that in every universe.
     """

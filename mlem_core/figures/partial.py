@@ -74,7 +74,7 @@ NAMES = {
     "transfer": "Transfer of the metric (held-out ρ)",
     "ratio": "Transfer, as a part of the layer's own score",
 }
-_NONE = "Cells are empty where that is of a layer of which {} is not clearly above 0."
+_NONE = "Empty cells: {} of one layer is not clearly above 0."
 _CAPTIONS = {
     "features": "The correlation of what the features explain in either layer, v_AB / √(v_AA "
     "v_BB), between disjoint sets of stimuli: 1 where both use them in proportion, whatever they "

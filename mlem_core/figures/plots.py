@@ -181,7 +181,7 @@ class AnalysisPlots:
         Raises
         ------
         InputError
-            An unknown figure; one of which there is nothing to draw.
+            An unknown figure; one for which there is nothing to draw.
         """
         chosen = self.analysis.select(features, layers)
         two = None if pair is None else (layer_of(pair[0]), layer_of(pair[1]))

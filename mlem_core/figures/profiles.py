@@ -390,7 +390,7 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
 
 
 def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of the importances over the layers, of which an audit may have flagged some."""
+    """Caption of the importances over the layers; an audit may have flagged some."""
     spread = f"Bands are {FOLDS}."
     if context.score_tests is not None:
         spread = (
@@ -403,7 +403,7 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         "feature is permuted, computed as an expectation; mean over folds.",
         spread,
         f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(context.coding)}.",
-        "Triangles: layers of which a conclusion changes in the audit." if flagged else "",
+        "Triangles: a conclusion about the layer changes in the audit." if flagged else "",
         "Grey band: the largest importance that a feature has on average when its labels are "
         "permuted among the words, sentences or stimuli that it is constant on."
         if context.importance_chance is not None

@@ -345,7 +345,7 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
 
 
 def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of the two matrices of similarity, of which an audit may have flagged pairs."""
+    """Caption of the two matrices of similarity; an audit may have flagged pairs."""
     results, other, intervals = context.results, context.compared, ""
     agnostic = "RSA, Spearman ρ of the neural distances over all pairs"
     agrees, tested = results.agreement, context.similarity_tests

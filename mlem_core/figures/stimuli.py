@@ -105,7 +105,7 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
 @figure(
     "feature_correlations",
     "Correlations of the features",
-    "Where two features vary together, their importances cannot be told apart well.",
+    "Where two features vary together, their importances are hard to separate.",
     offered=True,
     tab="stimuli",
     place=1,
@@ -117,7 +117,7 @@ def draw_feature_correlations(context: FigureContext) -> RenderedFigure:
         feature_correlations(results.feature_correlations),
         "Correlations of the feature distances",
         "Pearson correlation of the distances of two features over all pairs of stimuli; where it "
-        "is far from 0, the importances of the two cannot be told apart well. "
+        "is far from 0, their importances are hard to separate. "
         f"{computed_on(results.n_stimuli, results.n_pairs)}",
         results.feature_correlations.rename_axis("feature").reset_index(),
     )

@@ -56,7 +56,7 @@ def stimulus_map(
     Parameters
     ----------
     points : stimulus, x, y, label (for hovering) and the column `color`
-    kind : "ordered", or another one, of which each value has a colour; missing values are grey
+    kind : "ordered", or another one, whose values have a colour each; missing values are grey
     marked : stimuli to stand out; the others are then faint
     stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
@@ -108,7 +108,7 @@ def _named(feature: str, value: Any) -> str:
 
 
 def standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
-    """How stimuli look of which some are marked: (n_stimuli,) `out`."""
+    """How stimuli look where some are marked: (n_stimuli,) `out`."""
     return {"size": np.where(out, large, small), "opacity": np.where(out, 1.0, 0.12)}
 
 

@@ -183,9 +183,9 @@ TARGET_UNITS = (
 
 
 def values_of(context: FigureContext) -> tuple[pd.DataFrame, str] | None:
-    """The table, and the feature that is chosen of those with values told apart.
+    """The table, and the feature that is chosen of those coded by value.
 
-    Without a choice the one that matters most; None where no values are told apart.
+    Without a choice the one that matters most; None where no feature is coded by value.
     """
     results, chosen = context.results, context.drawing.options.get("feature", "")
     if not results.resolved:

@@ -162,7 +162,7 @@ def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
     whole = np.column_stack((np.ones(len(y)), *columns.values()))
     if len(y) <= whole.shape[1] or np.linalg.matrix_rank(whole) < whole.shape[1]:
         raise InputError(
-            f"the factors {listed(list(columns))} cannot be told apart in {many(n, 'model')}: one "
+            f"the factors {listed(list(columns))} cannot be separated in {many(n, 'model')}: one "
             "follows from the others; leave one out."
         )
 

@@ -15,7 +15,7 @@ from mlem_core.pairs.similarities import Similarity
 
 
 def lines(summary: GroupSummary) -> list[str]:
-    """What is said of groups and of trajectories, where the analysis has them."""
+    """Sentences on groups and on trajectories, where the analysis has them."""
     of_groups = group_lines(summary) if summary.analysis.spec.has_groups else []
     return of_groups + training_lines(summary)
 
@@ -28,7 +28,7 @@ def sizes(summary: GroupSummary) -> str:
 
 
 def group_lines(summary: GroupSummary) -> list[str]:
-    """What is said of groups, of other models only as far as there are several of one."""
+    """Sentences on groups, on other models only as far as there are several of one."""
     tests, notes = summary.tests
     whole = summary.universality.set_index("term").loc[summary.by.name]
     shared = _shared(whole, summary.by, summary.over)

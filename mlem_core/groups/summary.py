@@ -32,7 +32,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """What is known of the groups of models of an analysis; each part is computed once asked for.
+    """What is known of the groups of models of an analysis; each part is computed at its first use.
 
     Attributes
     ----------

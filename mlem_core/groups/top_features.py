@@ -5,7 +5,7 @@ above that of every other feature: each difference has to be above 0 by its inte
 (and stimuli, where there are intervals over these), taken within members. All of these have to
 hold at once, so that none is corrected for their number (an intersection-union test; Berger 1982),
 and no more where all groups say the same. Where only some do, they are corrected for the number of
-groups. Of a group in which there is one model, nothing is said.
+groups. A group with one model has no result.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class TopFeatures:
 
     @property
     def known(self) -> list[TopFeature]:
-        """The groups with two members, of which something can be said."""
+        """The groups with at least two members, which can have results."""
         return [group for group in self.groups if group.members > 1]
 
     @property
@@ -167,7 +167,7 @@ class TopFeatures:
 
     @property
     def unsure(self) -> str:
-        """Of which groups the headline says nothing, and why; empty where it speaks of all."""
+        """The groups that the headline leaves out, and why; empty where it has all."""
         if self._all_alike:
             return ""
         text = "; ".join(self._not(group) for group in self.known if not group.surely)

@@ -112,7 +112,7 @@ def score_replicates(
     """ρ, ceiling and importances on the held-out pairs of each replicate, the models as they are.
 
     So are the means by pattern of the pairs outside a fold, with which the ceiling compares. A fold
-    of which a replicate has fewer than two stimuli counts as 0 there.
+    with fewer than two stimuli in a replicate counts as 0 there.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from mlem_core.pairs.resampling_units import Units
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
 
-# Below this RSA correlation two layers are called hardly alike; below this ρ no feature matters.
+# Below this RSA correlation two layers are called hardly similar; below this ρ no feature matters.
 HARDLY = 0.1
 # A held-out ρ below this part of its ceiling says more of the metric model than of the features.
 FAR_BELOW = 0.6
@@ -24,18 +24,18 @@ FAR_BELOW = 0.6
 FEW_SENTENCES = 80
 
 FITTED = (
-    "This estimator is not fitted anew in each replicate: its intervals are those of these fitted "
-    "models' scores on new stimuli, which is narrower than models fitted to new stimuli would be."
+    "This estimator is not refitted in each replicate: its intervals hold for these fitted models "
+    "on new stimuli and are narrower than those of refitted models."
 )
 ZERO = (
-    "Where the truth is exactly 0 (a feature that a layer does not have), intervals are wider than "
-    "they need be: they hold 0 more often than 95 times in 100."
+    "Where the population value is exactly 0 (a layer does not encode the feature), intervals are "
+    "conservative: they hold 0 in more than 95 % of samples."
 )
-FEW = f"With fewer than {FEW_SENTENCES} sentences intervals and ceilings are a rough guide."
+FEW = f"With fewer than {FEW_SENTENCES} sentences, intervals and ceilings are only a rough guide."
 
 
 def generalises(units: Units, *, seeds: bool = False) -> str:
-    """What intervals and tests over these units speak of, and what not.
+    """A sentence on what intervals and tests over these units generalise to.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ def generalises(units: Units, *, seeds: bool = False) -> str:
     """
     if seeds:
         return (
-            f"An interval or a test of layers says how this would vary with {units.others}; of "
-            "other models of their group only intervals over the models of a group speak, and "
-            "nothing of other groups or other kinds of stimuli."
+            f"Confidence intervals and tests of layers are over {units.others}. Only intervals over"
+            " the models of a group generalise to other models of that group; none generalises to "
+            "other groups or other kinds of stimuli."
         )
     return (
-        f"An interval or a test says how this would vary with {units.others}. With one checkpoint "
-        "a model it says nothing about other models, other training runs or other kinds of stimuli."
+        f"Confidence intervals and tests are over {units.others}. With one checkpoint per model "
+        "they do not generalise to other models, training runs or kinds of stimuli."
     )
 
 
@@ -64,8 +64,8 @@ def drawn_of(n_stimuli: int, n_pairs: int) -> str:
         return ""
     part = f"about {min(n_pairs, RESAMPLED) / 1e6:.0f} million" if n_pairs > RESAMPLED else "all"
     return (
-        f"Intervals draw the stimuli again on {part} of the {n_pairs:,} pairs that were compared, "
-        "around the values from all of these; what the choice of pairs adds is in them."
+        f"Intervals resample the stimuli on {part} of the {n_pairs:,} compared pairs, around the "
+        "values from all of these; they include the error from choosing pairs."
     )
 
 
@@ -75,8 +75,8 @@ def permuted_of(n_stimuli: int, n_pairs: int) -> str:
         return ""
     some = min(n_stimuli, PERMUTED)
     return (
-        f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (whole "
-        "sentences of every fold, all of their pairs): a test of all of them would find more."
+        f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (whole sentences "
+        "of every fold, all their pairs); a test of all stimuli would have more power."
     )
 
 

@@ -24,7 +24,7 @@ SMALL = 0.1
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why two layers are alike.
+    """Why two layers are similar.
 
     Attributes
     ----------
@@ -37,8 +37,8 @@ class Explanation:
     whole : quantity (the name of the similarity; "ceiling_a", "ceiling_b" where it has terms),
         value, and lower, upper. The ceilings are cross-fitted and those of all pairs
     notes : sentences about how far this holds
-    others : what intervals speak of, see `mlem_core.pairs.resampling_units.Units.others`
-    coding : what of the features was looked at, see `mlem_core.pairs.columns.coding`
+    others : what intervals are over, see `mlem_core.pairs.resampling_units.Units.others`
+    coding : how the features are coded, see `mlem_core.pairs.columns.coding`
     names : what features, models and layers are called in words; the tables keep identifiers
     similarity : what the terms add up to
     held_out : what of the stimuli is tested, see
@@ -59,8 +59,8 @@ class Explanation:
     terms: pd.DataFrame
     whole: pd.DataFrame
     notes: tuple[str, ...] = ()
-    others: str = "other sentences of this kind"
-    coding: str = "whether they differ"
+    others: str = "sentences"
+    coding: str = "as same or different"
     names: Names = field(default_factory=Names)
     similarity: Similarity = SIMILARITIES[RSA]
     held_out: str = "unseen sentences"
@@ -125,17 +125,17 @@ class Explanation:
 
     @property
     def meaning(self) -> str:
-        """Two sentences on a similarity without terms, of which the first goes on after a colon."""
+        """Two sentences on a similarity without terms; the first goes on after a colon."""
         return (
-            "one is turned onto the other by some stimuli, and the two are compared on others "
-            f"({self.held_out}). Layers that have nothing to do with each other have 0 on average."
+            "one layer is aligned to the other on some stimuli and compared with it on others "
+            f"({self.held_out}). Unrelated layers have 0 on average."
         )
 
     @cached_property
     def headline(self) -> str:
         """What the two layers have most in common, in one or two short sentences.
 
-        They count as hardly alike where their similarity is below `HARDLY`, or its interval
+        They count as hardly similar where their similarity is below `HARDLY`, or its interval
         goes below 0. Only a feature whose term is more than chance is named. Of a similarity
         without terms it is the number, and what it says. The mean over groups comes first.
         """
@@ -143,11 +143,11 @@ class Explanation:
 
     @cached_property
     def how_sure(self) -> str:
-        """What other stimuli would change, in a sentence, and what the two were chosen from."""
+        """The confidence intervals in a sentence, and what the two were chosen from."""
         sure, short = "lower" in self.whole, self.similarity.short
-        held = f"the lower bound of their {short} holds for all of these at once"
+        held = f"the lower bound of the {short} holds for all of these at once"
         if not sure:
-            held = f"that makes their {short} too high, which confidence intervals allow for"
+            held = f"this inflates their {short}, and confidence intervals correct for it"
         chosen = f"They were chosen as the most similar of {self.among}: {held}."
         return f"{_how_sure(self) if sure else ''} {chosen if self.among else ''}".strip()
 
@@ -175,30 +175,27 @@ def _of_two(why: Explanation) -> str:
     value, whole = why.value, why.whole.iloc[0]
     how_much = f"({why.similarity.short} {number(value)})"
     if value < HARDLY or ("lower" in why.whole and whole["lower"] <= 0):
-        return f"{a} and {b} are hardly alike {how_much}."
-    text = f"{a} and {b} are alike {how_much}{_most_of_all(why)}{_identities(why)}"
+        return f"{a} and {b} are hardly similar {how_much}."
+    text = f"{a} and {b} are similar {how_much}{_most_of_all(why)}{_identities(why)}"
     rest = float(why.unexplained["value"]) / value
     if rest < 0:
-        return f"{text} What these features do not explain sets the two apart."
+        return f"{text} The unexplained part makes the two less similar."
     # How the other features are coded, the sentence says.
-    coded = why.coding.partition(" (")[0]
-    plain = coded.replace("they", "these features")
-    features = f"by {plain}." if plain != coded else f"by these features and {coded}."
+    features = f"by features coded {why.coding.partition(' (')[0]}"
     if rest > 1:
-        return f"{text} None of it is explained {features}"
-    return f"{text} {_share(rest)} of it is not explained {features}"
+        return f"{text} None of it is explained {features}."
+    return f"{text} {_share(rest)} is unexplained {features}."
 
 
 def _how_sure(why: Explanation) -> str:
-    divides = why.similarity.divides
-    parts = [(f"their {why.similarity.short}" if divides else "it", why.whole.iloc[0])]
+    parts = [(why.similarity.short, why.whole.iloc[0])]
     if why.sure is not None and len(why.sure):
         top = why.sure.iloc[0]
-        parts.append((f"what {why.names.feature(top['term'])} adds", top))
-    bounds = " and ".join(
-        f"{name} between {number(row['lower'])} and {number(row['upper'])}" for name, row in parts
+        parts.append((f"contribution of {why.names.feature(top['term'])}", top))
+    bounds = ", ".join(
+        f"{name} {number(row['lower'])} to {number(row['upper'])}" for name, row in parts
     )
-    return f"How sure: {why.others} would put {bounds} (95 % interval{'s' * divides})."
+    return f"95 % CI (over {why.others}): {bounds}."
 
 
 def _in_a_sentence(why: Explanation) -> str:
@@ -215,14 +212,14 @@ def _in_a_sentence(why: Explanation) -> str:
         text.append(f"Of the features, {listed(parts)}.")
     if len(down):
         parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
-        text.append(f"The two are less alike for {listed(parts)}.")
+        text.append(f"The two are less similar for {listed(parts)}.")
     if "p" in large:
         unknown = [call(term) for term in up[up["p"].isna()]["term"]]
         weak = [call(term) for term in up[up["p"] >= SIGNIFICANT]["term"]]
         if weak:
-            text.append(f"Permuted labels give as much for {listed(weak)}.")
+            text.append(f"Permuted labels contribute as much for {listed(weak)}.")
         if unknown:
-            text.append(f"What chance gives is not known for {listed(unknown)}.")
+            text.append(f"The contribution by chance is not known for {listed(unknown)}.")
     for _, row in why.identities.iterrows():
         units = f"{row['term'].partition(' ')[0]}s"
         text.append(f"Any labels of these {units} would contribute {_number(row)} ({row['term']}).")
@@ -233,16 +230,14 @@ def _in_a_sentence(why: Explanation) -> str:
         what = "feature contributes" if len(others) == 1 else many
         text.append(f"The other {what} {_short(others['value'].sum())}.")
     if rest["value"] >= 0:
-        features = f"These features, coded by {why.coding},"
-        text.append(f"{features} do not explain {_number(rest)} of it.")
+        text.append(f"{_number(rest)} is unexplained (features coded {why.coding}).")
     else:
         text.append(
-            f"What these features do not explain makes the two less alike, by {_number(rest, -1)}."
+            f"The unexplained part makes the two less similar, by {_number(rest, -1)} (features "
+            f"coded {why.coding})."
         )
     if "lower" in why.terms:
-        text.append(
-            f"Brackets are 95 % intervals for {why.others}; they say nothing about other models."
-        )
+        text.append(f"Brackets: 95 % CI over {why.others}; they do not generalise to other models.")
     return " ".join(text)
 
 
@@ -265,27 +260,27 @@ def _most_of_all(why: Explanation) -> str:
     sure, least = why.sure, SMALL * why.value
     largest = why.features.loc[why.features["value"].idxmax()]
     if largest["value"] < least:
-        return ", but hardly for any of these features."
+        return "; none of these features accounts for much of it."
     if sure is None:
         return ". Add confidence intervals to see which features contribute more than chance."
     sure = sure[sure["value"] >= least]
     if sure.empty:
-        return ", but for none of these features more than by chance."
+        return "; none of these features contributes more than chance."
     top = sure.iloc[0]
     share = _share(top["value"] / why.value)
     call = why.names.feature
-    text = f", most of all in {call(top['term'])}, which makes {share} of it"
+    text = f"; {call(top['term'])} accounts for {share} of it"
     if largest["term"] == top["term"]:
         return f"{text}."
     but = "permuted labels give as much" if largest["p"] >= SIGNIFICANT else "that may be chance"
-    return f"{text}. More goes with {call(largest['term'])}, but {but}."
+    return f"{text}. More is due to {call(largest['term'])}, but {but}."
 
 
 def _identities(why: Explanation) -> str:
     """What any labels of words or sentences would explain, where that is much, as a sentence."""
     rows = why.identities[why.identities["value"] >= SMALL * why.value]
     return "".join(
-        f" Any labels of these {row['term'].partition(' ')[0]}s would make "
+        f" Any labels of these {row['term'].partition(' ')[0]}s would account for "
         f"{_share(row['value'] / why.value)}."
         for _, row in rows.iterrows()
     )

@@ -396,7 +396,7 @@ def _how(why: Explanation, analysis: Analysis, n_replicates: int) -> str:
 def with_transfer(
     why: Explanation, analysis: Analysis, selection: Selection | None = None
 ) -> Explanation:
-    """An explanation with what the metric of each layer makes of the other.
+    """An explanation with how well the metric of each layer predicts the other.
 
     Parameters
     ----------

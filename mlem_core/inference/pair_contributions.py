@@ -30,9 +30,9 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
 
     With m_fᴬ the Shapley value of feature f for the mean rank in layer A, outside a fold, of a
     pattern, a pair inside the fold adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one
-    layer, with what the feature makes of it in the other, learnt from other stimuli. A pair of two
-    folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs is
-    the term.
+    layer, with what the feature predicts of it in the other, learnt from other stimuli. A pair of
+    two folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs
+    is the term.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""What else one may ask of two layers than their RSA: S_feat, S_rest and transfer, with intervals.
+"""S_feat, S_rest and transfer of two layers, beside their RSA, with intervals.
 
-The numbers are those of `mlem_core.measures.partial`. S_feat and S_rest vary as the terms do, of
-which they are made: with every sentence left out or drawn again, means and ranks made anew. For
+The numbers are those of `mlem_core.measures.partial`. S_feat and S_rest are computed from the terms
+and vary with them: with every sentence left out or drawn again, means and ranks made anew. For
 transfer the metrics keep their weights in a bootstrap, and are fitted anew, with their α, for the
 standard error, as for importances.
 """
@@ -80,7 +80,7 @@ def parts_again(table: pd.DataFrame, values: FloatArray, n_features: int) -> pd.
 
 
 def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
-    """What the metric of each of two layers makes of the other, means over folds.
+    """How well the metric of each of two layers predicts the other, means over folds.
 
     Parameters
     ----------
@@ -163,21 +163,21 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
         return []
     said = [
         _part(
-            "Alike in the features (S_feat)",
+            "Similarity in explained part (S_feat)",
             rows["s_feat"],
-            f"what these features, coded by {coding}, explain",
-            f"What these features, coded by {coding}, explain of the distances in one layer "
-            "correlates so with what they explain in the other (computed between different "
-            "stimuli). 1: both use them in proportion; 0: one way has nothing to do with the "
-            f"other. How much they explain does not enter.{_at_ceiling(rows['s_feat'])}",
+            "the explained part",
+            "Correlation between the feature-explained parts of the two layers (features coded "
+            f"{coding}; computed between different stimuli). 1: both use the features in "
+            "proportion; 0: their uses are unrelated. How much the features explain does not "
+            f"enter.{_at_ceiling(rows['s_feat'])}",
         ),
         _part(
-            "Alike in the rest (S_rest)",
+            "Similarity in residual part (S_rest)",
             rows["s_rest"],
-            f"what these features, coded by {coding}, leave",
-            "The RSA correlation of the two layers apart from what these features, coded by "
-            f"{coding}, explain (a partial RSA). What other features, another coding or more "
-            "stimuli would explain is still in it.",
+            "the residual part",
+            "RSA correlation of the two layers beyond the feature-explained parts (a partial RSA; "
+            f"features coded {coding}). It still has what other features, another coding or more "
+            "stimuli would explain.",
         ),
     ]
     if TRANSFERS[0] in rows:
@@ -197,15 +197,15 @@ def _shown(row: pd.Series) -> str:
 
 
 def _at_ceiling(row: pd.Series) -> str:
-    return " It is at its ceiling: more than 1 is sampling." if round(row["value"], 2) >= 1 else ""
+    return " Values above 1 are sampling error." if round(row["value"], 2) >= 1 else ""
 
 
 def _part(name: str, row: pd.Series, of: str, sentence: str) -> Said:
     """S_feat or S_rest; `of` says what is not above 0 where there is no number."""
     if np.isnan(row["value"]):
         sentence = (
-            f"There is no number: {of} of at least one of the two layers is not clearly above 0 "
-            "(the 95 % interval over folds reaches 0)."
+            f"There is no number: {of} of at least one layer is not clearly above 0 (its 95 % "
+            "interval over folds reaches 0)."
         )
     return Said(name, _shown(row), sentence)
 
@@ -216,13 +216,13 @@ def _of_transfer(called: tuple[str, str], rows: dict[str, pd.Series], way: str) 
     row, own = rows[f"transfer_{''.join(ends)}"], rows[f"score_{ends[1]}"]
     ratio = rows[f"ratio_{''.join(ends)}"]
     text = (
-        f"The held-out ρ that the metric fitted to {one} has with the distances in {other}. The "
-        f"metric fitted to {other} itself has {_shown(own)}"
+        f"Held-out ρ of the metric fitted to {one} on the distances in {other}. The metric fitted "
+        f"to {other} itself reaches {_shown(own)}"
     )
     if not np.isnan(ratio["value"]):
         text += f"; the ratio of the two is {_shown(ratio)}"
     return Said(
-        f"Transfer from {way}",
+        f"Cross-model prediction, {way}",
         _shown(row),
-        f"{text}. ρ is of ranks: weights however small order pairs that are else tied.",
+        f"{text}. ρ uses ranks, so even tiny weights break ties.",
     )

@@ -72,7 +72,7 @@ def pair_values(pairs: LayerPairs, layer: int, train_ranks: bool = False) -> Flo
     """What a fit sums of the pairs of one layer, in condensed order: (n_values, n_pairs).
 
     Squared distances, centred ranks among the pairs inside a fold (0 elsewhere) and, where they are
-    asked for, among the pairs that train each of the folds.
+    wanted, among the pairs that train each of the folds.
     """
     folds, squared, ranks = pairs.folds, pairs.squared[layer], pairs.ranks[layer]
     first, second = np.triu_indices(len(folds), 1)

@@ -156,9 +156,9 @@ def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
 def in_sample_bound(tables: PairTables) -> FloatArray:
     """An upper bound on ρ over all pairs: (n_layers,).
 
-    √ of the share of the rank variance that lies between patterns. No function of which features
-    differ, and by how much, can do better on these pairs; it is in-sample, and grows with the
-    number of patterns, whatever makes them.
+    √ of the share of the rank variance that lies between patterns. No function of the patterns can
+    do better on these pairs; it is in-sample, and grows with the number of patterns, whatever makes
+    them.
     """
     counts, sums = by_pattern(tables)
     between = (sums**2 / np.maximum(counts, 1.0)[:, None]).sum(axis=0)

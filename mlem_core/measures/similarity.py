@@ -107,7 +107,7 @@ def average_ranks(values: FloatArray) -> FloatArray:
 
 
 class Candidates(NamedTuple):
-    """The pairs of layers of which the most similar is looked at first.
+    """The pairs of layers among which the most similar is looked at first.
 
     first, second : (n_pairs,) the places of their layers
     cell : (n_pairs,) the same number for members of the same two groups at the same layers
@@ -195,7 +195,7 @@ def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFr
 
     Parameters
     ----------
-    squares : (n_layers, n_layers), each of which gives a column of its name
+    squares : (n_layers, n_layers), each gives a column of its name
     """
     a, b = np.triu_indices(len(layers), 1)
     models = np.array([model for model, _ in layers], dtype=object)

@@ -89,7 +89,7 @@ def distances_of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.Da
     """
     if feature not in set(table["feature"]):
         resolved = list(dict.fromkeys(table["feature"]))
-        raise unknown("feature with values told apart", feature, resolved)
+        raise unknown("feature coded by value", feature, resolved)
     own = table[(table["feature"] == feature)]
     rows = own[(own["model"] == layer[0]) & (own["layer"] == layer[1])]
     if rows.empty:

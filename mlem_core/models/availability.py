@@ -56,7 +56,7 @@ class ModelAvailability:
 
     Attributes
     ----------
-    name : as it was asked for
+    name : as it was given
     label : what it is; "" where that is not known
     where : "here" (nothing has to be fetched), "hub" (it is fetched when it runs), "away" (the hub
         cannot be reached now, or lets others only have it), "nowhere" (there is none such, or it

@@ -280,7 +280,7 @@ def _begin(
 
 
 def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[IntArray, Spans]:
-    """The stimuli (rows) of a batch of sentences, and of which tokens each is the mean."""
+    """The stimuli (rows) of a batch of sentences, and the tokens whose mean each is."""
     rows = np.concatenate([tokenized.stimuli[sentence] for sentence in batch])
     places = np.repeat(np.arange(len(batch)), [len(tokenized.stimuli[s]) for s in batch])
     first, last = pooled(tokenized.level, pooling).tokens(*tokenized.spans[rows].T)

@@ -75,7 +75,7 @@ def snapshot(name: str, revision: str | None = None) -> Path:
 def commit(name: str, revision: str | None = None) -> str:
     """The commit that `snapshot` would give now, for which nothing is fetched; raises as it does.
 
-    The hub is asked twice a minute at most.
+    The hub is queried twice a minute at most.
     """
 
     half_minute, address = int(time.monotonic() // _REST), endpoint()
@@ -172,7 +172,7 @@ def _knock(address: str) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _fetched(name: str, address: str, revision: str | None) -> Path:
-    """The files of a revision as it is now; asked for once, so that one run sees one commit."""
+    """The files of a revision as it is now; queried once, so that one run sees one commit."""
     from huggingface_hub import errors, get_cached_repo_tree, snapshot_download
 
     commit = _asked(name, address, revision).sha

@@ -1,4 +1,4 @@
-"""How a model is loaded: its tokenizer and its weights, checked, on the device that is asked for.
+"""How a model is loaded: its tokenizer and its weights, checked, on the chosen device.
 
 Only safetensors and GGUF files are read, never pickled ones, and no code that comes with a model
 is run.

@@ -32,7 +32,7 @@ SPECIAL_TOKENS = {
 
 
 class Mean(NamedTuple):
-    """Of which tokens the mean stands for a stimulus.
+    """The tokens whose mean stands for a stimulus.
 
     label : as the manifest says it; what is kept is found by it
     tokens : gives the first and the last of them, (n,) each, of n stimuli whose own tokens go from
@@ -273,7 +273,7 @@ def pooled(level: str, pooling: str) -> Mean:
 
 
 class Spans(NamedTuple):
-    """Of which tokens each stimulus is the mean: all arrays are (n_rows,).
+    """The tokens whose mean each stimulus is: all arrays are (n_rows,).
 
     sentence : its sentence in the batch
     first, last : the first and the last of its tokens in there

@@ -122,7 +122,7 @@ class LayerWork:
 class LayerFound(NamedTuple):
     """What the pass over the pairs of a layer gives.
 
-    doubled : (n_pairs,) twice the average ranks, if asked for
+    doubled : (n_pairs,) twice the average ranks, if wanted
     designs : the tables of this layer from each of the designs that an incomplete one is of
     """
 

@@ -160,26 +160,26 @@ def _kind_and_values(name: str, column: pd.Series) -> tuple[Kind, NDArray[Any]]:
     return "ordered", values
 
 
-def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) -> tuple[str, ...]:
+def chosen_to_resolve(columns: Sequence[FeatureColumn], names: Sequence[str]) -> tuple[str, ...]:
     """The names of the features to resolve by value, in the order of the columns.
 
     Parameters
     ----------
-    asked : names; ("all",) is every feature that can be, ("none",) or () is none
+    names : ("all",) is every feature that can be, ("none",) or () is none
 
     Raises
     ------
     InputError
         An unknown feature, or one with too many values.
     """
-    asked = names_in(asked)
+    names = names_in(names)
     by_name = {column.name: column for column in columns}
     can = [column.name for column in columns if column.resolvable]
-    if tuple(asked) == ALL and "all" not in by_name:
+    if tuple(names) == ALL and "all" not in by_name:
         return tuple(can)
-    if tuple(asked) == NONE and "none" not in by_name:
+    if tuple(names) == NONE and "none" not in by_name:
         return ()
-    for name in asked:
+    for name in names:
         if not isinstance(name, str) or name not in by_name:
             raise unknown("feature to resolve by value", name, [*by_name, "all", "none"])
         column = by_name[name]
@@ -190,11 +190,11 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], asked: Sequence[str]) ->
                 f"to resolve it by value (the limit is {MOST_RESOLVED[column.kind]}); "
                 f"{merge * (column.kind == 'nominal')}choose of {listed(can) if can else 'none'}."
             )
-    return tuple(name for name in by_name if name in asked)
+    return tuple(name for name in by_name if name in names)
 
 
 def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = None) -> str:
-    """What a metric sees of the features of two stimuli, in words that follow "coded by".
+    """How the features of two stimuli are coded, in words that follow "coded".
 
     Parameters
     ----------
@@ -203,12 +203,12 @@ def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = 
     names : how the words call features
     """
     call = (names or Names()).feature
-    how_much = "whether and by how much they differ" if set(kinds) - {"nominal"} else ""
-    plain = how_much or "whether they differ"
+    plain = "as same or different" + ", numeric ones by distance" * bool(set(kinds) - {"nominal"})
     if not resolved:
         return plain
-    text = f"which values of {listed(list(map(call, resolved)))} differ"
-    return text if len(resolved) == len(kinds) else f"{text} (others: {plain})"
+    if len(resolved) == len(kinds):
+        return "by value"
+    return f"by value ({listed(list(map(call, resolved)))}; others {plain})"
 
 
 class Coded(NamedTuple):

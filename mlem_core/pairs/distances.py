@@ -48,7 +48,7 @@ Along = Callable[[Any, Any, Any, Any, int, Any], None]
 
 @dataclass(frozen=True)
 class Distance:
-    """A neural distance, of which `condensed` alone is enough.
+    """A neural distance; `condensed` alone is enough.
 
     Everything else makes it faster or says more. The functions are called by several threads.
 

@@ -49,7 +49,7 @@ def layer_sums(
 ) -> tuple[LayerSums, NDArray[np.uint32] | None]:
     """One pass over the squared distances (n_pairs,) of a layer: the sums by cell.
 
-    Exact: ranks are average ranks of the distances, of which those that differ by less than what
+    Exact: ranks are average ranks of the distances; those that differ by less than what
     `mlem_core.pairs.ranks.keys_of` keeps are ties.
 
     Parameters
@@ -61,7 +61,7 @@ def layer_sums(
 
     Returns
     -------
-    the sums, and twice the average rank (n_pairs,) of each pair among all pairs, if asked for
+    the sums, and twice the average rank (n_pairs,) of each pair among all pairs, if wanted
     """
     from mlem_core.pairs.kernels.sweep import to_cells
 

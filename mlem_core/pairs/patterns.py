@@ -71,7 +71,7 @@ class Patterns:
 
     @property
     def coding(self) -> str:
-        """How the features are coded, in words that follow "coded by"."""
+        """How the features are coded, in words that follow "coded"."""
         return self.coding_of(self.features)
 
     def coding_of(self, features: Sequence[str], names: Names | None = None) -> str:

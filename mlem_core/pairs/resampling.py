@@ -38,7 +38,7 @@ class Draws:
     sums : (n_draws, n_layers, n_patterns) sums of their centred average ranks
     squares : (n_draws, n_layers) sums of the squared ranks over all pairs
     products : (n_draws, n_layers, n_layers) sums of the products of the ranks of two layers, or
-        (n_draws, 0, 0) where they were not asked for
+        (n_draws, 0, 0) where they were not requested
     """
 
     counts: FloatArray

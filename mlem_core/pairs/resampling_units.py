@@ -69,12 +69,10 @@ class Units:
 
     @property
     def others(self) -> str:
-        """What else there could have been, and an interval speaks of."""
-        if self.two_way:
-            return f"other sentences and other {self.item}s"
-        if not self.n_items:
-            return "other sentences of this kind"
-        return f"other sentences {self._made} these {self.item}s"
+        """What intervals are over, and what is the same in all of it."""
+        if self.two_way or not self.n_items:
+            return self.over
+        return f"sentences {self._made} these {self.item}s"
 
     @property
     def _made(self) -> str:

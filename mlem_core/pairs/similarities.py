@@ -15,7 +15,7 @@ there are no terms by feature.
 
 Each is 0 on average for layers that have nothing to do with each other: the numbers of a layer add
 up to 0 over all pairs, however the stimuli of the other layer are ordered, and what a rotation
-makes of chance in the training stimuli, no other stimuli share.
+gains from chance in the training stimuli, no other stimuli share.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Similarity:
     aligned : the similarity of the components of two layers, where it is no sum over pairs
     of_ranks : whether it is of the ranks that the pair tables have. It comes with every analysis,
         also of some of the pairs, and can be had of stimuli that are drawn several times; any other
-        is computed from all pairs (or the representations) once it is asked for, and its intervals
+        is computed from all pairs (or the representations) once it is needed, and its intervals
         leave stimuli out
     """
 

@@ -67,7 +67,7 @@ def save_pair_tables(tables: PairTables, path: Path, *, compress: bool = False) 
 def load_pair_tables(path: Path) -> PairTables:
     """The pair tables that `save_pair_tables` wrote.
 
-    Ranks among training pairs, the larger part, are read from memory when they are first asked for.
+    Ranks among training pairs, the larger part, are read from memory at their first use.
 
     Raises OSError, ValueError, KeyError: the file is damaged, or not of this form.
     """

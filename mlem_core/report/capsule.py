@@ -1,6 +1,6 @@
 """A capsule: one zip with an analysis, all that was made of it, and what is needed to run it again.
 
-    capsule.json      what was asked and what is shown; the digest of every other file
+    capsule.json      what was specified and what is shown; the digest of every other file
     manifest.json     versions, models, parameters, seed
     stimuli.csv       the stimuli as they were given
     rdms.npz          the distances of features that are given by them

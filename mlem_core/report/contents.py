@@ -63,7 +63,7 @@ class About:
     Attributes
     ----------
     format : `FORMAT`
-    spec : what was asked, as `AnalysisSpec.to_dict` has it
+    spec : the specification, as `AnalysisSpec.to_dict` has it
     kinds : "ordered", "nominal", "vector" or "rdm", by feature
     shown : what is shown of the analysis
     representations : the files that stand for models, by name

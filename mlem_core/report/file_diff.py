@@ -89,7 +89,7 @@ def compare(name: str, old: bytes | None, new: bytes | None) -> TableDiff:
     Parameters
     ----------
     name : of the file
-    old, new : its content in the capsule, and as it is made anew; None where one has none
+    old, new : its content in the capsule and in the new run; None where one has none
 
     Raises
     ------
@@ -203,7 +203,7 @@ def difference(name: str, old: bytes, new: bytes) -> str:
     Parameters
     ----------
     name : of the file; its ending says how it is read
-    old, new : its content in the capsule, and as it is made anew
+    old, new : its content in the capsule and in the new run
     """
     if old == new:
         return ""
@@ -224,7 +224,7 @@ def difference(name: str, old: bytes, new: bytes) -> str:
 
 
 def far_larger(old: bytes, new: bytes) -> bool:
-    """Whether a file is so much larger than its like that it is other, and not to be read."""
+    """Whether a file is so large beside its counterpart that it differs, and is not to be read."""
     return len(old) > 20 * len(new) + 1_000_000
 
 

@@ -188,7 +188,7 @@ def versions_text(manifest: Mapping[str, Any]) -> str:
 
 
 def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
-    """What is said of models that are more than one each: each group, and each training."""
+    """Sentences on models that are more than one each: each group, and each training."""
     spec, there = analysis.spec, [model for model, _ in analysis.layers]
     groups = [(name, [one for one in members if one in there]) for name, members in spec.groups]
     trainings = trajectories_of(spec.trajectories, there)

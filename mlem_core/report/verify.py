@@ -292,7 +292,7 @@ def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
 
 
 def _with_kinds(whole: Capsule, analysis: Analysis) -> Analysis:
-    """The new run with the kinds of features that were asked for; it was given those of all."""
+    """The new run with the kinds of features of the specification; it was given those of all."""
     kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
     asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
     manifest = {**analysis.manifest, "parameters": asked.to_dict()}

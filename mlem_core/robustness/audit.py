@@ -108,7 +108,7 @@ def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) ->
             compared(variants[variant.name], similarity, store)
         except InputError as error:
             variants.pop(variant.name, None)
-            notices.append(f"Nothing is said about the layers {variant.says}: {error}")
+            notices.append(f"No result for the layers {variant.says}: {error}")
     return Audit(*_tables(analysis, variants, store, report, similarity), notices=tuple(notices))
 
 

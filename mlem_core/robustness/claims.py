@@ -60,7 +60,7 @@ def measures() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that is said of layers, see this module.
+    """A statement about layers, see this module.
 
     Attributes
     ----------
@@ -200,9 +200,9 @@ class Claim:
 
 
 class OverStimuli(NamedTuple):
-    """The margin of a claim in the analysis itself, with what other stimuli would make of it.
+    """The margin of a claim in the main analysis, with its confidence interval over stimuli.
 
-    others : what the interval speaks of, see `mlem_core.pairs.resampling_units.Units.others`
+    others : what the interval is over, see `mlem_core.pairs.resampling_units.Units.others`
     p : of the hypothesis that the margin is 0 (two-sided)
     """
 
@@ -217,8 +217,8 @@ class OverStimuli(NamedTuple):
         """In words."""
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         text = (
-            f"In the analysis as it is the margin is {self.value:.3f}; {self.others} would put it "
-            f"between {self.lower:.3f} and {self.upper:.3f} (95 % interval, {p})."
+            f"In the main analysis the margin is {self.value:.3f} (95 % CI over {self.others}: "
+            f"{self.lower:.3f} to {self.upper:.3f}, {p})."
         )
         return minus(text)
 

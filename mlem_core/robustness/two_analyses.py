@@ -1,4 +1,4 @@
-"""Two analyses beside each other: what was asked otherwise, and how far the answers differ.
+"""Two analyses beside each other: what changed between them, and how far their results differ.
 
 Both answers rest on the same stimuli where these are the same, and vary together: what is left out
 is left out of both, and the interval is that of the difference (a paired delete-block jackknife,
@@ -56,9 +56,9 @@ class Paired(NamedTuple):
 
     @property
     def over(self) -> str:
-        """What intervals are over, and what was left out of which analysis."""
+        """What intervals are over, and what each analysis leaves out."""
         if self.together:
-            return f"{self.first.units.over}, of which the same are left out of both"
+            return f"{self.first.units.over}; the same are left out of both"
         over = dict.fromkeys(one.units.over for one in (self.first, self.second))
         return f"{listed([*over])} of each, taken as independent"
 
@@ -82,7 +82,7 @@ def common_layers(first: Analysis, second: Analysis) -> tuple[Layer, ...]:
 
 
 def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
-    """What was asked otherwise, or is otherwise in what was asked.
+    """The choices and inputs that differ between two analyses.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
     if _models(first) == _models(second) and first.layers != second.layers:
         differ("layers", *_apart(*(list(map(str, one)) for one in numbers)))
     differ("features", *_apart(list(first.tables.features), list(second.tables.features)))
-    differ("values told apart", *(listed(one.tables.resolved) or "none" for one in (first, second)))
+    differ("coded by value", *(listed(one.tables.resolved) or "none" for one in (first, second)))
     described = parameters()
     for field in fields(AnalysisSpec):
         if field.name not in _OTHERWISE:

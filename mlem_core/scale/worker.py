@@ -107,7 +107,7 @@ def unit(function: Callable[..., Any], shared: Sent, item: Sent, checks: Sent) -
     Raises
     ------
     InputError
-        This worker is `unfit`, of which `checks` has the arguments.
+        This worker is `unfit`, whose arguments `checks` has.
     """
     from distributed import get_worker
 

@@ -24,7 +24,7 @@ class Packed(NamedTuple):
     """How an array is kept, as the annotation of its field says; it is read as float64.
 
     dtype : of its numbers in the file
-    diagonal : what is on the diagonals of symmetric arrays (..., n, n), of which the upper
+    diagonal : what is on the diagonals of symmetric arrays (..., n, n), whose upper
         triangles are kept; None for any other array
     """
 

@@ -3,7 +3,7 @@
 A key is the SHA-256 of a canonical JSON of everything that an entry depends on, so that a
 change of any of it is another entry and nothing ever has to be invalidated. An entry is a
 folder; it is made under another name, gets an `entry.json` with the size and digest of each of
-its files, and is renamed. What is there under its own name is therefore finished, and what
+its files, and is renamed. Whatever has its own name is therefore finished, and what
 does not match its `entry.json` is damaged and is made again.
 """
 

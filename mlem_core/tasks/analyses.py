@@ -46,7 +46,7 @@ class Job(Task):
 
         Parameters
         ----------
-        report : called as it is made, where it is made when it is opened
+        report : called while it is computed, where it is computed on opening
 
         Raises
         ------
@@ -125,7 +125,7 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
 
 
 def find(job_id: str, store: Store) -> Job | None:
-    """The job of that id, or None; any text may be asked for.
+    """The job of that id, or None; the id may be any text.
 
     `mlem_core.tasks.examples.ID` is the example, in every store. What `coded_id` gives is no job of
     its own: it is one that is done, coded otherwise.
@@ -222,7 +222,7 @@ def _digest(path: Path) -> str | None:
 
 
 def _check_inputs(spec: AnalysisSpec, asked: Mapping[str, Any]) -> None:
-    """Raise `InputError` where a file or a model is not what it was when the run was asked for."""
+    """Raise `InputError` where a file or a model is not what it was when the run was submitted."""
     now = _inputs(spec)
     files = asked.get("files") or now["files"]  # a damaged list says nothing
     models = {name: known for name, known in asked.get("models", {}).items() if known is not None}
@@ -274,7 +274,7 @@ def keep_uploads(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
 
 
 def make_analysis(request: Request, folder: Path, report: Report) -> None:
-    """Run the analysis that was asked for and save it."""
+    """Run the submitted analysis and save it."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store, spec = Store(folder.parent.parent.parent), AnalysisSpec.from_dict(request)
     asked = read_json(folder.parent / _INPUTS)

@@ -276,7 +276,7 @@ class Followup(Task):
         return JOB_TYPES[self.request["kind"]]
 
     def begin(self) -> None:
-        """Start it, or attach to the same work that was asked for before."""
+        """Start it, or attach to the same work that was started before."""
         self.start(self.request, "mlem_core.tasks.followups")
 
     def tables(self) -> Tables:
@@ -332,7 +332,7 @@ def start_followup(kind: str, job_id: str, options: Options, store: Store) -> Fo
 
 
 def make_followup(request: Request, folder: Path, report: Report) -> None:
-    """Do the work that was asked for and save what it makes."""
+    """Do the submitted work and save its result."""
     # Of `folder`: the store's root / jobs / id / unfinished-...
     store = Store(folder.parent.parent.parent)
     job = analyses.find(request["analysis"], store)

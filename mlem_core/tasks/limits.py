@@ -4,7 +4,7 @@ A store in the folder `visitors` of another one is a visitor's; any other has no
 
 Tasks that wait have their turns in the order of arrival where they are of one owner, and the owners
 in turn. One's own server has one owner. On a shared one each visitor is one: with two runs waiting
-each, A and B have their turns as A B A B, whoever asked for all of theirs first.
+each, A and B have their turns as A B A B, whoever was first.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _size(folder: Path) -> int:
 
 
 class Waiting(NamedTuple):
-    """A task that waits: the folder of its owner's tasks, when it was asked for, its own folder."""
+    """A waiting task: the folder of its owner's tasks, when it was submitted, its own folder."""
 
     owner: Path
     asked: tuple[int, str]

@@ -2,7 +2,7 @@
 
 An analysis without a name of its own is called by what was chosen, no two of them alike.
 
-It lies in the store beside the jobs, never in a job's result, which follows from what was asked
+It lies in the store beside the jobs, never in a job's result, which follows from its specification
 alone. The example, whose folder is only read, has its notes there too. Any number of tabs and
 processes may write at once: each change reads, changes and replaces the file under a lock.
 """
@@ -41,7 +41,7 @@ _READ = (*READING, "ordered", "nominal", *OF_FILES, *OF_MODELS)
 _SAID: Mapping[str, str] = {
     "estimator": "",
     "distance": "distance",
-    "values": "values told apart:",
+    "values": "coded by value:",
     "folds_over": "folds over",
     "special_tokens": "start and end tokens:",
     "missing": "missing values:",
@@ -181,7 +181,7 @@ def derived(job: Job, most_named: int = MOST_NAMED, *, reading: bool = False) ->
 
     Parameters
     ----------
-    most_named : models; of more it is said how many there are
+    most_named : models; where there are more, their number is given
     reading : whether it says too how the stimuli were read
     """
     if job.id == examples.ID:
@@ -195,7 +195,7 @@ def derived(job: Job, most_named: int = MOST_NAMED, *, reading: bool = False) ->
 
 
 def models_of(spec: AnalysisSpec) -> list[str]:
-    """The names of the models that were asked for, those from files last."""
+    """The names of the models of the specification, those from files last."""
     return [*spec.models, *(name for name, _ in spec.representations)]
 
 

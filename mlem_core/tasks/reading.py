@@ -1,7 +1,7 @@
 """Uploaded files, read by a process of its own: what a file unpacks to shows only in reading.
 
 The process has the memory and the time of a run, and ends with whoever waits for it. What it found
-comes back as JSON, CSV and .npz, of which nothing is run. It takes a second to start, so one that
+comes back as JSON, CSV and .npz, never as code. It takes a second to start, so one that
 is done waits for the next file.
 """
 
@@ -81,7 +81,7 @@ class FoundArrays(NamedTuple):
 
 class _Reading(NamedTuple):
     """A way to read files: `find` reads them; `dump` brings over what it found, as JSON and as
-    files of a folder, of which `load` makes it again."""
+    files of a folder; `load` restores it from them."""
 
     find: Callable[..., Any]
     dump: Callable[[Any, Path], Mapping[str, Any]]

@@ -4,7 +4,7 @@ A task is a folder, and what state it is in follows from the files in it alone: 
 looks there (another tab, a restarted server) sees the same. Its process is `python -m MODULE
 FOLDER`, which outlives whoever started it. One task of a parent folder runs at a time.
 
-    spec.json       what was asked
+    spec.json       the specification
     pid.json        the process, and when it was started
     progress.json   how far it is
     result/         what it made; it appears in one step
@@ -255,7 +255,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
 
     Parameters
     ----------
-    make : called with what was asked, the folder to write into, and where to report progress
+    make : called with the specification, the folder to write into, and where to report progress
 
     Returns the exit status: 0, or 1 where `failed.json` says why; of SIGTERM 143, when nothing is
     left that is unfinished.
@@ -386,7 +386,7 @@ def _stages(progress: dict[str, Any]) -> tuple[list[Progress], float | None]:
 
 
 def _removed(path: Path) -> None:
-    """Remove what is there, a file or, where there should be one, a folder."""
+    """Remove a path, whether it is a file or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -274,7 +274,7 @@ def test_too_few_models_are_said_to_be(labels, smallest, few):
     [
         ({"f": "xxxxx"}, ["'f'", "the same label"]),
         ({"f": "abcde"}, ["'f'", "another label"]),
-        ({"f": "xxyyy", "g": "aabbb"}, ["f and g", "told apart"]),
+        ({"f": "xxyyy", "g": "aabbb"}, ["f and g", "separated"]),
         ({"f": "xyy"}, ["3 models"]),
     ],
 )

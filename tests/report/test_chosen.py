@@ -135,7 +135,7 @@ def test_no_identifier_is_left_in_words(tmp_path):
         tex = latex_table(one.printed, one.caption, title=one.title)
         words = " ".join((one.title, one.caption, tex, json.dumps(drawn))).replace(r"\_", "_")
         assert not [id for id in IDS if id in words], name
-    assert "coded by which values of word class differ" in made["profiles"].caption
+    assert "coded by value" in made["profiles"].caption
     methods = methods_paragraph(analysis, analysis.results(), names=names)
     assert "Anna (model_a1, repres" in methods and "part_of_speech" not in methods
 

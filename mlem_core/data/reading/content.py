@@ -182,7 +182,7 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
     """The text of a file, without a byte-order mark, and its encoding.
 
     Without `encoding` a byte-order mark decides, then zeros in every other byte (UTF-16), then
-    whether it is UTF-8; what is left is Windows-1252 (of which Latin-1 is a part) where that makes
+    whether it is UTF-8; what is left is Windows-1252 (Latin-1 is a part of it) where that makes
     words: few letters have accents, and no sign stands inside a word. (On short English or German
     text in Windows-1252, charset-normalizer 3.5 answers cp775, cp852 or cp1250.)
 

@@ -176,7 +176,7 @@ def _of_text(text: str, what: str) -> RdmFile:
         raise InputError(f"{what} cannot be read as CSV ({error}); expected {_FORM}.") from error
     if len(marks) > 1:
         raise InputError(
-            f"{what} has decimal points and decimal commas, one of which may part thousands; "
+            f"{what} has decimal points and decimal commas; one of them may part thousands; "
             "expected numbers with one of them."
         )
     if not numbers:

@@ -108,7 +108,7 @@ def number_patterns(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def place_patterns(numbered: Array, keys: Array, pattern: Array) -> None:
-    """Fill the slots, all empty, with patterns of which these are the keys, in their order."""
+    """Fill the slots, all empty, with the patterns of these keys, in their order."""
     for number in range(len(numbered)):
         slot = _slot_of(numbered[number], keys, pattern)
         keys[slot], pattern[slot] = numbered[number], number

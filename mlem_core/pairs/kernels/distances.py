@@ -120,7 +120,7 @@ def fill_condensed(tile: Array, start: int, order: Array, row: Array, condensed:
     tile : (n_left, n_right) distances of the distinct rows from `start` on, above the diagonal
     order : (n_stimuli,) the stimuli, by their distinct rows
     row : (n_stimuli,) the distinct row of each of them, ascending
-    condensed : (n_pairs,) filled for pairs of which the first, in the order, has a row in the tile
+    condensed : (n_pairs,) filled for pairs whose first, in the order, has a row in the tile
     """
     n = len(order)
     for a in range(n):

@@ -202,7 +202,7 @@ def _sum_own(
     sums: Array,
     ties: Array,
 ) -> None:
-    """Ranks of a tie, the keys start..stop-1, in the blocks, of which `own` are the counts."""
+    """Ranks of a tie, the keys start..stop-1, in the blocks, whose counts are `own`."""
     last = sums.shape[1] - 1
     if stop - start <= SHORT:
         for k in range(start, stop):
