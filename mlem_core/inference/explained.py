@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -181,7 +182,7 @@ def _of_two(why: Explanation) -> str:
     if rest < 0:
         return f"{text} The unexplained part makes the two less similar."
     # How the other features are coded, the sentence says.
-    features = f"by features coded {why.coding.partition(' (')[0]}"
+    features = f"by features coded {re.split(', | for ', why.coding)[0]}"
     if rest > 1:
         return f"{text} None of it is explained {features}."
     return f"{text} {_share(rest)} is unexplained {features}."

@@ -175,9 +175,8 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
             "Similarity in residual part (S_rest)",
             rows["s_rest"],
             "the residual part",
-            "RSA correlation of the two layers beyond the feature-explained parts (a partial RSA; "
-            f"features coded {coding}). It still has what other features, another coding or more "
-            "stimuli would explain.",
+            "RSA correlation of the two layers beyond the feature-explained parts (a partial "
+            "RSA). It still has what other features, another coding or more stimuli would explain.",
         ),
     ]
     if TRANSFERS[0] in rows:

@@ -208,7 +208,7 @@ def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = 
         return plain
     if len(resolved) == len(kinds):
         return "by value"
-    return f"by value ({listed(list(map(call, resolved)))}; others {plain})"
+    return f"by value for {listed(list(map(call, resolved)))}, others {plain}"
 
 
 class Coded(NamedTuple):

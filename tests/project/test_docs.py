@@ -4,6 +4,12 @@ import re
 from pathlib import Path
 
 import docs_site
+import numpy as np
+import pandas as pd
+import pytest
+import worked_example
+from scipy.spatial.distance import pdist
+from scipy.stats import rankdata, spearmanr
 
 import mlem_core
 from pages.parts import manual
@@ -62,6 +68,37 @@ def test_links_are_turned_into_those_of_the_site(caplog):
     turned("[x](gone.txt)", "README.md")
     (said,) = caplog.messages
     assert "README.md" in said and "gone.txt" in said
+
+
+@pytest.mark.slow
+def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path))
+    code = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    assert code and len(code[1].strip().splitlines()) == 7  # an empty line among them
+    exec(code[1], {})
+    assert "are similar (RSA 0.77)" in capsys.readouterr().out
+
+
+def test_the_worked_example_is_what_explicit_pairs_give():
+    """Its numbers stand on the page."""
+    one, other = (pdist(layer) for layer in worked_example.LAYERS)
+    ranks = pd.DataFrame({"a": rankdata(one), "b": rankdata(other)}) - 8
+    codes = worked_example.FEATURES.apply(lambda column: pd.factorize(column)[0])
+    differ = {name: pdist(codes[[name]].to_numpy(float)) for name in codes}
+
+    def explained(*names):
+        means = ranks.groupby([differ[name] for name in names]).transform("mean")
+        return means.prod(axis=1).sum() / np.sqrt((ranks**2).sum().prod())
+
+    first, last = codes
+    both, alone = explained(first, last), explained(first)
+    expected = [(alone + both - explained(last)) / 2, (explained(last) + both - alone) / 2]
+    terms = worked_example.terms()["value"]
+    rsa = spearmanr(one, other).statistic
+    np.testing.assert_allclose(terms, [*expected, rsa - both], atol=1e-12)
+    text = (ROOT / "docs" / "worked-example.md").read_text("utf-8")
+    for value in (*terms, rsa, both, alone, explained(last)):
+        assert f"{value:.3f}"[1:] in text
 
 
 def test_the_api_page_names_what_the_package_names():

@@ -265,7 +265,9 @@ def test_what_no_variant_changes_holds(sides):
         "with random weights."
     )
     said = finding(checked)
-    assert said.headline.startswith("m layer 1 and n layer 2 are alike (RSA 0.60). Add confidence")
+    assert said.headline.startswith(
+        "m layer 1 and n layer 2 are similar (RSA 0.60). Add confidence"
+    )
     assert said.instead == said.why_not == ""
 
 
