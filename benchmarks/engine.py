@@ -109,7 +109,7 @@ def measure(table: Table, runs: int) -> str:
     for size, most in ((2_000, 2_000), (20_000, 3_000)):
         memory, took = printed_numbers("benchmarks.memory", size, "values")
         table.add(
-            f"the same at {size:,} stimuli with values told apart",
+            f"the same at {size:,} stimuli with features coded by value",
             f"{memory:.0f} MB ({took:.0f} s)",
             target=f"under {most:,} MB",
         )

@@ -76,7 +76,7 @@ def measure(table: Table, runs: int) -> str:
     ):
         table.add(what, f"{1000 * took_seconds:.0f} ms", target=f"at most {most} ms")
     table.add(
-        f"redraw with values of {RESOLVED[0]} told apart, over features that differ or do not",
+        f"redraw with {RESOLVED[0]} coded by value, over features coded as same or different",
         f"{1000 * with_values:.0f} ms",
         f"{1000 * without:.0f} ms",
         f"{with_values / without:.2f}",
@@ -85,6 +85,6 @@ def measure(table: Table, runs: int) -> str:
     n = len(case.stimuli)
     return (
         f"the probing set ({n:,} words, {len(plain.codes):,} patterns, {len(resolved.codes):,} "
-        f"with values told apart) in {len(case.layers)} layers, {FOLDS} folds; medians of {runs} "
+        f"with features coded by value) in {len(case.layers)} layers, {FOLDS} folds; medians of {runs} "
         "runs in turn, with many features of one run each"
     )

@@ -260,7 +260,7 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     found["values alone"] = pd.DataFrame(
         {name: wide[name].map(text.format) for name, text in as_text.items()}
     ).rename_axis("resolved")
-    noise = rows[rows["study"] == "noise"].set_index("coding").rename_axis("told apart")
+    noise = rows[rows["study"] == "noise"].set_index("coding").rename_axis("coded by value")
     shown = noise[["patterns", "term part_of_speech", "term noise", f"term {UNEXPLAINED}"]]
     found["values and noise"] = shown.map(
         lambda v: "" if np.isnan(v) else f"{v:,.0f}" if v > 1 else f"{round(v, 3) + 0.0:.3f}"
@@ -273,7 +273,7 @@ def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     wide = points.assign(text=texts).pivot(index="coding", columns="layer", values="text")
     found["values of points"] = wide.rename(
         columns=lambda layer: f"layer {float(layer):.0f}"
-    ).rename_axis("told apart")
+    ).rename_axis("coded by value")
     return found
 
 

@@ -91,72 +91,71 @@ def scores(coding: str) -> str:
 
 # The words that stand for a term in a text -> its name in docs/glossary.md, what it means.
 _TERMS: dict[str, tuple[str, str]] = {
-    r"held-out ρ|prediction accuracy": (
+    r"held-out ρ": (
         "Held-out ρ",
-        "prediction accuracy: Spearman's ρ of predicted and neural distances over pairs of stimuli "
-        "that the model was not fitted to",
+        "Spearman's ρ of predicted and neural distances over pairs of stimuli that the model was "
+        "not fitted to",
     ),
     r"[Cc]eilings?": (
         "Feature ceiling",
-        "the best possible with these features: the highest held-out ρ that any function of them, "
-        "in their coding, could reach",
+        "the highest held-out ρ that a function of the features, in their coding, can reach",
     ),
     r"\(FI\)|importances?": (
         "FI, importance",
-        "the drop of the held-out ρ when a feature is permuted",
+        "the drop in held-out ρ when a feature is permuted",
     ),
     r"τ": (
         "τ, weighted Kendall τ",
-        "how alike two profiles order the features; high ranks count more",
+        "how similarly two profiles order the features; high ranks count more",
     ),
     r"RSA": (
         "RSA",
-        "Spearman's ρ of the neural distances of two layers over all pairs of stimuli; it knows "
-        "nothing of features",
+        "Spearman's ρ of the neural distances of two layers over all pairs of stimuli; it does not "
+        "use features",
     ),
     r"CKA": (
         "CKA",
-        "the correlation of the squared distances of two layers, each stimulus's mean taken away; "
-        "0 on average for unrelated layers",
+        "the correlation of the squared distances of two layers, U-centred; 0 on average for "
+        "unrelated layers",
     ),
     r"overlap": (
         "Overlap of neighbours",
-        "how many of the 10 nearest neighbours of a stimulus in one layer are so in the other, "
-        "from 0 (as many as by chance) to 1",
+        "how many of the 10 nearest neighbours of a stimulus in one layer are also nearest in the "
+        "other, from 0 (chance) to 1",
     ),
     r"S_feat": (
         "S_feat",
-        "the correlation of what the features explain in two layers: 1 where both use them in "
-        "proportion, however much they explain",
+        "the correlation between the feature-explained parts of two layers: 1 where both use the "
+        "features in proportion, however much they explain",
     ),
     r"S_rest|partial RSA": (
         "S_rest",
-        "the RSA of two layers apart from what the features explain, in their coding",
+        "the RSA of two layers beyond their feature-explained parts",
     ),
-    r"[Tt]ransfer": (
-        "Transfer",
-        "the held-out ρ that the metric fitted to one layer has with the distances in another",
+    r"[Tt]ransfer|[Cc]ross-model prediction": (
+        "Cross-model prediction",
+        "the held-out ρ of the metric fitted to one layer on the distances in another",
     ),
-    r"Shapley|[Tt]erms?": (
-        "Term",
-        "what a feature adds to the similarity of two layers; terms and *unexplained* add up to it",
+    r"Shapley|[Tt]erms?|[Cc]ontributions?": (
+        "Contribution",
+        "the part of a feature in the similarity of two layers; contributions and the unexplained "
+        "part add up to it",
     ),
     r"[Uu]niversality": (
         "Universality",
-        "what models of different groups share of a term, over what members of one group share",
+        "a contribution between groups as a fraction of the contribution within groups",
     ),
     r"[Cc]oded|coding": (
         "Coding",
-        "what of the features the metric sees: whether two stimuli differ, or also which values do",
+        "whether the metric sees that two stimuli differ, or also which values differ",
     ),
     r"95 %": (
-        "95 % interval",
-        "where the number would be, in 95 of 100 cases, with other sentences (and other words, "
-        "where they recur)",
+        "95 % confidence interval",
+        "for the population value, over the named units",
     ),
     r"Benjamini-Hochberg|BH": (
         "p, corrected p, BH",
-        "of what is called significant in the family, at most 5 % is expected to be chance",
+        "at most 5 % of the significant results in the family are expected to be due to chance",
     ),
     r"audit": (
         "Audit",
@@ -165,12 +164,12 @@ _TERMS: dict[str, tuple[str, str]] = {
     ),
     r"[Aa]nalysis variants?": (
         "Analysis variants",
-        "all combinations of reasonable choices: how one could have done the analysis too",
+        "all combinations of reasonable choices",
     ),
     r"MDS": (
         "MDS",
-        "points in a plane whose distances come as close as they can to the true ones; its axes "
-        "have no meaning, and its stress says how far the distances are off",
+        "points in a plane whose distances are as close as possible to the true ones; the axes "
+        "have no meaning, and stress is the error of the distances",
     ),
 }
 TERMS = tuple(name for name, _ in _TERMS.values())
