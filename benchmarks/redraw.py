@@ -85,6 +85,6 @@ def measure(table: Table, runs: int) -> str:
     n = len(case.stimuli)
     return (
         f"the probing set ({n:,} words, {len(plain.codes):,} patterns, {len(resolved.codes):,} "
-        f"with features coded by value) in {len(case.layers)} layers, {FOLDS} folds; medians of {runs} "
+        f"coded by value) in {len(case.layers)} layers, {FOLDS} folds; medians of {runs} "
         "runs in turn, with many features of one run each"
     )
