@@ -57,6 +57,7 @@ class BuiltInModel:
     causal : whether a token sees only what comes before it
     megabytes : what is fetched of a model on the hub
     references : keys of `mlem_core.report.methods`, where the architecture's is not enough
+    public : its id on the hub, where `name` is not
     """
 
     name: str
@@ -70,6 +71,7 @@ class BuiltInModel:
     causal: bool = False
     megabytes: int = 0
     references: tuple[str, ...] = ()
+    public: str = ""
 
     def path(self) -> Path | None:
         """The folder of its files; None where the package is not installed."""
@@ -103,6 +105,7 @@ MODELS: dict[str, BuiltInModel] = {
             "model",
             default=True,
             references=("wang2020minilm", "reimers2019"),
+            public="sentence-transformers/all-MiniLM-L6-v2",
         ),
         BuiltInModel(
             "smollm2",
@@ -113,6 +116,7 @@ MODELS: dict[str, BuiltInModel] = {
             default=True,
             causal=True,
             references=("allal2025smollm2",),
+            public="HuggingFaceTB/SmolLM2-135M-Instruct",
         ),
         _small("mini-bert", "BERT encoder, 6 layers", causal=False),
         _small("mini-gpt2", "GPT-2 decoder, 6 layers", causal=True),

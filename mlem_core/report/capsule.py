@@ -52,7 +52,7 @@ from mlem_core.report.contents import (
     write_zip,
 )
 from mlem_core.report.formats import as_latex, csv_bytes, pictures
-from mlem_core.report.methods import texts, versions_text
+from mlem_core.report.methods import texts, uncertainty, versions_text
 from mlem_core.report.portable import (
     content_of,
     in_names,
@@ -190,7 +190,8 @@ def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
     shown : what is shown
     leaving : the analysis as it leaves the machine, see `mlem_core.report.portable.portable`
     """
-    written = texts(leaving, shown.results, shown.selection, shown.drawing.names)
+    names = shown.drawing.names
+    written = texts(leaving, shown.results, shown.selection, names, uncertainty(shown))
     written |= {"README.txt": _README, "versions.txt": versions_text(leaving.manifest)}
     return {
         **{name: text.encode() for name, text in written.items()},

@@ -1,4 +1,4 @@
-"""What was done, in a paragraph for a paper, with the numbers of this run and what it rests on."""
+"""The methods paragraph of a run for a paper, with its numbers, and its references."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.data.columns import GIVEN
+from mlem_core.data.levels import level_of
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
-from mlem_core.figures.context import held_out
+from mlem_core.figures.context import FigureContext, held_out
+from mlem_core.inference.caveats import how_computed
+from mlem_core.inference.explanation import as_chosen
 from mlem_core.models.registry import MODELS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
@@ -64,6 +67,7 @@ def methods_paragraph(
     interactions: bool | None = None,
     form: str = "markdown",
     names: Names | None = None,
+    sure: str = "",
 ) -> str:
     """A methods paragraph: stimuli, models, distances, estimator, importance, similarity, versions.
 
@@ -74,6 +78,7 @@ def methods_paragraph(
     form : "markdown", with citations in words, or "tex", with `\\citep{...}` for the entries of
         `bibtex`
     names : what features and models are called
+    sure : sentences on intervals and tests, see `uncertainty`
     """
     names = names or Names()
     tables = analysis.tables.of_features(tuple(results.feature_correlations))
@@ -84,7 +89,11 @@ def methods_paragraph(
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
     alphas = results.scores["alpha"].dropna()
-    errors = results.pair_errors
+    apart = alphas >= NOT_APART
+    # What is shown may leave out the features that are resolved.
+    as_fitted = bool(results.resolved) == bool(analysis.tables.resolved)
+    grid, folds = manifest["alphas"] if as_fitted else ALPHAS, results.folds["fold"]
+    errors, n_layers = results.pair_errors, len(results.similarity_rsa)
     text = _template().render(
         results=results,
         n_all_pairs=n_pairs(tables.n_stimuli),
@@ -106,16 +115,17 @@ def methods_paragraph(
         n_terms=results.weights["feature"].nunique(),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
         interactions=interactions,
-        alphas=alphas[alphas < NOT_APART],
-        n_not_apart=int((alphas >= NOT_APART).sum()),
-        # What is shown may leave out the features that are resolved.
-        grid=manifest["alphas"]
-        if bool(results.resolved) == bool(analysis.tables.resolved)
-        else ALPHAS,
+        alphas=alphas[~apart],
+        n_not_apart=int(apart.sum()),
+        grid=grid,
+        n_edge=int(alphas[~apart].isin([grid[0], grid[-1]]).sum()),
         resolved=list(map(names.feature, results.resolved)),
         coding=coding(tables.kinds, tables.resolved, names),
         held_out=held_out(analysis),
-        n_tested=int((results.folds["fold"] >= 0).sum()),
+        n_tested=int((folds >= 0).sum()),
+        fold_sizes=folds[folds >= 0].value_counts(),
+        n_layer_pairs=n_layers * (n_layers - 1) // 2,
+        sure=sure,
         rho=results.scores.groupby(["model", "layer"])["rho"].mean(),
         **_populations(analysis, names),
         version=versions.pop("mlem", ""),
@@ -135,10 +145,11 @@ def methods_paragraph(
 
 
 def texts(
-    analysis: Analysis, results: Results, selection: Selection, names: Names
+    analysis: Analysis, results: Results, selection: Selection, names: Names, sure: str = ""
 ) -> dict[str, str]:
     """The methods paragraph in both forms, and the references: methods.md, .tex, references.bib."""
     more: dict[str, Any] = {
+        "sure": sure,
         "estimator": selection.estimator,
         "interactions": selection.interactions,
         "names": names,
@@ -150,6 +161,31 @@ def texts(
     }
 
 
+def uncertainty(shown: FigureContext) -> str:
+    """Sentences on the choice of the two layers, on chance, intervals and tests, where known."""
+    said, stimuli, bounds = [], shown.analysis.stimuli, shown.intervals
+    if shown.several:
+        why = as_chosen(shown.why, shown.analysis, shown.selection.layers, bounds)
+        chosen = (
+            f"the most similar of {why.among}, bounded at once" if why.among else "named by hand"
+        )
+        said.append(f"The two layers in detail, {listed(why.called)}, were {chosen}.")
+        if "chance" in why.terms:
+            each = [
+                f"{why.names.feature(f)} ({level_of(stimuli, f)})" for f in why.features["term"]
+            ]
+            said.append(f"Their intervals: {why.how}. Features by their level: {listed(each)}.")
+    if bounds is not None and shown.score_tests is not None:
+        units = bounds.units
+        n = [many(units.n_sentences, "sentence"), many(units.n_items, units.item)]
+        said.append(how_computed(shown.selection.estimator, units))
+        said.append(f"There were {listed(n[: 1 + units.two_way])}.")
+        tests = filter(None, (shown.score_tests, shown.similarity_tests))
+        families = [f"{test.family.replace('; ', ' (')})" for test in tests]
+        said.append(f"p-values are corrected over {listed(families)}.")
+    return " ".join(said)
+
+
 def _features(manifest: Mapping[str, Any], results: Results, names: Names) -> dict[str, list[str]]:
     """All features with their kinds, and those that are given by their distances, by kind."""
     every = manifest["stimuli"]["features"]
@@ -157,7 +193,7 @@ def _features(manifest: Mapping[str, Any], results: Results, names: Names) -> di
     given: dict[str, list[str]] = {
         kind: [names.feature(name) for name, its in kinds.items() if its == kind] for kind in GIVEN
     }
-    called = {"rdm": "RDM"}
+    called = {"rdm": "RDM", "nominal": "categorical", "ordered": "numeric"}
     features = [f"{names.feature(name)} ({called.get(kind, kind)})" for name, kind in kinds.items()]
     return {"features": features, **given}
 
@@ -205,7 +241,9 @@ def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Na
     if "file" in facts:
         about = f"representations from the file {facts['file']}, SHA-256 {facts['sha256'][:12]}"
     else:
+        known = MODELS.get(name.partition("@")[0])
         parts = (
+            known.public if known else "",
             str(facts.get("architecture", "")),
             str(facts.get("note", "")),
             f"revision {facts['revision']}",

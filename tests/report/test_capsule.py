@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -175,6 +176,10 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
         table.loc[table["quantity"] == "rho", "lower"], intervals.scores_lower[:, 0]
     )
     assert {"tables/similarity_intervals.csv", "tables/why_intervals.csv"} < set(files)
+    written = files["methods.md"].decode()
+    for told in ("The two layers in detail, ", "Confidence intervals are over ", " sentences"):
+        assert told in written
+    assert re.search(r"over 4 importances \(.+ and 1 RSA corr", written)
     assert about["replicates"] == 100
     names = {"methods", "method_agreement", "unit_scores", "baseline_univariate"}
     assert {f"figures/{name}.html" for name in names} < set(files)
