@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mlem_core.inference.intervals import LayerIntervals
     from mlem_core.storage.store import Store
 
-DESCRIPTION = "The command line: `python -m mlem_core COMMAND ...`."
+DESCRIPTION = "Compare layers of language models by the features of words and sentences."
 DIFFERS = 1
 
 

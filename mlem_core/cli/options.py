@@ -1,9 +1,10 @@
-"""What the command line takes."""
+"""The options of the command line, in groups, with examples."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from typing import Any, NoReturn
 
 from mlem_core.analysis.source import READING
@@ -20,11 +21,44 @@ BAD_INPUT = 2
 MOST_REPLICATES = 10_000_000
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
-_FOLDER = "folder for the tables, made if it is not there"
+_FOLDER = "folder for the tables; created if missing"
+# What is in none of them is of the analysis.
+_GROUPS = {
+    "stimuli": ("stimuli", *READING, "ordered", "nominal", "missing"),
+    "models": (
+        *("models", "representations", "precomputed", "layers", "device", "dtype", "pooling"),
+        *("special_tokens", "positions", "units", "first_column", "already_squared"),
+    ),
+    "groups of models": ("groups", "labels", "trajectories"),
+}
+_RUN = "python -m mlem_core"
+_EXAMPLES = {
+    "mlem_core": ("analyze --help", "analyze --stimuli probing --model minilm --out results"),
+    "analyze": (
+        "analyze --stimuli probing --model minilm --model smollm2 --out results",
+        "analyze --stimuli my.csv --representations brain=brain.npz --bootstrap 1000 --out results",
+    ),
+    "why": ("why minilm:3 smollm2:20 --stimuli probing --bootstrap 1000",),
+    "audit": ("audit --stimuli probing --model minilm --out audit",),
+    "multiverse": (
+        "multiverse --stimuli probing --claim 'top part_of_speech minilm:3' --out variants",
+    ),
+    "stimuli": ("stimuli treebank --add frequency --bins frequency=4 --out words.csv",),
+    "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
+    "verify": ("verify my.zip",),
+    "replicate": ("replicate out1 out2 --out found.csv", "replicate out1 --halves"),
+}
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a usage error in one line, as every other error."""
+    """Reports a usage error in one line, as every other error; help begins with examples."""
+
+    def format_help(self) -> str:
+        name = self.prog.split()[-1]
+        places = [str(one.metavar) for one in self._get_positional_actions()]
+        self.usage = " ".join((self.prog, "[options]", *places))
+        examples = "".join(f"  {_RUN} {one}\n" for one in _EXAMPLES[name])
+        return f"examples:\n{examples}\n{super().format_help()}"
 
     def error(self, message: str) -> NoReturn:
         complain(one_line(f"{self.prog}: {message} (--help lists what there is)"))
@@ -64,7 +98,7 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
         type=_replicates,
         default=0,
         metavar="N",
-        help=f"{what} over sentences and recurring words, with N bootstrap replicates",
+        help=f"{what} over sentences and recurring words, from N bootstrap replicates",
     )
 
 
@@ -74,28 +108,27 @@ def _add_chance(command: argparse.ArgumentParser) -> None:
         type=_replicates,
         default=0,
         metavar="N",
-        help="importance_chance.csv too: importances with the labels of each feature permuted N "
-        "times at its level (word, sentence, stimulus), at least 20",
+        help="also write importance_chance.csv: importances with the labels of each feature "
+        "permuted N times (at least 20) at its level (word, sentence, stimulus)",
     )
 
 
 def _add_similarities(
     analyze: argparse.ArgumentParser, why: argparse.ArgumentParser, audit: argparse.ArgumentParser
 ) -> None:
-    """Which similarities besides RSA, or instead of it, are looked at."""
+    """The options for similarities beside RSA, or instead of it."""
     others = [name for name in SIMILARITIES if name != RSA]
     analyze.add_argument(
         "--similarities",
         type=parse_names,
         default=(),
         metavar=",".join(others),
-        help="similarities beside RSA to compute and write too, a CSV each and one of its terms by "
-        "feature; see --similarity of why. procrustes (one layer turned onto the other) and cca "
-        "(directions that go together) are measured on held-out stimuli and have no terms",
+        help="also write these similarities, with their contributions by feature where there are "
+        "any; procrustes and cca are measured on held-out stimuli and have none",
     )
     for command, what in (
-        (analyze, "what the lines and the tables of groups compare layers by"),
-        (audit, "what changes between two layers: see --similarity of why"),
+        (analyze, "the similarity of the findings and of the tables of groups"),
+        (audit, "the similarity that is audited"),
     ):
         command.add_argument(
             "--similarity", default=RSA, metavar="|".join(SIMILARITIES), help=f"{what} (rsa)"
@@ -104,10 +137,9 @@ def _add_similarities(
         "--similarity",
         default=RSA,
         metavar="|".join(SIMILARITIES),
-        help="what the terms add up to: the correlation of the ranks of distances (rsa, the "
-        "default), of U-centred squared distances (cka: debiased linear CKA), or of who is among "
-        f"the {NEIGHBOURS} nearest of whom (neighbours: calibrated overlap). procrustes and cca "
-        "have no terms: one number, and with --bootstrap its interval",
+        help="the similarity that is explained: rsa (default), cka (debiased linear CKA) or "
+        f"neighbours (overlap of the {NEIGHBOURS} nearest). procrustes and cca have no "
+        "contributions by feature",
     )
 
 
@@ -117,8 +149,8 @@ def _add_cluster(*commands: argparse.ArgumentParser) -> None:
             "--cluster",
             type=_typed(check_named),
             metavar="local:4|tcp://HOST:8786",
-            help=f"do the work on a Dask cluster: {FORMS}; by default what {VARIABLE} names, or "
-            "the threads of this process",
+            help=f"run expensive steps on a Dask cluster: {FORMS}; default: {VARIABLE}, else "
+            "threads of this process",
         )
 
 
@@ -143,8 +175,9 @@ def _help(described: Parameter, default: Any) -> str:
 
 
 def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = None) -> None:
-    """What an analysis is of and how it is done: the same options for every command."""
+    """The options of an analysis, in groups; the same for every command."""
     defaults = AnalysisSpec()
+    groups = {title: command.add_argument_group(title) for title in (*_GROUPS, "analysis")}
     for name, described in parameters().items():
         if names is not None and name not in names:
             continue
@@ -160,7 +193,8 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
             options |= {"action": "append", "default": []}
         if name == "stimuli":
             options |= {"required": True, "default": None}
-        command.add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
+        title = next((title for title, of in _GROUPS.items() if name in of), "analysis")
+        groups[title].add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
 
 
 def _add_claims(command: argparse.ArgumentParser) -> None:
@@ -170,7 +204,7 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
         nargs="*",
         type=_layer,
         metavar="minilm:3",
-        help="layers in question, beside those of the claims",
+        help="more layers to compute, beside those of the claims",
     )
     command.add_argument(
         "--claim", dest="claims", action="append", default=[], help="may be given several times"
@@ -181,20 +215,20 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
         default=[],
         type=_typed(_variation),
         metavar="distance=euclidean,cosine",
-        help="what to vary (distance, units, positions, special_tokens, pooling, missing, "
-        "estimator); may be given several times; default: every distance and estimator, and, "
-        "where they matter, positions and missing",
+        help="a choice to vary (distance, units, positions, special_tokens, pooling, missing, "
+        "estimator); may be given several times; default: every distance and estimator, and "
+        "positions and missing where they matter",
     )
 
 
 def _add_verify(commands: Any) -> argparse.ArgumentParser:
     verify: argparse.ArgumentParser = commands.add_parser(
         "verify",
-        help="run a capsule again and say what differs",
-        description="Exit code 0: nothing differs; 1: something does; 2: it cannot be run again.",
+        help="run a capsule again and report differences",
+        description="Exit code 0: no difference; 1: differences; 2: it cannot be run again.",
     )
     verify.add_argument(
-        "capsule", metavar="CAPSULE.zip", help="as --capsule of analyze, or the app, wrote it"
+        "capsule", metavar="CAPSULE.zip", help="written by analyze --capsule, or by the app"
     )
     verify.add_argument(
         "--model",
@@ -203,12 +237,12 @@ def _add_verify(commands: Any) -> argparse.ArgumentParser:
         default=[],
         type=_typed(parse_pair("NAME=FOLDER")),
         metavar="NAME=FOLDER",
-        help="where a model is that was a folder; may be given several times",
+        help="folder of a model that was a folder; may be given several times",
     )
     verify.add_argument(
         "--download",
         action="store_true",
-        help="fetch models of the Hugging Face hub that are not on this machine",
+        help="download models that are not on this machine from the Hugging Face hub",
     )
     return verify
 
@@ -216,14 +250,14 @@ def _add_verify(commands: Any) -> argparse.ArgumentParser:
 def _add_replicate(commands: Any) -> argparse.ArgumentParser:
     replicate: argparse.ArgumentParser = commands.add_parser(
         "replicate",
-        help="say whether a second result repeats a first one",
-        description="It does where the same feature matters most and importances correlate above "
-        "0.5 for sure.",
+        help="compare two results, or two halves of one stimulus set",
+        description="A result replicates where the same feature matters most and the lower bound "
+        "of the correlation of importances is above 0.5.",
     )
     about = "a folder that analyze wrote; or a stimulus set, analysed with the options"
     replicate.add_argument("first", metavar="ONE", help=about)
     replicate.add_argument("second", metavar="TWO", nargs="?", help="another; not with --halves")
-    halves = "compare the halves of ONE: other sentences, or other units of --folds-over"
+    halves = "compare two halves of ONE: of its sentences, or of what --folds-over names"
     replicate.add_argument("--halves", action="store_true", help=halves)
     _add_inputs(replicate, [name for name in parameters() if name not in ("stimuli", "half")])
     replicate.add_argument(
@@ -236,49 +270,52 @@ def _add_replicate(commands: Any) -> argparse.ArgumentParser:
 
 
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
-    """The analysis that the options of a command ask for."""
+    """The analysis of the options of a command."""
     return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of the command line; `options.command` is the command."""
-    whole = Parser(prog="python -m mlem_core", description=description)
-    commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
-
-    analyze = commands.add_parser(
-        "analyze", help="run an analysis and write its tables as CSV into a folder"
+    whole = Parser(prog=_RUN, description=description)
+    release = f"MLEM Explorer {version('mlem_core')}"
+    whole.add_argument("--version", action="version", version=release)
+    commands = whole.add_subparsers(
+        dest="command", required=True, parser_class=Parser, title="commands", metavar="COMMAND"
     )
+
+    analyze = commands.add_parser("analyze", help="run an analysis and write its tables as CSV")
     _add_inputs(analyze)
     analyze.add_argument(
         "--baselines",
         type=parse_names,
         default=(),
         metavar="decoding,random-forest,univariate",
-        help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
+        help="also write these baselines; each takes seconds to minutes per layer",
     )
     _add_bootstrap(
-        analyze, "intervals.csv and similarity_intervals.csv too: 95 %% confidence intervals"
+        analyze, "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals"
     )
     _add_chance(analyze)
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
-        "--capsule", metavar="FILE.zip", help="also write all of it, with figures, as one zip"
+        "--capsule", metavar="FILE.zip", help="also write everything, with figures, as one zip"
     )
 
-    why = commands.add_parser("why", help="say why two layers are alike, feature by feature")
+    why = commands.add_parser("why", help="explain the similarity of two layers by features")
     for name in ("first", "second"):
-        about = "such as minilm:3, or brain:V1 of a file whose layers have names"
+        about = "such as minilm:3, or brain:V1 if the layers of a file have names"
         why.add_argument(name, metavar="MODEL:LAYER", help=about)
     _add_inputs(why)
     _add_bootstrap(why, "95 %% confidence intervals")
     why.add_argument(
         "--out",
         metavar="FILE.csv",
-        help="write the terms as CSV, and S_feat, S_rest and transfer as FILE_partial.csv",
+        help="write the contributions as CSV; S_feat, S_rest and cross-model prediction go into "
+        "FILE_partial.csv",
     )
 
     audit = commands.add_parser(
-        "audit", help="say of every layer what may be an artefact, and write the tables as CSV"
+        "audit", help="check every layer for artefacts, and write the tables as CSV"
     )
     _add_inputs(audit)
     _add_similarities(analyze, why, audit)
@@ -286,18 +323,18 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
     multiverse = commands.add_parser(
         "multiverse",
-        help="say in how many combinations of choices a claim about layers holds",
+        help="count the analysis variants in which a claim about layers holds",
         description="A claim is one of: 'top FEATURE A' (it matters most in layer A), 'above "
         "FEATURE OTHER A' (it matters more than the other), 'more-in FEATURE A B', 'closer A B C "
-        "rsa|tau' (A is more like B than like C), 'alike A B rsa|tau 0.5' (above 0.5); layers are "
-        "written minilm:3.",
+        "rsa|tau' (A is more similar to B than to C), 'alike A B rsa|tau 0.5' (above 0.5). Write "
+        "layers as minilm:3.",
     )
     _add_inputs(multiverse)
     _add_claims(multiverse)
     multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
     stimuli = commands.add_parser(
-        "stimuli", help="write stimuli as CSV: a built-in set, a table as it is read, a treebank"
+        "stimuli", help="write stimuli as CSV, from a built-in set, a table or a treebank"
     )
     stimuli.add_argument(
         "stimuli", metavar="NAME|FILE", help=f"{', '.join(SETS)}, a file, or a folder of .conllu"
@@ -307,9 +344,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_inputs(stimuli, [*written, "ordered", "nominal"])
     stimuli.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
 
-    lint = commands.add_parser(
-        "lint", help="say what in the stimuli makes a result uncertain, before anything runs"
-    )
+    lint = commands.add_parser("lint", help="check stimuli before a run")
     _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
     verify = _add_verify(commands)

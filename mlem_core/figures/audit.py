@@ -224,23 +224,19 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
 @figure(
     "audit",
     "Audit of every layer",
-    "What an artefact could have made of each layer, from 0 (nothing) to 1; a dot: a conclusion "
-    "changes.",
+    "The size of each possible artefact per layer, from 0 to 1; a dot: a conclusion changes.",
 )
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
     """How much of each possible artefact there is; None where there is no audit."""
     audit, flagged = context.audit, context.flagged
     if audit is None or flagged is None:
         return None
-    on = computed_on(len(context.analysis.stimuli), context.analysis.tables.n_pairs).removesuffix(
-        "."
-    )
+    on = computed_on(len(context.analysis.stimuli), context.analysis.tables.n_pairs)
     return RenderedFigure(
         audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
         "Audit of every layer",
-        "A row a possible artefact, a column a layer, from 0 (none) to 1; a dot marks a layer "
-        "about which a conclusion changes by twice the limit or more. "
-        f"{on} with all features of the analysis.",
+        "The size of each possible artefact (row) per layer (column), from 0 to 1. Dots: a "
+        f"conclusion about the layer changes by at least twice the limit. {on}",
         audit.layers,
         audit.layers.assign(layer=[layer_name(one) for one in _layers(audit.layers)])[
             ["layer", "rho", "top", "position0_ranks", "mean_cosine", "outlier_share"]

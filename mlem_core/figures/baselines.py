@@ -13,8 +13,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
-from mlem_core.analysis.in_words import computed_on
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
+from mlem_core.analysis.in_words import FOLDS, computed_on
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
 from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.profiles import layer_axes, profiles
@@ -125,8 +125,7 @@ def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:
 @figure(
     "unit_scores",
     "Single units and the whole layer",
-    "How well single units are predicted, and how well the whole layer: the farther apart, the "
-    "more the features are in patterns over units.",
+    "How well single units are predicted, and how well the whole layer.",
 )
 def draw_unit_scores(context: FigureContext) -> RenderedFigure | None:
     """Figure S12 of Jalouzot et al. (2024); None where the units have not been fitted."""
@@ -136,10 +135,9 @@ def draw_unit_scores(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         unit_scores(table, context.results.scores, context.across),
         "Metric models of single units, and of the whole layer",
-        "Held-out ρ of a metric model fitted to each unit of a layer alone (mean over folds): the "
-        "shape is the distribution over units, the line in it their median, the dot the best one. "
-        "Dashed: the metric model of the whole layer. Where that is far above, the features are "
-        f"in patterns over units, not in single ones. {context.computed_on}",
+        "Held-out ρ of a metric model fitted to each neuron or unit of a layer alone (mean over "
+        "folds): distribution over units, median (line) and best unit (dot). Dashed: the metric "
+        f"model of the whole layer. {context.computed_on}",
         table,
         methods.units(table, context.results),
     )
@@ -150,9 +148,8 @@ _BASELINES = {
     "decoding": (
         "accuracy above chance (Δ)",
         "Decoding of each feature",
-        "Accuracy of a linear classifier for each feature on held-out stimuli, less that of always "
-        "saying the most frequent value. Unlike an importance it does not say how much of the "
-        "distances a feature shapes.",
+        "Accuracy of a linear classifier for each feature on held-out stimuli, above that of the "
+        "most frequent value.",
     ),
     "random-forest": (
         "permutation importance (PI)",
@@ -184,12 +181,11 @@ def draw_baseline(context: FigureContext, name: str) -> RenderedFigure | None:
             drawn = drawn.assign(importance=drawn["accuracy"] - drawn["majority"])
         scores = drawn.drop_duplicates(["model", "layer", "fold"])
     value, title, seen = _BASELINES[name]
-    counts = context.results.n_stimuli, 0, context.results.n_folds
-    on = computed_on(*counts, held_out(context.analysis))
+    on = computed_on(context.results.n_stimuli, 0, context.results.n_folds)
     return RenderedFigure(
         profiles(drawn, scores, names, across=context.across, value=value),
         title,
-        f"{seen} Mean over folds, bands are one standard deviation. {on}",
+        f"{seen} Mean over folds, bands are {FOLDS}. {on}",
         table,
     )
 

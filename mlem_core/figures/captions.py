@@ -9,44 +9,16 @@ from __future__ import annotations
 
 import re
 
-import pandas as pd
-
 from mlem_core.analysis.in_words import RESOLVED
-from mlem_core.base.labels import Names
-from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity
-from mlem_core.measures.correlated import CORRELATED
 
-STRESS = (
-    "Stress (Kruskal 1964): by how much the distances in the map are off, as a share of them; 0.05 "
-    "is good, 0.1 fair, 0.2 poor, and then only what lies far apart can be read."
-)
+STRESS = "Stress (Kruskal 1964): .05 good, .1 fair, .2 poor."
 
 
 def joined(*parts: str) -> str:
     """The parts of a caption that are there, one after the other."""
     return " ".join(filter(None, parts))
-
-
-def correlated_features(correlations: pd.DataFrame, called: Names | None = None) -> str:
-    """Which features correlate over the pairs; empty where none do.
-
-    Parameters
-    ----------
-    correlations : square, as `Results.feature_correlations`
-    called : how the words call features
-    """
-    names, call = list(correlations.columns), (called or Names()).feature
-    pairs = [
-        minus(f"{call(one)} and {call(other)} (r = {correlations.loc[one, other]:.2f})")
-        for at, one in enumerate(names)
-        for other in names[at + 1 :]
-        if abs(correlations.loc[one, other]) >= CORRELATED
-    ]
-    if not pairs:
-        return ""
-    return f"The distances of {', '.join(pairs)} correlate: permuting one alone may mislead."
 
 
 def ceiling(coding: str) -> str:
@@ -69,10 +41,7 @@ def tau_by_chance(n_features: int) -> str:
     """What τ is worth with so few features; empty where it is not defined."""
     if n_features < 2:
         return ""
-    return (
-        f"With {n_features} features, profiles in random order have a |τ| of at most "
-        f"{similarity.tau_by_chance(n_features):.2f} in 95 of 100 cases."
-    )
+    return f"By chance |τ| is at most {similarity.tau_by_chance(n_features):.2f} in 95 % of cases."
 
 
 def scores(coding: str) -> str:

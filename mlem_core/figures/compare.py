@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from mlem_core.analysis.in_words import FOLDS
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.figures.captions import STRESS, joined, tau_by_chance
+from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, label_places
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
@@ -197,13 +197,11 @@ def draw_compare(context: FigureContext) -> RenderedFigure | None:
 
 def compare_caption(context: FigureContext, *, flagged: bool) -> str:
     """Caption of two layers against each other; an audit may have flagged some of it."""
-    spread = f"95 % confidence intervals over {context.over}" if context.over else FOLDS
+    spread = f"95 % CI over {context.over}" if context.over else FOLDS
     return joined(
-        f"Importance of each feature in the two layers: mean over folds, bars are {spread}; on the "
-        "diagonal a feature matters as much in both.",
-        tau_by_chance(context.results.n_profile_features),
-        "Triangles: what changes in the audit, at the end of an axis that layer's profile, at the "
-        "end of the diagonal the similarity of the two."
+        f"Importance of each feature in the two layers: mean over folds, bars are {spread}.",
+        "Triangles: a profile (on an axis) or the similarity (on the diagonal) changes in the "
+        "audit."
         if flagged
         else "",
         context.basis,
@@ -314,10 +312,9 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         two_layers(scatter.figure, drawn, narrow=context.drawing.narrow),
         f"{a} and {b}: importances and maps of the stimuli",
         joined(
-            f"(a) {scatter.caption} (b, c) The stimuli in {a} and {b}, coloured by {color}: metric "
-            "MDS of the neural distances; stimuli that lie close are represented alike.",
+            f"(a) {scatter.caption} (b, c) Metric MDS of the neural distances in {a} and {b}, "
+            f"coloured by {color}.",
             sample_of(len(sides[0].data), len(context.analysis.stimuli)),
-            STRESS,
         ),
         scatter.data,
         scatter.table,

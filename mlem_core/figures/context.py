@@ -170,16 +170,11 @@ class Selected:
 
     @property
     def basis(self) -> str:
-        """How and on how much the results were computed: the last part of captions."""
-        analysis, selection = self.analysis, self.selection
-        fitted = in_words.fitting_sentence(
-            estimator_named(selection.estimator).caption
-            + said_of_choice(analysis.manifest, selection.estimator),
-            selection.interactions,
-            analysis.spec.missing if analysis.stimuli.has_missing else None,
-            self.coding,
-        )
-        return f"{fitted} {self._computed_on}"
+        """On how much the results rest, and how they were computed: the last part of captions."""
+        chosen = self.selection
+        fit = estimator_named(chosen.estimator).caption
+        fit += said_of_choice(self.analysis.manifest, chosen.estimator)
+        return self._computed_on(fit + " with interactions" * chosen.interactions)
 
     @property
     def coding(self) -> str:
@@ -190,12 +185,11 @@ class Selected:
     @property
     def computed_on(self) -> str:
         """The same of what no metric model was fitted for."""
-        return f"{in_words.coding_sentence(self.coding)} {self._computed_on}"
+        return self._computed_on()
 
-    @property
-    def _computed_on(self) -> str:
+    def _computed_on(self, fit: str = "") -> str:
         counts = self.results.n_stimuli, self.results.n_pairs, self.results.n_folds
-        return in_words.computed_on(*counts, held_out(self.analysis))
+        return in_words.computed_on(*counts, self.coding, fit)
 
     @cached_property
     def pair(self) -> tuple[Layer, Layer]:

@@ -267,9 +267,8 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         group_profiles(found.profiles, context.terms, across=context.across),
         "Mean profiles of the groups",
-        "Mean importance of each feature over relative depth, for each group of models; bands are "
-        f"95 % intervals over {found.over}, where a group has n of two or more. Groups of one "
-        f"speak of no other model. {sizes(found)} {context.basis}",
+        "Mean importance of each feature over relative depth, per group of models. Bands: 95 % CI "
+        f"over {found.over}, where n is two or more. {sizes(found)} {context.basis}",
         found.profiles,
     )
 
@@ -277,7 +276,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
 @figure(
     "group_similarity",
     "Similarity within and between groups",
-    "How alike models of one group are (on the diagonal), and models of two groups.",
+    "Similarity of models of one group (on the diagonal), and of two groups.",
     tab="groups",
 )
 def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
@@ -288,17 +287,17 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         group_similarity(found.similarity, narrow=context.drawing.narrow),
         "Similarity within and between groups",
-        "Mean RSA correlation of pairs of different models, of layers of the same relative depth: "
-        "on the diagonal of models of one group, else of two groups. 95 % intervals over "
-        f"{found.over}; they need three models of a group. {sizes(found)} {context.computed_on}",
+        "Mean RSA of pairs of different models at equal relative depth: within a group on the "
+        f"diagonal, else between two. 95 % CI over {found.over} (three models a group or more). "
+        f"{sizes(found)} {context.computed_on}",
         found.similarity,
     )
 
 
 @figure(
     "universality",
-    "Universality of the terms",
-    "How much of what models of one group share, models of two groups share: 1 is as much.",
+    "Universality of the contributions",
+    "Similarity between groups as a fraction of similarity within groups, per feature.",
     tab="groups",
 )
 def draw_universality(context: FigureContext) -> RenderedFigure | None:
@@ -308,10 +307,9 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
         return None
     return RenderedFigure(
         universality(found.universality),
-        "Universality of the terms",
-        "Universality: the mean of a term of the RSA correlation over pairs of models of different "
-        "groups, divided by that over pairs of different models of one group (layers of the same "
-        f"relative depth). 95 % intervals over {found.over}; terms that models of a group do not "
-        f"share for sure are left out. {sizes(found)} {context.computed_on}",
+        "Universality of the contributions",
+        "Universality: the mean contribution between groups divided by that within groups. 95 % "
+        f"CI over {found.over}. Left out: contributions within groups that are not clearly above "
+        f"0. {sizes(found)} {context.computed_on}",
         found.universality,
     )

@@ -8,7 +8,7 @@ import pandas as pd
 
 from mlem_core.analysis.in_words import computed_on
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.profiles import profiles
 from mlem_core.measures import correlated
 from mlem_core.measures.importance import fitted
@@ -17,18 +17,16 @@ from mlem_core.measures.importance import fitted
 _IMPORTANCES = {
     "conditional": (
         "conditional importance (FI)",
-        "The drop of the held-out ρ when the feature is permuted among pairs that agree on all "
-        "others. It is 0 for a feature that the others determine, however well a layer encodes it.",
+        "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
+        "for a feature that the others determine.",
     ),
     "left_out": (
         "importance when left out (FI)",
-        "The drop of the held-out ρ when the model is fitted without the feature. It may be below "
-        "0: a model with fewer weights may generalise better.",
+        "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
     ),
     "group": (
         "importance of the group (FI)",
-        "The drop of the held-out ρ when these features are permuted together; their links with "
-        "each other stay.",
+        "Drop in held-out ρ when these features are permuted together.",
     ),
 }
 
@@ -75,8 +73,7 @@ def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
             value=value,
         ),
         f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
-        f"{meaning} Mean over {results.n_folds} folds, from the same tables, without sampling. "
-        f"{computed_on(results.n_stimuli, held_out=held_out(context.analysis))}",
+        f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
         table,
     )
 

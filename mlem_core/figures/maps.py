@@ -276,8 +276,8 @@ def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:
         layer_maps(results.layer_map, results.importance, across, results.map_stress),
         "Maps of the layers",
         joined(
-            "Metric MDS of 1 − similarity: layers that are alike lie close together; a line joins "
-            "the layers of a model in order. The axes have no meaning of their own.",
+            "Metric MDS of 1 − similarity: similar layers lie close together. A line joins the "
+            "layers of a model in order.",
             STRESS,
             context.basis,
         ),

@@ -174,16 +174,15 @@ def over_folds(table: pd.DataFrame, value: str, by: str = "layer") -> tuple[Any,
 
 # What is seen where MLEM and FR-RSA are compared.
 _AGREEMENT = (
-    "Left: Frobenius distance of their matrices of weights, each of norm 1. Right: weighted "
-    f"Kendall τ of their importance profiles. Mean over folds, bands are {FOLDS}."
+    "Left: Frobenius distance of their weights (norm 1). Right: weighted Kendall τ of their "
+    f"importance profiles. Mean over folds, bands are {FOLDS}."
 )
 
 
 @figure(
     "methods",
     "Prediction accuracy by method",
-    "How well each method predicts the distances of unseen stimuli; no function of these features "
-    "gets above the ceiling.",
+    "How well each method predicts the distances of unseen stimuli, and the feature ceiling.",
 )
 def draw_methods(context: FigureContext) -> RenderedFigure | None:
     """Figure S9 of Jalouzot et al. (2024); None where none that takes long has been computed."""
@@ -200,12 +199,9 @@ def draw_methods(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         method_scores(table, context.results.scores, methods.NAMES, context.across),
         "Prediction accuracy by method",
-        "Spearman ρ of predicted and neural distances on held-out stimuli by method: mean over "
-        f"folds, bands are {FOLDS}. MLEM, Spearman maximises ρ_a with weights of at least 0 (with "
-        "interactions: a positive definite matrix), FR-RSA with any; random forest: Spearman ρ of "
-        "the distances of its predicted representations; single units: a metric model fitted to "
-        "each unit alone, mean over them. Dotted: the ceiling. "
-        f"{context.computed_on}",
+        f"Held-out ρ by method: mean over folds, bands are {FOLDS}. Random forest: ρ of the "
+        "distances of its predicted representations; single units: mean over metric models of one "
+        f"unit each. Dotted: the feature ceiling. {context.computed_on}",
         table,
         table.groupby(["model", "layer", "method"], sort=False)["rho"]
         .mean()
@@ -263,8 +259,8 @@ def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
         return RenderedFigure(
             noise_agreement(table, 1 if context.drawing.narrow else 2),
             f"MLEM and FR-RSA with noise in {title}",
-            f"MLEM (estimator spearman) and FR-RSA on {title} with Gaussian noise added to each "
-            f"unit, in standard deviations of the unit. {_AGREEMENT} {context.computed_on}",
+            f"MLEM (estimator spearman) and FR-RSA on {title} with Gaussian noise, in standard "
+            f"deviations of each unit. {_AGREEMENT} {context.computed_on}",
             table,
             means.reset_index(),
         )

@@ -155,10 +155,9 @@ def draw_multiverse(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         specification_curve(table, found.dimensions, asked.named(context.names)),
         verdict(asked, found, context.names).partition(";")[0],
-        "The margin of the claim in every combination of choices, in ascending order; it holds "
-        "where the margin is above 0. Below: the choices of each. "
-        f"{computed_on(len(context.analysis.stimuli)).removesuffix('.')}; {len(table)} analyses, "
-        f"{context.analysis.spec.folds} folds each.",
+        f"Margin of the claim in each of {len(table)} analysis variants, in ascending order; the "
+        "claim holds above 0. Below: the choices of each variant. "
+        f"{computed_on(len(context.analysis.stimuli), 0, context.analysis.spec.folds)}",
         table,
         by_choice(asked, found),
     )

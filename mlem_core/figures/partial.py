@@ -69,24 +69,21 @@ UNITS = {
     "ratio": "that ρ as a part of the second's own",
 }
 NAMES = {
-    "features": "Alike in the features (S_feat)",
-    "rest": "Alike in the rest (S_rest)",
-    "transfer": "Transfer of the metric (held-out ρ)",
-    "ratio": "Transfer, as a part of the layer's own score",
+    "features": "Similarity in explained part (S_feat)",
+    "rest": "Similarity in residual part (S_rest)",
+    "transfer": "Cross-model prediction (held-out ρ)",
+    "ratio": "Cross-model prediction, relative to the layer's own ρ",
 }
 _NONE = "Empty cells: {} of one layer is not clearly above 0."
 _CAPTIONS = {
-    "features": "The correlation of what the features explain in either layer, v_AB / √(v_AA "
-    "v_BB), between disjoint sets of stimuli: 1 where both use them in proportion, whatever they "
-    f"explain in all; above 1 is sampling. {_NONE.format('what they explain')}",
-    "rest": "A partial RSA: the correlation of what is left of the ranks when what the features "
-    "explain is taken away, (RSA − v_AB) / √((1 − v_AA)(1 − v_BB)). What other features, another "
-    f"coding or more stimuli would explain is still in it. {_NONE.format('what is left')}",
-    "transfer": "Held-out ρ, mean over folds, that the metric fitted to a layer (up the side) has "
-    "with the distances in another (along the bottom); on the diagonal the layers' own scores.",
-    "ratio": "Held-out ρ, mean over folds, that the metric fitted to a layer (up the side) has "
-    "with the distances in another (along the bottom), divided by that of the latter's own "
-    f"metric. {_NONE.format('its own score')}",
+    "features": "Correlation between the feature-explained parts of two layers, v_AB / √(v_AA "
+    f"v_BB), cross-fitted. {_NONE.format('the explained part')}",
+    "rest": "RSA of two layers beyond their feature-explained parts (a partial RSA), (RSA − v_AB) "
+    f"/ √((1 − v_AA)(1 − v_BB)). {_NONE.format('the residual part')}",
+    "transfer": "Held-out ρ, mean over folds, of the metric fitted to a layer (rows) on the "
+    "distances in another (columns); diagonal: the layers' own ρ.",
+    "ratio": "Held-out ρ, mean over folds, of the metric fitted to a layer (rows) on the distances "
+    f"in another (columns), divided by the latter's own ρ. {_NONE.format('its own ρ')}",
 }
 
 
@@ -98,8 +95,8 @@ def choices(estimator: str) -> tuple[str, ...]:
 
 @figure(
     "similar_in",
-    "Alike in the features, in the rest, or by transfer",
-    "What the two matrices above mix, apart. Click a cell to choose its two layers.",
+    "Explained and residual similarity",
+    "Similarity in the explained and in the residual part. Click a cell to choose its layers.",
     offered=True,
 )
 def draw_similar_in(context: FigureContext) -> RenderedFigure | None:

@@ -13,7 +13,7 @@ from mlem_core.analysis.in_words import FOLDS
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.figures.captions import ceiling, correlated_features, joined
+from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     feature_labels,
@@ -391,24 +391,20 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
 
 def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
     """Caption of the importances over the layers; an audit may have flagged some."""
-    spread = f"Bands are {FOLDS}."
+    spread = f"Bands: {FOLDS}."
     if context.score_tests is not None:
         spread = (
-            f"Bands are 95 % confidence intervals over {context.over}; a marker is open where the "
-            "importance is not above 0 (p > 0.05, corrected over a family of "
-            f"{context.score_tests.family})."
+            f"Bands: 95 % CI over {context.over}. Open markers: p > .05, corrected over "
+            f"{context.score_tests.family}."
         )
     return joined(
-        "Feature importance (FI): the drop of Spearman ρ on pairs of held-out stimuli when the "
-        "feature is permuted, computed as an expectation; mean over folds.",
+        "Drop in held-out ρ when a feature is permuted (mean over folds).",
         spread,
-        f"Dashed: held-out ρ of the metric model. Dotted: the ceiling, {ceiling(context.coding)}.",
-        "Triangles: a conclusion about the layer changes in the audit." if flagged else "",
-        "Grey band: the largest importance that a feature has on average when its labels are "
-        "permuted among the words, sentences or stimuli that it is constant on."
+        "Dashed: held-out ρ. Dotted: feature ceiling.",
+        "Triangles: a conclusion changes in the audit." if flagged else "",
+        "Grey: largest importance with permuted labels."
         if context.importance_chance is not None
         else "",
-        correlated_features(context.results.feature_correlations, context.names),
         context.basis,
     )
 

@@ -77,7 +77,7 @@ def _label(a: str, b: str) -> str:
 @figure(
     "published",
     "Beside the first paper",
-    "What the first paper found in these models, and what is found here.",
+    "The results of the first paper for these models, and of this analysis.",
 )
 def draw_published(context: FigureContext) -> RenderedFigure | None:
     """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
@@ -88,11 +88,9 @@ def draw_published(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         published_values(table),
         "Beside the first paper",
-        "Open: figures 2 and 4 of Salle et al. (2024), which names no checkpoints and has "
-        "sentences of its own: how far the two similarities of all layers agree (Spearman ρ of the "
-        "upper triangles), and the weighted Kendall τ of the profiles of the two layers that it "
-        "finds most and least alike. Filled: the same here; missing where a layer is not shown. "
-        f"{context.basis}",
+        "Agreement of the two similarities (Spearman's ρ), and weighted Kendall τ of the most and "
+        "least similar layers. Open: Salle et al. (2024; figures 2 and 4, other sentences). "
+        f"Filled: this analysis. {context.basis}",
         table,
         table.assign(quantity=table["quantity"].map(called)),
     )

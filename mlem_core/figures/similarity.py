@@ -347,26 +347,19 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
 def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
     """Caption of the two matrices of similarity; an audit may have flagged pairs."""
     results, other, intervals = context.results, context.compared, ""
-    agnostic = "RSA, Spearman ρ of the neural distances over all pairs"
+    agnostic = "RSA"
     agrees, tested = results.agreement, context.similarity_tests
     if other is not None:
-        agnostic = (
-            f"the {other.similarity.called} ({other.similarity.meaning}), 0 on average for layers "
-            "that have nothing to do with each other"
-        )
+        agnostic = other.similarity.called
         agrees = agreement(results.similarity_profiles.to_numpy(), other.values)
     elif tested is not None:
-        intervals = (
-            f"In the table: 95 % confidence intervals over {context.over}, and p of RSA, corrected "
-            f"over a family of {tested.family}."
-        )
-    here = "" if math.isnan(agrees) else f", here {agrees:.2f}"
+        intervals = f"Table: 95 % CI over {context.over}; p corrected over {tested.family}."
+    here = "" if math.isnan(agrees) else f"; their agreement (Spearman's ρ) is {agrees:.2f}"
     return joined(
-        f"Feature-based: weighted Kendall τ of the importance profiles. Feature-agnostic: "
-        f"{agnostic}. Their agreement is the Spearman ρ of the two upper triangles{here}.",
+        f"Weighted Kendall τ of importance profiles, and {agnostic}{here}.",
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
-        "Dots: pairs whose similarity changes in the audit." if flagged else "",
+        "Dots: the similarity changes in the audit." if flagged else "",
         intervals,
         context.basis,
     )

@@ -116,8 +116,7 @@ def draw_feature_correlations(context: FigureContext) -> RenderedFigure:
     return RenderedFigure(
         feature_correlations(results.feature_correlations),
         "Correlations of the feature distances",
-        "Pearson correlation of the distances of two features over all pairs of stimuli; where it "
-        "is far from 0, their importances are hard to separate. "
+        "Pearson correlation of the distances of two features over pairs of stimuli. "
         f"{computed_on(results.n_stimuli, results.n_pairs)}",
         results.feature_correlations.rename_axis("feature").reset_index(),
     )

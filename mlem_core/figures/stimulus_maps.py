@@ -223,8 +223,7 @@ def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
     color : the feature that colours them, where it is not said beside it
     """
     return joined(
-        "Metric MDS of the neural distances: stimuli that lie close are represented alike, those "
-        "far apart differently.",
+        "Metric MDS of the neural distances: stimuli that lie close are represented similarly.",
         sample_of(n_shown, n_stimuli),
         f"Coloured by {color}." if color else "",
         STRESS,
@@ -233,7 +232,7 @@ def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:
 
 
 def sample_of(n_shown: int, n_stimuli: int) -> str:
-    return f"A seeded sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
+    return f"Shown: a random sample of {n_shown:,} stimuli." if n_shown < n_stimuli else ""
 
 
 def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:

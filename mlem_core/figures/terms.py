@@ -154,8 +154,7 @@ def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[s
 @figure(
     "why_layers",
     "What makes every two layers alike",
-    "What each feature adds to the similarity of every two layers: orange makes them alike, blue "
-    "sets them apart.",
+    "The contribution of each feature to the similarity of every two layers.",
     offered=True,
 )
 def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
@@ -175,9 +174,9 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
             across=2 if context.drawing.narrow else 3,
         ),
         "What makes every two layers alike",
-        f"What each feature contributes to the {similarity.called} of every two layers (Shapley "
-        "values, cross-fitted), and what these features do not explain. Orange: it makes the two "
-        f"alike; blue: it sets them apart. {context.computed_on}",
+        f"Contributions to the {similarity.called} of every two layers (Shapley values, "
+        "cross-fitted), and the unexplained part. Orange: more similar; blue: less similar. "
+        f"{context.computed_on}",
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.
         means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),

@@ -171,7 +171,7 @@ def depths(context: FigureContext) -> list[str]:
 @figure(
     "trajectories",
     "Importance over training",
-    "Importance of each feature, and the score, as training goes on.",
+    "Importance of each feature, and held-out ρ, over training.",
 )
 def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training.
@@ -191,10 +191,7 @@ def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         trajectories(table, context.terms, across=context.across),
         "Importance of each feature over training",
-        "Importance of each feature, and held-out ρ (dashed), over the steps of training, for each "
-        f"trajectory; {where}. The axis is logarithmic; step 0, left of the dotted line, is off "
-        "its scale. Means over the seeds of a step; bands, where there are two or more: 95 % "
-        f"intervals over {found.over_seeds}, step by step. {' '.join(training_lines(found))} "
-        f"{context.basis}",
+        f"Importance of each feature, and held-out ρ (dashed), over training steps; {where}; mean "
+        f"over seeds. Bands: 95 % CI. {' '.join(training_lines(found))} {context.basis}",
         table,
     )

@@ -176,10 +176,7 @@ def _told(row: Any) -> str:
 MOST_MATRICES = 6
 # In one column of a journal: matrices one below the other, and values of two beside each other.
 MOST_BELOW, FEW_VALUES = 4, 8
-TARGET_UNITS = (
-    "in units of the fitted target (squared neural distances, or their ranks, scaled to [0, 1] in "
-    "each layer)"
-)
+TARGET_UNITS = "in units of the fitted target ([0, 1] in each layer)"
 
 
 def values_of(context: FigureContext) -> tuple[pd.DataFrame, str] | None:
@@ -198,10 +195,8 @@ def values_of(context: FigureContext) -> tuple[pd.DataFrame, str] | None:
 def matrices_caption(feature: str, basis: str) -> str:
     """Caption of the distances of every two values as a matrix, or a matrix a layer."""
     return (
-        f"Squared distance of every two values of {feature} in the metric model (mean over folds), "
-        f"{TARGET_UNITS}. Rings: the distance of two stimuli of one value, beyond what all pairs "
-        "share. Crosses: values that no pair of stimuli has, where the penalty alone decides. "
-        f"{basis}"
+        f"Squared distance of every two values of {feature} (mean over folds), {TARGET_UNITS}. "
+        f"Rings: two stimuli of one value. Crosses: values of no pair. {basis}"
     )
 
 
@@ -377,6 +372,6 @@ def draw_values_layers(context: FigureContext) -> RenderedFigure | None:
         value_lines(*values),
         f"Distances of the values of {name} over the layers",
         f"Squared distance of every two values of {name} over the layers (mean over folds), "
-        f"{TARGET_UNITS}. Named are the pairs furthest apart on average. {context.basis}",
+        f"{TARGET_UNITS}. Named: the pairs furthest apart on average. {context.basis}",
         own[own["value_a"] != own["value_b"]],
     )

@@ -103,10 +103,8 @@ def draw_value_map(context: FigureContext, layer: Layer) -> RenderedFigure | Non
     return RenderedFigure(
         value_map(points, title, stress),
         f"Values of {name} in {title}",
-        f"Metric MDS of the values of {name}: near where the means of their representations are "
-        "near (square root of the separation w_ab). The wider a ring, the more the stimuli of the "
-        "value differ among themselves. The axes have no meaning of their own. "
-        f"{STRESS} {context.basis}",
+        f"Metric MDS of the values of {name}, by the square root of their separation w_ab. Rings: "
+        f"spread of the stimuli of a value. {STRESS} {context.basis}",
         points,
     )
 
@@ -203,7 +201,7 @@ def draw_values_compared(context: FigureContext) -> RenderedFigure | None:
         value_scatter(found.table, context.pair, found.rho),
         f"Distances of the values of {name} in {a} and {b}",
         f"Squared distance of every two values of {name} in the two layers (mean over folds), "
-        f"{TARGET_UNITS}: compare the order of the pairs, which Spearman's ρ does. In blue and "
-        f"named: the pairs furthest apart, and those whose rank differs most. {context.basis}",
+        f"{TARGET_UNITS}. Named: pairs furthest apart, or with the most different ranks. "
+        f"{context.basis}",
         found.table,
     )

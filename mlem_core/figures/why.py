@@ -197,7 +197,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
 @figure(
     "why",
     "Why two layers are alike",
-    "What each feature adds to the similarity of the two layers, and what no feature explains.",
+    "The contribution of each feature to the similarity of two layers, and the unexplained part.",
     offered=True,
 )
 def draw_why(context: FigureContext) -> RenderedFigure | None:
@@ -210,20 +210,19 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     unit = () if of_rsa else (similarity.unit,)
     what = f"The {similarity.called} ({similarity.meaning})"
     if of_rsa:
-        what = "RSA (Spearman ρ of the neural distances of the two layers)"
+        what = "RSA of the two layers"
     if of_rsa and intervals is not None and len(intervals.terms) and "p" not in table:
         tests, family = term_tests(intervals, *context.pair, context.correction)
         table = table.merge(tests, on="term")
-        how += f"; p in the table: term other than 0, corrected over a family of {family}"
+        how += f"; p in the table corrected over {family}"
     over = Units.of(context.analysis.stimuli).over
     return RenderedFigure(
         waterfall(explained.terms, context.all_features, *unit),
         f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
-            f"{what} as a sum: Shapley values of the part that the features account for, between "
-            "disjoint sets of stimuli (a feature of pure noise adds 0 on average), and the part "
-            "that they do not, which may be negative. The terms add up exactly.",
-            f"Bars: 95 % confidence intervals over {over}, {how}." if how else "",
+            f"{what} as a sum of contributions (Shapley values, cross-fitted) and the unexplained "
+            "part.",
+            f"Bars: 95 % CI over {over}, {how}." if how else "",
             context.computed_on,
         ),
         table,
@@ -233,7 +232,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
 @figure(
     "why_tau",
     "Why two profiles are alike",
-    "What each feature adds to the agreement of the two profiles.",
+    "The contribution of each feature to the τ of the two profiles.",
 )
 def draw_why_tau(context: FigureContext) -> RenderedFigure | None:
     """The weighted Kendall τ of both profiles as a sum."""
@@ -245,11 +244,9 @@ def draw_why_tau(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         waterfall(table, context.all_features, "weighted Kendall τ"),
         f"What makes the profiles of {a} and {b} alike",
-        "Weighted Kendall τ of the two importance profiles as a sum: each feature has half of "
-        "every pair of features that it is in, + where both layers put the two in the same order, "
-        "− where not. A negative bar is a feature that the two layers rank differently. Features "
-        "of hardly any importance change order by chance. "
-        f"{tau_by_chance(results.n_profile_features)} {context.basis}",
+        "Weighted Kendall τ of the two importance profiles as a sum over features. Negative: the "
+        f"layers rank the feature differently. {tau_by_chance(results.n_profile_features)} "
+        f"{context.basis}",
         table,
     )
 
@@ -263,10 +260,9 @@ def draw_why_score(context: FigureContext, side: int) -> RenderedFigure | None:
     ceiling = float(results.scores.groupby(["model", "layer"])["ceiling"].mean()[layer])
     return RenderedFigure(
         waterfall(table, context.all_features, "held-out ρ"),
-        f"What the score of {context.called[side]} is made of",
-        "The held-out ρ of the metric model as a sum of Shapley values, mean over folds; the "
-        f"estimated ceiling is {ceiling:.2f}. Unlike permutation importances these add up; a "
-        f"feature without weight has a bar where it correlates with one that has. {context.basis}",
+        f"Contributions to the held-out ρ of {context.called[side]}",
+        "Held-out ρ of the metric model as a sum over features (Shapley values), mean over folds; "
+        f"feature ceiling {ceiling:.2f}. {context.basis}",
         table,
     )
 
@@ -274,8 +270,8 @@ def draw_why_score(context: FigureContext, side: int) -> RenderedFigure | None:
 for _side, _place in enumerate("ab"):
     figure(
         f"why_score_{_place}",
-        "What a layer's score is made of",
-        "What each feature adds to the prediction accuracy in this layer.",
+        "Contributions to held-out ρ",
+        "The contribution of each feature to the held-out ρ of this layer.",
     )(partial(draw_why_score, side=_side))
 
 

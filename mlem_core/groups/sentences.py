@@ -23,8 +23,7 @@ def lines(summary: GroupSummary) -> list[str]:
 def sizes(summary: GroupSummary) -> str:
     """How many models each group has, in a sentence."""
     each = zip(summary.members.groups, summary.members.sizes, strict=True)
-    named = [f"{name} ({many(int(n), 'model')})" for name, n in each]
-    return f"Groups: {listed(named)}."
+    return f"Models per group: {listed([f'{name} {n}' for name, n in each])}."
 
 
 def group_lines(summary: GroupSummary) -> list[str]:
@@ -78,28 +77,22 @@ def training_lines(summary: GroupSummary) -> list[str]:
 
 
 def training_line(name: str, members: Sequence[str], over: str) -> str:
-    """What varies in a trajectory of these members, and what its intervals speak of."""
+    """What varies in a trajectory of these members, and what its intervals are over."""
     steps = sorted({step_of(one) for one in members})
     trained = [one for one in members if not is_control(one)]
     runs = list(dict.fromkeys(map(run_of, trained)))
     at = {step: [one for one in trained if step_of(one) == step] for step in steps}
     of_runs = {frozenset(map(run_of, own)) for own in at.values() if own}
     sizes = [sum(step_of(one) == step for one in members) for step in steps]
-    what = f"Trajectory {name}: {len(steps)} steps of training ({steps[0]:,} to {steps[-1]:,})"
+    what = f"Trajectory {name}: {len(steps)} steps ({steps[0]:,} to {steps[-1]:,})"
     seeds = many(sizes[0], "seed") if len({*sizes}) == 1 else f"{min(sizes)} to {max(sizes)} seeds"
     where = "" if len({*sizes}) == 1 else ", where there are two"
-    intervals = "there are no intervals"
-    if max(sizes) > 1:
-        intervals = f"95 % intervals are over {over}{where}"
+    intervals = f"95 % CI over {over}{where}" if max(sizes) > 1 else "no intervals"
     if len(of_runs) > 1:
-        said = (
-            f", {seeds} a step, not the same at each: what changes from step to step may be which "
-            f"seeds are there ({intervals})"
-        )
+        said = f", {seeds} a step, which differ, so a change may be due to the seeds; {intervals}"
     elif max(sizes) == 1:
-        said = f", one run ({', '.join(runs)}), which says nothing of other runs"
+        said = f", one run ({', '.join(runs)}), so results do not extend to other runs"
     else:
-        said = f", {seeds} a step ({listed(runs)}); {intervals}, and speak of other seeds of it"
-    if any(map(is_control, members)):
-        said += "; random weights, as training would begin from, stand at step 0"
+        said = f", {seeds} a step ({listed(runs)}); {intervals}"
+    said += "; step 0 has random weights" * any(map(is_control, members))
     return f"{what}{said}."

@@ -59,4 +59,4 @@ def family_of_tests(table: pd.DataFrame, what: str, correction: str, p: str = "p
     table = table.assign(**{f"{p}_corrected": np.nan})
     values = table.loc[tested, p].to_numpy(np.float64)
     table.loc[tested, f"{p}_corrected"] = corrected(values, correction)
-    return FamilyOfTests(table, f"{tested.sum()} {what}; {CORRECTIONS[correction]}")
+    return FamilyOfTests(table, f"{tested.sum():,} {what} ({CORRECTIONS[correction]})")

@@ -387,9 +387,8 @@ def _how(why: Explanation, analysis: Analysis, n_replicates: int) -> str:
     if not why.similarity.of_ranks:
         drawn = f"blocks of {units.each} left out in turn"
     return (
-        f"{drawn}; contributions are beyond chance, from labels of each feature permuted "
-        f"{PERMUTATIONS} times among the units that it is constant on; p in the table is corrected "
-        "over the features"
+        f"{drawn}; contributions beyond chance ({PERMUTATIONS} permutations of labels at the level "
+        "of each feature; p corrected over the features)"
     )
 
 

@@ -203,7 +203,7 @@ def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = 
     names : how the words call features
     """
     call = (names or Names()).feature
-    plain = "as same or different" + ", numeric ones by distance" * bool(set(kinds) - {"nominal"})
+    plain = "as same or different" if "nominal" in kinds else "by distance"
     if not resolved:
         return plain
     if len(resolved) == len(kinds):

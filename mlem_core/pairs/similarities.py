@@ -125,13 +125,10 @@ class Similarity:
 
     @property
     def no_terms(self) -> str:
-        """Why there are no terms by feature; empty where there are."""
+        """Why there are no contributions by feature; empty where there are."""
         if self.divides:
             return ""
-        return (
-            f"The {self.called} is no sum over pairs of stimuli, so it has no terms by feature; "
-            f"{listed([one.short for one in SIMILARITIES.values() if one.divides])} have some."
-        )
+        return f"{self.short} is no sum over pairs and has no contributions by feature."
 
     def check_divides(self) -> None:
         """Raise InputError where it has no terms by feature."""

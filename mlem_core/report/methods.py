@@ -62,9 +62,8 @@ def _estimator(name: str, interactions: bool) -> str:
 def methods_paragraph(
     analysis: Analysis,
     results: Results,
+    selection: Selection | None = None,
     *,
-    estimator: str | None = None,
-    interactions: bool | None = None,
     form: str = "markdown",
     names: Names | None = None,
     sure: str = "",
@@ -74,7 +73,7 @@ def methods_paragraph(
     Parameters
     ----------
     analysis, results : the run, and the tables that are reported of it
-    estimator, interactions : with which `results` was made, by default those of the analysis
+    selection : that `results` is of, by default all of the analysis; its estimator is named
     form : "markdown", with citations in words, or "tex", with `\\citep{...}` for the entries of
         `bibtex`
     names : what features and models are called
@@ -83,17 +82,13 @@ def methods_paragraph(
     names = names or Names()
     tables = analysis.tables.of_features(tuple(results.feature_correlations))
     spec, manifest = analysis.spec, analysis.manifest
-    interactions = spec.interactions if interactions is None else interactions
-    estimator = spec.estimator if estimator is None else estimator
+    chosen = analysis.select() if selection is None else selection
+    estimator, interactions = chosen.estimator, chosen.interactions
     layers = results.scores.groupby("model", sort=False)["layer"].unique()
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
-    alphas = results.scores["alpha"].dropna()
-    apart = alphas >= NOT_APART
-    # What is shown may leave out the features that are resolved.
-    as_fitted = bool(results.resolved) == bool(analysis.tables.resolved)
-    grid, folds = manifest["alphas"] if as_fitted else ALPHAS, results.folds["fold"]
-    errors, n_layers = results.pair_errors, len(results.similarity_rsa)
+    errors, folds = results.pair_errors, results.folds["fold"]
+    n_layers = len(results.similarity_rsa)
     text = _template().render(
         results=results,
         n_all_pairs=n_pairs(tables.n_stimuli),
@@ -115,10 +110,7 @@ def methods_paragraph(
         n_terms=results.weights["feature"].nunique(),
         estimator=_estimator(estimator, interactions) + said_of_choice(manifest, estimator),
         interactions=interactions,
-        alphas=alphas[~apart],
-        n_not_apart=int(apart.sum()),
-        grid=grid,
-        n_edge=int(alphas[~apart].isin([grid[0], grid[-1]]).sum()),
+        **_penalties(analysis, results),
         resolved=list(map(names.feature, results.resolved)),
         coding=coding(tables.kinds, tables.resolved, names),
         held_out=held_out(analysis),
@@ -148,17 +140,23 @@ def texts(
     analysis: Analysis, results: Results, selection: Selection, names: Names, sure: str = ""
 ) -> dict[str, str]:
     """The methods paragraph in both forms, and the references: methods.md, .tex, references.bib."""
-    more: dict[str, Any] = {
-        "sure": sure,
-        "estimator": selection.estimator,
-        "interactions": selection.interactions,
-        "names": names,
-    }
+    of: Any = analysis, results, selection
     return {
-        "methods.md": methods_paragraph(analysis, results, **more),
-        "methods.tex": methods_paragraph(analysis, results, form="tex", **more),
+        "methods.md": methods_paragraph(*of, names=names, sure=sure),
+        "methods.tex": methods_paragraph(*of, names=names, sure=sure, form="tex"),
         "references.bib": bibtex(analysis.manifest),
     }
+
+
+def _penalties(analysis: Analysis, results: Results) -> dict[str, Any]:
+    """The chosen penalties, their grid, and how many lie at its edge."""
+    alphas = results.scores["alpha"].dropna()
+    apart = alphas >= NOT_APART
+    # What is shown may leave out the features that are resolved.
+    as_fitted = bool(results.resolved) == bool(analysis.tables.resolved)
+    grid, known = analysis.manifest["alphas"] if as_fitted else ALPHAS, alphas[~apart]
+    edge = int(known.isin([grid[0], grid[-1]]).sum())
+    return {"grid": grid, "alphas": known, "n_edge": edge, "n_not_apart": int(apart.sum())}
 
 
 def uncertainty(shown: FigureContext) -> str:
@@ -181,8 +179,7 @@ def uncertainty(shown: FigureContext) -> str:
         said.append(how_computed(shown.selection.estimator, units))
         said.append(f"There were {listed(n[: 1 + units.two_way])}.")
         tests = filter(None, (shown.score_tests, shown.similarity_tests))
-        families = [f"{test.family.replace('; ', ' (')})" for test in tests]
-        said.append(f"p-values are corrected over {listed(families)}.")
+        said.append(f"p-values are corrected over {listed([test.family for test in tests])}.")
     return " ".join(said)
 
 

@@ -393,7 +393,7 @@ def test_the_command_line_writes_the_table(analysis, tmp_path, monkeypatch, caps
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
     given = ["analyze", *arguments_of(analysis.spec), "--out", str(tmp_path / "out")]
     assert main([*given, "--trajectory", f"three={','.join(MEMBERS)}"]) == 0
-    assert "three: 3 steps of training (0 to 100), 3 seeds" in capsys.readouterr().out
+    assert "three: 3 steps (0 to 100), 3 seeds" in capsys.readouterr().out
     read = pd.read_csv(tmp_path / "out" / "trajectories.csv")
     table = trajectories(analysis)
     pd.testing.assert_frame_equal(

@@ -98,7 +98,7 @@ def test_own_ones_are_universes_and_go_into_a_capsule(spec, tmp_path, clipped, d
     shown = analysis.select(estimator="clipped")
     path = capsule.write(analysis, tmp_path / "capsule.zip", shown, drawing=Drawing(images=False))
     assert main(["verify", str(path)]) == 0 and "nothing differs" in capsys.readouterr().out
-    text = methods_paragraph(analysis, analysis.results_of(shown), estimator="clipped")
+    text = methods_paragraph(analysis, analysis.results_of(shown), shown)
     assert "least squares with negative weights set to 0, in 3-fold" in text
     assert "was the Chebyshev distance of their representations" in text
 
