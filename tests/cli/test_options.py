@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,15 @@ def commands():
 def test_every_option_is_explained():
     for name, command in commands().items():
         assert not [action.dest for action in command._actions if not action.help], name
-        assert command.format_help()
+        shown = command.format_help()
+        assert shown.startswith("examples:\n  python -m mlem_core ") and "\nusage:" in shown
     assert all(name in commands()["stimuli"].format_help() for name in SETS)
+
+
+def test_the_version_is_said(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"MLEM Explorer {version('mlem_core')}\n"
 
 
 def test_every_field_of_an_analysis_is_an_option_with_the_same_default():

@@ -55,8 +55,8 @@ TESTED = two_layers(0.06, bounds=True, chance=[0.21, 0.03, 0.03], place=0.2, pos
 BY_CHANCE = two_layers(
     0.06, bounds=True, chance=[0.21, 0.11, 0.03], place=0.2, pos=0.1, length=-0.05
 )
-VALUES = replace(SURE, coding="which values of pos differ (others: whether they differ)")
-WORDS = replace(SURE, others="other sentences and other words")
+VALUES = replace(SURE, coding="by value for pos, others as same or different")
+WORDS = replace(SURE, others="sentences and words")
 EACH = groups(*(members(0.3, 0.1, 0.0, seed=seed) for seed in range(5)))
 DIFFERENT = groups(
     members(0.3, 0.1, 0.0, n=4),
@@ -76,20 +76,19 @@ WHOLE = [
     (
         PLAIN.sentence,
         "The RSA correlation of one layer 3 and two layer 20 is 0.314. Of the features, pos "
-        "contributes 0.200 and place contributes 0.100. The two are less alike for length by "
-        "0.050. The other feature contributes 0.004. These features, coded by whether they "
-        "differ, do not explain 0.060 of it.",
+        "contributes 0.200 and place contributes 0.100. The two are less similar for length by "
+        "0.050. The other feature contributes 0.004. 0.060 is unexplained (features coded as same "
+        "or different).",
     ),
     (
         SURE.headline,
-        "one layer 3 and two layer 20 are alike (RSA 0.31), most of all in pos, which makes 65 % "
-        "of it. 19 % of it is not explained by whether these features differ.",
+        "one layer 3 and two layer 20 are similar (RSA 0.31); pos accounts for 65 % of it. 19 % is "
+        "unexplained by features coded as same or different.",
     ),
     (PLAIN.how_sure, ""),
     (
         SURE.how_sure,
-        "How sure: other sentences of this kind would put their RSA between 0.30 and 0.33 and what "
-        "pos adds between 0.19 and 0.22 (95 % intervals).",
+        "95 % CI (over sentences): RSA 0.30 to 0.33, contribution of pos 0.19 to 0.22.",
     ),
     (EACH.headline, "Over 3 models of each of 5 groups: pos matters most in each."),
     (
@@ -104,24 +103,27 @@ WHOLE = [
 ]
 PARTS = [
     (LESS.sentence, "0.143 [0.133, 0.163]"),
-    (LESS.sentence, "makes the two less alike, by 0.060 [0.040, 0.070]"),
-    (VALUES.headline, "19 % of it is not explained by these features and which values of pos"),
-    (WORDS.how_sure, "How sure: other sentences and other words would put"),
+    (LESS.sentence, "makes the two less similar, by 0.060 [0.040, 0.070]"),
+    (VALUES.headline, "19 % is unexplained by features coded by value."),
+    (WORDS.how_sure, "95 % CI (over sentences and words): RSA"),
     (two_layers(0.5, pos=-0.1).headline, "None of it is explained"),
     # No feature is named that may be there by chance; labels count for more than intervals.
     (two_layers(0.06, place=0.2, pos=0.1).headline, "Add confidence intervals"),
     (
         TESTED.headline,
-        "(RSA 0.31), most of all in pos, which makes 32 % of it. More goes with place, but "
-        "permuted labels give as much.",
+        "(RSA 0.31); pos accounts for 32 % of it. More is due to place, but permuted labels "
+        "give as much.",
     ),
-    (OF_WORDS.headline, "which makes 43 % of it. Any labels of these words would make 22 %."),
+    (
+        OF_WORDS.headline,
+        "for 43 % of it. Any labels of these words would account for 22 %.",
+    ),
     (OF_WORDS.sentence, "Any labels of these words would contribute 0.100 [0.090, 0.120]"),
     (two_layers(0.06, bounds=True, pos=0.2).headline, "Add confidence intervals"),
-    (BY_CHANCE.sentence, "Permuted labels give as much for place and pos."),
+    (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (COPIES.how_sure, "In k0 there is one model, which says nothing of other models."),
     (TWO_TOPS.how_sure, "Importance 0.20 to 0.40, mean over layers"),
-    (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly alike (RSA 0.09)"),
+    (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly similar (RSA 0.09)"),
     (NONE.headline, ": no feature matters most for sure."),
     (
         MODELS[0],
@@ -155,9 +157,9 @@ SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")
 
 @for_each(
     "members, parts",
-    (["s0@step0", "s0@step9"], ["one run (s0), which says nothing of other runs."]),
-    (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % intervals are over seeds, and speak of"]),
-    (["a@random", "a@2"], ["one run (a)", "random weights, as training would begin from,"]),
+    (["s0@step0", "s0@step9"], ["one run (s0), so results do not extend to other runs."]),
+    (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % CI over seeds."]),
+    (["a@random", "a@2"], ["one run (a)", "step 0 has random weights."]),
 )
 def test_of_a_trajectory_it_is_said_what_varies(members, parts):
     line = training_line("x", members, "seeds")
@@ -169,9 +171,9 @@ BOTH = Units(40, 12)
 
 @for_each(
     "said, expected",
-    (BOTH.others, "other sentences and other words"),
-    (Units(40, 9).others, "other sentences made of these words"),
-    (Units(40).others, "other sentences of this kind"),
+    (BOTH.others, "sentences and words"),
+    (Units(40, 9).others, "sentences made of these words"),
+    (Units(40).others, "sentences"),
     (BOTH.held_out("sentences"), "unseen sentences made of these words"),
     (Units(40, 10, "item").held_out("both"), "unseen sentences with unseen items"),
     (BOTH.permuted("both"), "words of the same part of the folds and of as many stimuli"),

