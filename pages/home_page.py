@@ -12,6 +12,7 @@ from pages.parts import (
     alike,
     choices,
     frame,
+    manual,
     my_analyses,
     naming,
     navigation,
@@ -91,6 +92,7 @@ def _finding(view: View) -> None:
                 f"The {by.called} of {naming.layer(a)} and {naming.layer(b)} as a sum over the "
                 "features.",
             )
+            manual.example_link()
         _ways_on(view, a, b)
     with right:
         st.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")

@@ -41,7 +41,7 @@ _AWAY = """[data-testid="stLayoutWrapper"]:has(> .st-key-form-upload):not(:has(
 
 
 def _style() -> str:
-    """The bar stays in sight, and gives way to what is said of a file that is not there."""
+    """The bar stays in sight, and gives way to the message on a missing file."""
     theme = st.context.theme.type or "light"
     behind, line = (st.get_option(f"theme.{theme}.{one}Color") for one in ("background", "border"))
     return f"""<style>

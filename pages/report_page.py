@@ -50,8 +50,8 @@ def _how_printed() -> tuple[Paper, bool]:
             "Mark what the audit flags",
             value=True,
             key="report flags",
-            help="Triangles and dots at layers, and pairs of layers, of which a conclusion "
-            "changes in the audit.",
+            help="Triangles and dots at layers, and pairs of layers, whose conclusions change in "
+            "the audit.",
         )
     return size, flags
 

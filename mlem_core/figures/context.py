@@ -174,7 +174,9 @@ class Selected:
         chosen = self.selection
         fit = estimator_named(chosen.estimator).caption
         fit += said_of_choice(self.analysis.manifest, chosen.estimator)
-        return self._computed_on(fit + " with interactions" * chosen.interactions)
+        fit += " with interactions" * chosen.interactions
+        level = self.analysis.spec.missing == "level" and self.analysis.stimuli.has_missing
+        return self._computed_on(fit + "; missing values are a value of their own" * level)
 
     @property
     def coding(self) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_groups(view: View) -> None:
-    """All that is said of groups and of trajectories; nothing where the analysis has neither."""
+    """Results on groups and on trajectories; nothing where the analysis has neither."""
     from mlem_core.figures.groups import of_groups
     from mlem_core.figures.trajectories import depths, of_training
     from mlem_core.groups.sentences import group_lines, training_lines

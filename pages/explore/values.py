@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
     from pages.parts.view import View
 
-TITLE = "Values told apart"
+TITLE = "Features coded by value"
 
 
 def show_in_layers(view: View, results: Results) -> None:
@@ -70,7 +70,7 @@ def _feature(results: Results) -> str:
         "valued",
         results.most_important(results.resolved),
         format_func=naming.of_features(results.resolved),
-        help="Of the features whose values are told apart.",
+        help="Of the features that are coded by value.",
     )
 
 
@@ -79,16 +79,14 @@ def _offer(view: View) -> None:
     names = [name for name in values_to_tell_apart(view.job_id) if name in view.features]
     if not names:
         st.caption(
-            "Here one would see how far apart the values of a feature are. No feature of this "
-            "analysis has values that are better told apart: it takes at least three values, and "
-            "enough pairs of stimuli for each two."
+            "No feature of this analysis can be coded by value. A feature needs at least three "
+            "values, and enough pairs of stimuli for each two."
         )
         return
     named = ", ".join(map(naming.of_features(names), names))
     st.caption(
-        f"Features say only whether they differ here. With the values of {plain(named)} told apart "
-        "one sees which of them a layer holds together, how far it sets others apart, and where "
-        "that changes over the layers."
+        f"Features are coded as same or different here. Coded by value, {plain(named)} also shows "
+        "which values a layer holds together, and how far apart it puts others."
     )
     if st.button(
         f"Tell apart the values of {plain(named)}",

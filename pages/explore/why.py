@@ -16,6 +16,7 @@ from pages.parts import (
     choices,
     exporting,
     frame,
+    manual,
     naming,
     stored,
     uncertainty,
@@ -45,6 +46,7 @@ def show_why(view: View, a: str, b: str) -> None:
         alike.show_finding(view, alike.finding(view, why))
         st.caption(plain(why.sentence))
     exporting.show_figure(view, "why", **chosen)
+    manual.example_link()
     _numbers(why, a, b)
     if "chance" not in why.terms:
         drawn = "Blocks left out in turn"

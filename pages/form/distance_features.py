@@ -107,7 +107,7 @@ def _take_file() -> None:
 
 
 def _take(file: Any) -> None:
-    """Add what was uploaded; what is wrong with it is said above the columns."""
+    """Add what was uploaded; problems with it stand above the columns."""
     from mlem_core.tasks import analyses
 
     path = analyses.keep_upload(file.getvalue(), file.name, stored.store())

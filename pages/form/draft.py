@@ -68,7 +68,7 @@ class Draft:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of `AnalysisSpec` that say of which stimuli it is, and of which features."""
+        """The fields of `AnalysisSpec` that name its stimuli and its features."""
         assert self.source is not None
         add = (*self.source.add, *self.later)
         return {**asdict(self.source), "add": add, "features": self.features}

@@ -97,7 +97,7 @@ def _choose(draft: Draft) -> None:
 
 
 def described_stimuli(stimuli: StimulusSet) -> str:
-    """How many stimuli of which kind, and the features."""
+    """The number and kind of the stimuli, and the features."""
     names = ", ".join(feature.name for feature in stimuli.features)
     n = len(stimuli.features)
     return f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), {n} features: {names}"
@@ -109,7 +109,7 @@ def _uploaded() -> list[str]:
 
 
 def _take(files: list[Any]) -> None:
-    """Keep what was uploaded and choose it, whatever it holds: what is wrong is said of it."""
+    """Keep what was uploaded and choose it, whatever it holds; its problems are named."""
     from mlem_core.data.treebank import SUFFIX
     from mlem_core.tasks import analyses
 

@@ -33,7 +33,7 @@ def distances() -> list[str]:
 
 
 def first_columns() -> dict[str, str]:
-    """What the first column of a file is, by its name, where that is said."""
+    """What the first column of a file is, by its name, where that is given."""
     files = chosen_files()
     return {name: said for name, said in state.pairs("first_column").items() if name in files}
 
@@ -186,7 +186,7 @@ def _said(upload: str, content: FoundArrays | None) -> None:
 
 
 def _take(draft: Draft, files: list[Any]) -> None:
-    """Add what was uploaded, whatever it holds: what is wrong is said in its line."""
+    """Add what was uploaded, whatever it holds; its line names its problems."""
     from mlem_core.tasks import analyses
 
     kept, precomputed = chosen_files(), distances()

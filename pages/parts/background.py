@@ -157,7 +157,7 @@ def _progress(task: Task, label: str) -> None:
 
 
 def waiting(status: Status) -> str:
-    """What some work does of which no progress is known yet."""
+    """What some work does before its progress is known."""
     if status.state != "queued":
         return "starts"
     if not status.before:

@@ -56,7 +56,7 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     with row[0]:
         kind = choices.choose_one(
             "Claim", KINDS, "claim", "top",
-            help="What is said of the layers.",
+            help="A statement about layers.",
         )  # fmt: skip
     names = [a, b]
     if kind == "closer":

@@ -59,7 +59,7 @@ def _uploads(files: Sequence[tuple[str, str]]) -> list[str] | None:
 
 
 def _roles(spec: AnalysisSpec) -> dict[str, str]:
-    """The role of each column that is said of it; of a feature that is left out that it is none."""
+    """The given role of each column; a feature that is left out has none."""
     roles = dict(spec.roles)
     roles |= dict.fromkeys(spec.nominal, "nominal") | dict.fromkeys(spec.ordered, "ordered")
     if spec.features is None:

@@ -15,19 +15,21 @@ CITE = "cite"
 # In the order of somebody who begins; what developers read is not among them.
 _PAGES = {
     "docs/glossary.md": "Glossary",
+    "docs/worked-example.md": "A worked example",
+    "docs/command-line.md": "Command line and Python",
     "docs/stimuli.md": "Stimuli and treebanks",
     "docs/models.md": "Models",
     "docs/brain.md": "Brain data",
     "docs/training-run.md": "A training run",
-    "docs/why.md": "Why alike, and how sure",
+    "docs/why.md": "Method",
     "docs/populations.md": "Groups of models",
     "docs/audit.md": "Audit and analysis variants",
     "docs/capsule.md": "Capsules",
     "docs/validation/README.md": "Validation",
-    "docs/trio.md": "What the small models show",
-    "docs/cluster.md": "On a cluster",
-    "docs/security.md": "Many users, and what is safe",
-    "README.md": "Command line and Python",
+    "docs/trio.md": "Results of the small models",
+    "docs/cluster.md": "Clusters",
+    "docs/security.md": "Shared servers",
+    "README.md": "Overview",
 }
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^][]+)\]\((?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")
 _IMAGE = re.compile(r"^!\[(?P<alt>[^]]*)\]\((?P<path>[^)\s]+)\)$", re.MULTILINE)
@@ -91,6 +93,12 @@ def cite() -> None:
     )
     st.markdown(f"In BibTeX ({', '.join(in_words(key) for key in METHOD)}):")
     st.code(entries({"models": {}}), language="bibtex")
+
+
+def example_link() -> None:
+    """A link to the worked example, for below a bar chart of contributions."""
+    label, page = "How an RSA correlation becomes a sum", {"page": "worked-example"}
+    st.page_link(SCREENS["docs"].file, label=label, query_params=page, icon=":material/help:")
 
 
 def links() -> None:

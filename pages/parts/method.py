@@ -25,8 +25,8 @@ VALUES = (
     "distance of their own: a noun may then be nearer to a pronoun than to a verb."
 )
 NO_VALUES = (
-    "No feature here has values that are better told apart: it takes at least three values, and "
-    "enough pairs of stimuli for each two."
+    "No feature here can be coded by value: it needs at least three values, and enough pairs of "
+    "stimuli for each two."
 )
 HOW = (
     "Another answer needs other pair tables, which are made once from the representations in the "
@@ -88,7 +88,7 @@ def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
         "apart",
         "yes" if analysis.tables.resolved else "no",
         format_func=lambda one: (
-            f"told apart: {told}" if one == "yes" else "only whether they differ"
+            f"coded by value: {told}" if one == "yes" else "coded as same or different"
         ),
         help=f"{VALUES} {HOW}" if names else NO_VALUES,
         disabled=not names,

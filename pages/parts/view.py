@@ -230,7 +230,7 @@ def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
 
 
 def has_pairs(view: View) -> bool:
-    """Whether there are two layers to compare; where there are not, it is said."""
+    """Whether there are two layers to compare; a message where there are not."""
     if len(view.layers) < 2:
         st.info("There is one layer: no two to compare.", icon=":material/info:")
     return len(view.layers) > 1
