@@ -122,14 +122,14 @@ def test_planted_features_are_found_and_others_are_not(intervals):
     own = table[table["quantity"] == "importance"].set_index(["layer", "feature"])
     assert (own.loc[[(0, "colour"), (1, "colour")], "p_corrected"] < 1e-6).all()
     assert (own.loc[[(2, "colour"), (2, "size")], "p"] > 0.05).all()
-    assert family == "6 importances; Bonferroni"
+    assert family == "6 importances (Bonferroni)"
     assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
     assert table.loc[table["quantity"] != "importance", "p"].isna().all()
 
 
 def test_similarities_have_intervals_and_tests(intervals):
     table, family = similarity_table(intervals)
-    assert family == "3 RSA correlations; Benjamini-Hochberg"
+    assert family == "3 RSA correlations (Benjamini-Hochberg)"
     own = table.set_index(["layer_a", "layer_b"])
     near, far = own.loc[("m:0", "m:1")], own.loc[("m:0", "m:2")]
     assert near["rsa_p_corrected"] < 1e-6 < 0.05 < far["rsa_p"]
