@@ -85,7 +85,7 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     assert own == pytest.approx(found[n], rel=0.5)
     tests, family = term_tests(intervals, A, B, "bonferroni")
     expected = jackknife(resampled.value, resampled.left_out).p[:n]
-    assert family == f"{n} terms; Bonferroni" and (tests["p_corrected"] >= tests["p"]).all()
+    assert family == f"{n} terms (Bonferroni)" and (tests["p_corrected"] >= tests["p"]).all()
     np.testing.assert_array_equal(tests["p"] < 0.01, expected < 0.01)
     terms, totals = terms_and_whole(intervals, A, B)
     reach = t.ppf(0.975, 49) * intervals.terms_error[:, 0, 1]
