@@ -41,14 +41,12 @@ assert main("analyze --stimuli colours --model tiny-bert --out out2".split()) ==
 names = zipfile.ZipFile("all.zip").namelist()
 assert {"figures/best_layers.html", "latex/best_layers.tex"} <= set(names)
 assert len(examples.example().plot.best_layers().data) == 1
-for page, tab in (("explore", "profiles"), ("report", "")):
-    app = AppTest.from_file(f"pages/{page}_page.py", default_timeout=120)
-    app.query_params["tab"] = tab
-    app.run()
+for page in ("profiles", "report"):
+    app = AppTest.from_file(f"pages/{page}_page.py", default_timeout=120).run()
     assert not app.exception and not app.error, [one.value for one in (*app.exception, *app.error)]
     said = [one.value for one in app.subheader] + [one.label for one in app.button]
     print(said.count("Best layers"), len(app.get("plotly_chart")))
-app = AppTest.from_file("pages/explore_page.py", default_timeout=120).run()
+app = AppTest.from_file("pages/heatmaps_page.py", default_timeout=120).run()
 print("Pearson: squared distances" in app.selectbox(key="choice similarity example").options)
 """
 
