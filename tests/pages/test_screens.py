@@ -344,7 +344,7 @@ def test_groups_have_their_profiles_and_universality(store, tmp_path):
     members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
     spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
     screen = Screen("layers", analysis=ran(spec, store).id, part="groups")
-    assert "f (3 models) and g (3 models)" in screen.said
+    assert "Models per group: f 3 and g 3" in screen.said
     # A line and a band for each of two groups and three features.
     assert len(screen.figures["group-profiles"]["data"]) == 12
     kinds = {name: {one["type"] for one in f["data"]} for name, f in screen.figures.items()}
