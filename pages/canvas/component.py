@@ -51,7 +51,7 @@ def _component() -> Any:
     return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
 
 
-def show(
+def show_canvas(
     data: Canvas,
     key: str,
     choose: Callable[[str, str], object],

@@ -17,7 +17,7 @@ import streamlit as st
 # that they have the focus; what is chosen is as easy to read as a link.
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] {
-  max-width: 1680px; margin-inline: auto; padding: 4.25rem clamp(1rem, 4vw, 4rem) 4rem;
+  max-width: 1680px; margin-inline: auto; padding: 4.25rem clamp(1rem, 4vw - .6rem, 4rem) 4rem;
 }
 .st-key-head { gap: .25rem 1rem; }
 [data-testid="stTopNav"] { width: 100%; }
