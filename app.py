@@ -40,7 +40,8 @@ def _pages() -> list[st.Page]:
 window.dress()
 page = st.navigation(_pages(), position="top")
 # The canvas needs the whole width; elsewhere what is selected stands beside what is shown.
-st.set_page_config(initial_sidebar_state="collapsed" if page.url_path == "" else "expanded")
+WIDE = ("", "new", "docs", "versus")
+st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE else "auto")
 page.run()
 manual.links()
 with st.sidebar:

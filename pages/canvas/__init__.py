@@ -1,1 +1,1 @@
-"""The canvas: why two layers are similar, with the maps of the stimuli in both."""
+"""The canvas: JavaScript that draws it, and the one place that knows it and Streamlit."""

@@ -49,7 +49,7 @@ def show_surprises(view: View) -> None:
                 icon=":material/arrow_forward:",
                 help="Shows these two layers.",
             ):
-                navigation.show_why(view, a, b)
+                navigation.open_why(view, a, b)
     exporting.draw_table(
         table,
         "surprises",

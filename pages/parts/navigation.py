@@ -29,7 +29,7 @@ def look_at(view: View, a: str, b: str) -> None:
     choices.put_all({"a": [a], "b": [b]})
 
 
-def show_why(view: View, a: str, b: str) -> None:
+def open_why(view: View, a: str, b: str) -> None:
     """Open the canvas of two layers "model:layer"."""
     look_at(view, a, b)
     st.switch_page(SCREENS["home"].file)
@@ -61,7 +61,7 @@ def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) ->
                 type="primary",
                 help="Shows how alike they are, and why.",
             ):
-                show_why(view, a, b)
+                open_why(view, a, b)
     elif clicked:
         st.info(
             f"{plain(naming.layer(clicked[0]))} is chosen; click a second layer.",

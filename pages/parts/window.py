@@ -32,7 +32,8 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
 .st-key-foot a:not(:hover) { background: transparent; }
 .st-key-foot a p { font-weight: inherit; }
 @media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
-.stSidebar a:focus-visible, [data-testid="stElementToolbar"] button:focus-visible {
+a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
+[data-testid="stElementToolbar"] button:focus-visible {
   outline: 2px solid #3380b2; outline-offset: -2px;
 }
 button[data-variant][data-selected="true"], button[data-variant][data-selected="true"] p {

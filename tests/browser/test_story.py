@@ -358,7 +358,9 @@ NAMELESS = re.compile(
 LOOKS = """async () => {
   const painted = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
   await painted(); await painted();
-  const at = window.looked ??= document.activeElement, said = [];
+  let inner = document.activeElement;
+  while (inner.shadowRoot?.activeElement) inner = inner.shadowRoot.activeElement;
+  const at = window.looked ??= inner, said = [];
   for (let one = at, up = 0; one && up < 6; one = one.parentElement, up++) {
     const s = getComputedStyle(one);
     said.push(s.outlineStyle, s.outlineColor, s.boxShadow, s.borderTopColor, s.backgroundColor);

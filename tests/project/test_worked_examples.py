@@ -64,6 +64,7 @@ def copy(tmp_path_factory):
     for folder in ("mlem_core", "pages"):
         # With what is compiled, which the copies of the files have the times for.
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("trio"))
+    shutil.copy(ROOT / "app.py", root)
     for diff in DIFFS:
         done = subprocess.run(["git", "apply", "-"], input=diff, cwd=root, **HEARD)
         assert done.returncode == 0, done.stderr
