@@ -1,10 +1,9 @@
 """Confidence intervals of all layers at once: of scores, importances, τ, a similarity, its terms.
 
-Two layers can be looked at with many bootstrap replicates (`mlem_core.inference.explanation`). For
-every layer and every pair of layers this is the same method where it is affordable, and the
-jackknife alone where it is not: for RSA (or any other similarity) and its terms, where 50 blocks of
-sentences are left out, and as many of words where words recur, and all pairs compared again each
-time.
+Blocks of sentences are left out in turn, and of words where words recur, always the same of these
+stimuli. All pairs are compared again each time, for RSA (or any other similarity) and its terms,
+and models are fitted again; of two layers alone (`mlem_core.inference.explanation`) it gives the
+same. Bootstrap replicates give the intervals of scores and importances their shape.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import Counted, FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import REFITS, standard_error
+from mlem_core.inference.jackknife import standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.resample import REPLICATES, resample
@@ -42,7 +41,7 @@ from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-STAGE = Stage("error-bars", 3, LayerIntervals, compressed=True)
+STAGE = Stage("error-bars", 4, LayerIntervals, compressed=True)
 _SEED = 0
 # Layers whose pairs are in memory together, by what their ranks and distances may take.
 CHUNK_BYTES = 2**30
@@ -131,7 +130,7 @@ def _compute(
         of_rsa = replace(selection, similarity=RSA)
         more: dict[str, Any] = {"n_replicates": n_replicates, "blocks": blocks, "report": report}
         known = layer_intervals(analysis, store, of_rsa, **more)
-        blocks = blocks or blocks_of(analysis, n_replicates)
+        blocks = blocks or blocks_of(analysis)
         draws = _draws(analysis, store, selection, blocks, report)
         by = _values_and_terms(draws, blocks.sizes)
         return replace(known, similarity=selection.similarity, **by)
@@ -141,14 +140,14 @@ def _compute(
             f"found {len(layers)} layers of {n:,} pairs; confidence intervals of so many at once "
             f"do not fit into memory, so choose at most {MOST_BYTES // (2 * n)} layers."
         )
-    chunks, profiles = [], []
+    blocks, chunks, profiles = blocks or blocks_of(analysis), [], []
 
     def scored(pairs: LayerPairs, start: int) -> None:
         def counted(done: int, n: int) -> None:
             done, total = start * n + done * len(pairs.layers), len(layers) * n
             report(Progress("confidence intervals of scores", None, done, total, "fits"))
 
-        counted(0, REFITS)
+        counted(0, len(blocks.weights))
         scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted, blocks)
         chunks.append((*scores.estimate()[:3], scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
@@ -164,7 +163,6 @@ def _compute(
     exact = mean_scores(shown_tables, selection.estimator)
     shift = exact - values
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
-    blocks = blocks or blocks_of(analysis, n_replicates)
     shown = None if whole.design is analysis.design else analysis.subset(selection)
     return LayerIntervals(
         layers=layers,
@@ -236,12 +234,9 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, Any]:
     }
 
 
-def blocks_of(analysis: Analysis, n_replicates: int = REPLICATES) -> Blocks:
+def blocks_of(analysis: Analysis) -> Blocks:
     """The blocks of stimuli that the intervals of an analysis leave out in turn."""
-    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
-    rng = np.random.default_rng(_SEED)
-    units.bootstrap(n_replicates, rng)  # `resampled_scores` draws them before
-    return units.blocks(REFITS, rng)
+    return StimulusUnits.of(analysis.stimuli, analysis.folds).blocks()
 
 
 def _draws(
@@ -296,8 +291,9 @@ def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]
         ceilings = ceilings_of(explained)
         own = np.diagonal(explained, axis1=-2, axis2=-1)
         both = own[..., :, None], own[..., None, :]
-        parts = feature_similarity(explained, *both), rest_similarity(values, explained, *both)
-        partial = np.stack(parts, axis=1)
+        of_features = feature_similarity(explained, *both, drawn=True)
+        rest = rest_similarity(values, explained, *both, drawn=True)
+        partial = np.stack((of_features, rest), axis=1)
     return {
         "values": values[0],
         "values_without": values[1:],
@@ -316,7 +312,7 @@ def _terms(draws: FloatArray) -> FloatArray:
     return np.concatenate((draws[:, :-2], draws[:, -1:] - draws[:, -2:-1]), axis=1)
 
 
-LEFT = Stage("terms-without", 3, Left)
+LEFT = Stage("terms-without", 4, Left)
 
 
 def stimuli_left(

@@ -33,7 +33,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 # Tables by name, and other files by their file names.
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
-VERSION = 5
+VERSION = 6
 CAPSULE = "capsule.zip"
 
 
@@ -129,8 +129,7 @@ def _pair_intervals(job: JobInput) -> None:
     if why.similarity.of_ranks:
         why = with_transfer(why, analysis, chosen)
     why = replace(why, estimator=chosen.estimator, interactions=chosen.interactions)
-    counted = job.counted("resampling", "replicates")
-    kept_intervals(why, analysis, store, int(options["draws"]), counted)
+    kept_intervals(why, analysis, store, job.counted("blocks left out", "blocks"))
 
 
 def _capsule(job: JobInput) -> Made:

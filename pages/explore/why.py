@@ -33,7 +33,6 @@ MOST = "add most"
 def show_why(view: View, a: str, b: str) -> None:
     """Why two layers are alike: in words, and as a sum."""
     from mlem_core.inference.chance import PERMUTATIONS
-    from mlem_core.inference.explanation import REPLICATES
 
     of_layers = alike.compared_layers(view)
     chosen = alike.option(of_layers)
@@ -47,14 +46,11 @@ def show_why(view: View, a: str, b: str) -> None:
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
     if "chance" not in why.terms:
-        drawn = "Blocks left out in turn"
-        if why.similarity.of_ranks:
-            drawn = f"{REPLICATES:,} bootstrap replicates"
         background.offer(
             alike.work_for_intervals(view, a, b, **chosen),
             "Finer confidence intervals" if why.how else "Add confidence intervals",
-            f"{drawn}, and the labels of each feature permuted {PERMUTATIONS} times, in the "
-            "background; about a minute.",
+            f"Blocks left out in turn, and the labels of each feature permuted {PERMUTATIONS} "
+            "times, in the background; about a minute.",
         )
 
 

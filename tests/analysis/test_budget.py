@@ -89,7 +89,7 @@ def test_intervals_resample_a_part_around_what_all_of_its_pairs_give(some, every
     analysis, store = some.analysis, some.store
     pairs = LayerPairs.of(analysis, [A, B], store)
     assert len(pairs.cells) == pairs.design.n_pairs < analysis.tables.n_pairs
-    why = with_intervals(explain(analysis, A, B), analysis, store, 100)
+    why = with_intervals(explain(analysis, A, B), analysis, store)
     truth = with_chance(explain(every, A, B), every, store)
     assert why.value == pytest.approx(analysis.rsa[0, 1])
     for table, of_all in ((why.terms, truth.terms), (why.whole, truth.whole)):
