@@ -203,7 +203,7 @@ def of_words(tmp_path_factory):
 def test_words_are_drawn_too_where_they_recur(of_words):
     _, intervals = of_words
     assert intervals.units == Units(60, 15, "word") and intervals.sizes == (60, 15, 120)
-    assert len(intervals.values_without) == len(intervals.scores_without) == 115
+    assert len(intervals.values_without) == len(intervals.scores_without) == 195
     # The errors are those of both kinds of units, against t with as many degrees as words give.
     both = standard_error(intervals.values_without, intervals.sizes)[0, 1]
     sentences = standard_error(intervals.values_without[:50])[0, 1]
