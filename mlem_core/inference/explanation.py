@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
-from mlem_core.analysis.similarities import LayerSimilarity, of_tables
+from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import names_in
@@ -256,6 +256,19 @@ def kept_intervals(
         return {name: getattr(bounded, name) for name in bounded.TABLES} | {"notes": notes}
 
     return _with_tables(why, analysis, STAGE.get(store, interval_key(why, analysis), make))
+
+
+def intervals_of_two(
+    analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
+) -> Explanation:
+    """Why the two layers of a selection are similar, with intervals; kept in the store."""
+    by = compared(analysis, selection.similarity, store)
+    a, b = selection.layers
+    why = explain(analysis, a, b, selection.features, compared=by)
+    why = replace(why, estimator=selection.estimator, interactions=selection.interactions)
+    if why.similarity.of_ranks:
+        why = with_transfer(why, analysis, selection)
+    return kept_intervals(why, analysis, store, progress)
 
 
 def best_known(

@@ -8,7 +8,6 @@ same. Bootstrap replicates give the intervals of scores and importances their sh
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,7 +52,6 @@ def known_intervals(
     analysis: Analysis,
     store: Store,
     selection: Selection | None = None,
-    blocks: Blocks | None = None,
     *,
     n_replicates: int = REPLICATES,
 ) -> LayerIntervals | None:
@@ -64,7 +62,7 @@ def known_intervals(
     selection = analysis.select() if selection is None else selection
     for layers in (selection.layers, tuple(analysis.layers)):
         chosen = replace(selection, layers=layers)
-        stored = STAGE.find(store, _asked(analysis, chosen, n_replicates, blocks))
+        stored = STAGE.find(store, _asked(analysis, chosen, n_replicates))
         if stored is not None:
             return stored
     return None
@@ -76,7 +74,6 @@ def layer_intervals(
     selection: Selection | None = None,
     *,
     n_replicates: int = REPLICATES,
-    blocks: Blocks | None = None,
     report: Report | None = None,
 ) -> LayerIntervals:
     """The confidence intervals of layers of an analysis; kept in the store.
@@ -85,8 +82,6 @@ def layer_intervals(
     ----------
     selection : None is the whole analysis
     n_replicates : bootstrap replicates, for the shape of intervals and for those of τ
-    blocks : of stimuli, to be left out in turn, where it has to be those of another analysis; None
-        leaves out its own (`blocks_of`)
     report : called as the work goes on; what it raises stops the work
 
     Raises
@@ -99,20 +94,16 @@ def layer_intervals(
     say = report or (lambda _: None)
     return STAGE.get(
         store,
-        _asked(analysis, chosen, n_replicates, blocks),
-        lambda: _compute(analysis, store, chosen, n_replicates, say, blocks),
+        _asked(analysis, chosen, n_replicates),
+        lambda: _compute(analysis, store, chosen, n_replicates, say),
     )
 
 
-def _asked(
-    analysis: Analysis, selection: Selection, n_replicates: int, blocks: Blocks | None
-) -> dict[str, Any]:
-    """The key of intervals: it names replicates and blocks that are not the usual ones."""
+def _asked(analysis: Analysis, selection: Selection, n_replicates: int) -> dict[str, Any]:
+    """The key of intervals: it names a number of replicates that is not the usual one."""
     asked = analysis.key(selection)
     if n_replicates != REPLICATES:
         asked["draws"] = n_replicates
-    if blocks is not None:
-        asked["blocks"] = hashlib.sha256(blocks.weights.astype(np.uint8).tobytes()).hexdigest()
     return asked
 
 
@@ -122,15 +113,12 @@ def _compute(
     selection: Selection,
     n_replicates: int,
     report: Report,
-    blocks: Blocks | None,
 ) -> LayerIntervals:
-    layers, estimator = selection.layers, selection.estimator
+    layers, estimator, blocks = selection.layers, selection.estimator, blocks_of(analysis)
     if selection.similarity != RSA:
         # Scores, profiles and τ are those that stand beside RSA.
         of_rsa = replace(selection, similarity=RSA)
-        more: dict[str, Any] = {"n_replicates": n_replicates, "blocks": blocks, "report": report}
-        known = layer_intervals(analysis, store, of_rsa, **more)
-        blocks = blocks or blocks_of(analysis)
+        known = layer_intervals(analysis, store, of_rsa, n_replicates=n_replicates, report=report)
         draws = _draws(analysis, store, selection, blocks, report)
         by = _values_and_terms(draws, blocks.sizes)
         return replace(known, similarity=selection.similarity, **by)
@@ -140,7 +128,7 @@ def _compute(
             f"found {len(layers)} layers of {n:,} pairs; confidence intervals of so many at once "
             f"do not fit into memory, so choose at most {MOST_BYTES // (2 * n)} layers."
         )
-    blocks, chunks, profiles = blocks or blocks_of(analysis), [], []
+    chunks, profiles = [], []
 
     def scored(pairs: LayerPairs, start: int) -> None:
         def counted(done: int, n: int) -> None:
@@ -148,7 +136,7 @@ def _compute(
             report(Progress("confidence intervals of scores", None, done, total, "fits"))
 
         counted(0, len(blocks.weights))
-        scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted, blocks)
+        scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted)
         chunks.append((*scores.estimate()[:3], scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
 

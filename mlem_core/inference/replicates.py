@@ -53,7 +53,6 @@ def resampled_scores(
     n_replicates: int = 1000,
     seed: int = 0,
     progress: Counted | None = None,
-    blocks: Blocks | None = None,
 ) -> Replicates:
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
@@ -64,7 +63,6 @@ def resampled_scores(
     Parameters
     ----------
     estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
-    blocks : of stimuli, to be left out in turn; None draws them
 
     Raises
     ------
@@ -72,7 +70,7 @@ def resampled_scores(
         Too few replicates or sentences; an unknown estimator.
     """
     of, shared = (
-        _models(pairs, estimator, n_replicates, seed, blocks),
+        _models(pairs, estimator, n_replicates, seed),
         for_replicates(pairs.by_stimulus),
     )
     drawn = resample(score_replicates, (for_replicates(pairs), of.coefficients, True), of.weights)
@@ -169,14 +167,12 @@ class _Models(NamedTuple):
     blocks: Blocks
 
 
-def _models(
-    pairs: LayerPairs, estimator: str, n_replicates: int, seed: int, blocks: Blocks | None = None
-) -> _Models:
+def _models(pairs: LayerPairs, estimator: str, n_replicates: int, seed: int) -> _Models:
     check_enough(pairs.n_groups, n_replicates)
     entry, rng = estimator_named(estimator), np.random.default_rng(seed)
     coefficients = entry.model().cross_validate(pairs.tables).weights
     weights = _after_all(pairs.units.bootstrap(n_replicates, rng))
-    return _Models(coefficients, entry.refitted, weights, blocks or pairs.units.blocks())
+    return _Models(coefficients, entry.refitted, weights, pairs.units.blocks())
 
 
 def _after_all(weights: Weights) -> Weights:

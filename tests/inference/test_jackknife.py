@@ -1,6 +1,7 @@
 """Sentences and words left out: against loops over stimuli, and variances that are known."""
 
 from dataclasses import replace
+from functools import partial
 
 import explicit
 import numpy as np
@@ -10,11 +11,14 @@ from inputs import layer_pairs, refused
 from scipy.stats import spearmanr, t
 
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
+from mlem_core.inference import replicates
+from mlem_core.inference.bootstrap import without_each
 from mlem_core.inference.corrections import corrected
 from mlem_core.inference.jackknife import fewest, jackknife, standard_error, t_quantile
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
+from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs import resampling_units
 from mlem_core.pairs.resampling_units import StimulusUnits, Units
 
@@ -218,3 +222,46 @@ def test_units_are_those_of_the_stimuli():
     assert Units.of(part) == Units.of(part) == Units(30, 12)  # the second time from memory
     named = from_frame(table.assign(item=[f"i{k % 10}" for k in range(40)]), "items")
     assert Units.of(named).n_items == 10
+
+
+def test_blocks_are_always_those_of_the_stimuli():
+    rng = np.random.default_rng(3)
+    groups, items = np.repeat(np.arange(300), 2), rng.integers(0, 90, 600)
+    found = [StimulusUnits(folds, groups, items).blocks() for folds in (groups % 5, groups % 3)]
+    np.testing.assert_array_equal(found[0].weights, found[1].weights)
+    # 90 items are few enough to be left out one by one.
+    assert found[0].sizes == (50, 90, 50)
+    assert ((found[0].weights[50:140] == 0).sum(axis=1) == np.bincount(items)[_order(items)]).all()
+
+
+def _order(items):
+    """The items in the order in which they are left out."""
+    left = StimulusUnits(items, items).blocks().weights
+    return [items[row == 0][0] for row in left]
+
+
+def test_a_metric_is_fitted_at_the_penalties_that_are_held(case):
+    tables = case[2].tables
+    solver = RidgeMLEM()
+    solution = solver.solve(tables, range(tables.n_folds))
+    np.testing.assert_allclose(solver.refit(tables, solution), solution.coef)
+    np.testing.assert_allclose(solver.refit(tables), solution.coef)
+    one = RidgeMLEM(alphas=(10.0,)).solve(tables, range(tables.n_folds)).coef
+    held = replace(solution, choice=np.full_like(solution.choice, ALPHAS.index(10.0)))
+    np.testing.assert_allclose(solver.refit(tables, held), one)
+
+
+def test_what_choosing_the_penalty_changes_is_added_block_by_block(case, monkeypatch):
+    pairs = replace(case[2], items=None)
+    monkeypatch.setattr(replicates, "CHOSEN_ANEW", 14)
+    whole = resampled_scores(pairs, "ridge", 20).left_out
+    monkeypatch.setattr(replicates, "CHOSEN_ANEW", 5)
+    some = resampled_scores(pairs, "ridge", 20).left_out
+    np.testing.assert_allclose(some[:5], whole[:5])
+    held = RidgeMLEM().solve(pairs.tables, range(pairs.tables.n_folds))
+    of = partial(mean_scores, estimator="ridge", held=held)
+    kept = without_each(pairs.by_stimulus, of, True, pairs.units.blocks().weights)
+    for block in range(5, 14):
+        turn = block % 5
+        expected = kept[block] + whole[turn] - kept[turn]
+        np.testing.assert_allclose(some[block, :, 1:], expected[:, 1:], atol=1e-12)

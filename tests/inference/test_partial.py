@@ -147,3 +147,20 @@ def test_what_they_say_claims_no_more_than_they_do(planted):
     assert "ratio" not in ab.sentence and "[" in rest.value and "There is no number" in noise.text
     own = noise.partial.set_index("quantity")
     assert own.loc[["s_feat", "ratio_ab"]].isna().all(axis=None)
+
+
+def test_a_ratio_is_as_sure_as_what_it_is_made_of():
+    """Where what is below a ratio comes near 0 in a draw, its interval stays a correlation's."""
+    rng = np.random.default_rng(0)
+    both = 0.05 + 0.02 * rng.standard_normal((60, 2))
+    draws = np.column_stack((0.02 + 0.01 * rng.standard_normal(60), np.full(60, 0.3), both))
+    draws = np.vstack(([0.02, 0.3, 0.05, 0.05], draws))[:, [0, 1, 1, 1, 1, 2, 3]]
+    found = parts_of(draws, 1, drawn=True)
+    assert found[0] == pytest.approx(parts_of(draws[0], 1))
+    # d(p / √(q r)) = dp / √(q r) - value / 2 (dq / q + dr / r).
+    moved = draws[:, [0, 5, 6]] - draws[0, [0, 5, 6]]
+    expected = 0.4 + moved[:, 0] / 0.05 - 0.2 * (moved[:, 1] + moved[:, 2]) / 0.05
+    np.testing.assert_allclose(found[:, 0], expected)
+    bounds = jackknife(found[0], found[1:], within=limits(found[0]))
+    assert bounds.lower[0] >= -1 and bounds.upper[0] <= 1
+    assert limits(np.array([1.2]))[1] == 1.2
