@@ -11,8 +11,8 @@ from scipy.stats import rankdata, spearmanr
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import transfer_replicates
 from mlem_core.inference.explanation import explain, with_chance, with_intervals, with_transfer
-from mlem_core.inference.jackknife import standard_error
-from mlem_core.inference.partial import PARTS, parts, parts_of, transfers
+from mlem_core.inference.jackknife import jackknife, standard_error
+from mlem_core.inference.partial import PARTS, limits, parts, parts_of, transfers
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.measures.partial import TRANSFERS, with_ratios
 
