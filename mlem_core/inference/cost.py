@@ -12,12 +12,11 @@ from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.chance import PERMUTATIONS
-from mlem_core.inference.layer_intervals import blocks_of
 from mlem_core.inference.replicates import CHOSEN_ANEW
 from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
 from mlem_core.pairs.similarities import RSA
 
 # Seconds: to begin, and of a pair in a layer where sentences alone are left out, or words too.
@@ -35,7 +34,7 @@ def seconds_of_two(analysis: Analysis, layers: Sequence[Layer], features: Sequen
     places = [analysis.layers.index(layer) for layer in layers]
     tables = analysis.tables.of_layers(places).of_features(features)
     unit = _took(lambda: divide(CrossFit.of(tables))) + tables.n_pairs * PER_DRAWN
-    draws = 2 * len(blocks_of(analysis).weights) + PERMUTATIONS * len(features)
+    draws = 2 * len(_blocks(analysis).weights) + PERMUTATIONS * len(features)
     return START / 4 + draws * unit / cores()
 
 
@@ -44,7 +43,7 @@ def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
 
     One of these is fitted once to measure it, where models are fitted without each block.
     """
-    n_layers, blocks = len(selection.layers), blocks_of(analysis)
+    n_layers, blocks = len(selection.layers), _blocks(analysis)
     two_way = Units.of(analysis.stimuli).two_way
     rate = PER_PAIR_TWO_WAY if two_way else PER_PAIR
     seconds = START + analysis.tables.n_pairs * n_layers * rate
@@ -61,6 +60,10 @@ def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     anew = CHOSEN_ANEW * len(blocks.sizes)
     more = n_layers * (len(blocks.weights) * fitted + anew * (fitted + chosen))
     return seconds + more / cores()
+
+
+def _blocks(analysis: Analysis) -> Blocks:
+    return StimulusUnits.of(analysis.stimuli, analysis.folds).blocks()
 
 
 def _took(work: Callable[[], object]) -> float:

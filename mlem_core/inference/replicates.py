@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -69,21 +69,21 @@ def resampled_scores(
     InputError
         Too few replicates or sentences; an unknown estimator.
     """
-    of, shared = (
-        _models(pairs, estimator, n_replicates, seed),
-        for_replicates(pairs.by_stimulus),
-    )
-    drawn = resample(score_replicates, (for_replicates(pairs), of.coefficients, True), of.weights)
-    rows, own = of.blocks.weights, (shared, of.coefficients, not of.refitted)
-    left_out = resample(score_replicates, own, rows)
+    check_enough(pairs.n_groups, n_replicates)
+    entry, blocks = estimator_named(estimator), pairs.units.blocks()
+    coefficients, rows = entry.model().cross_validate(pairs.tables).weights, blocks.weights
+    weights = _after_all(pairs.units.bootstrap(n_replicates, np.random.default_rng(seed)))
+    drawn = resample(score_replicates, (for_replicates(pairs), coefficients, True), weights)
+    shared = for_replicates(pairs.by_stimulus)
+    left_out = resample(score_replicates, (shared, coefficients, not entry.refitted), rows)
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
     # the ceiling notice how the means by pattern vary, with which it compares.
-    if of.refitted:
-        anew = _fitted_anew(pairs, mean_scores, estimator, of.blocks, progress)
+    if entry.refitted:
+        anew = _fitted_anew(pairs, mean_scores, estimator, blocks, progress)
         left_out[..., 1:] = anew[..., 1:]
     else:
         left_out[..., 1] = resample(without_each, (shared, mean_ceilings, True), rows)
-    return Replicates(drawn[0], drawn[1:], left_out, of.blocks.sizes)
+    return Replicates(drawn[0], drawn[1:], left_out, blocks.sizes)
 
 
 def resampled_transfers(
@@ -150,29 +150,6 @@ def _fitted_anew(
     off = without(blocks.weights[some], len(left_out)) - left_out[some]
     turns = [np.resize(np.searchsorted(some, kind[:CHOSEN_ANEW]), len(kind)) for kind in kinds]
     return left_out + off[np.concatenate(turns)]
-
-
-class _Models(NamedTuple):
-    """The metric models of layers, and how the stimuli are drawn again for them.
-
-    coefficients : of the models that are fitted to all stimuli
-    refitted : whether they are fitted anew where blocks are left out
-    weights : (1 + n_replicates, n_groups) how often each sentence counts, first each once
-    blocks : of stimuli, to be left out in turn
-    """
-
-    coefficients: FloatArray
-    refitted: bool
-    weights: Weights
-    blocks: Blocks
-
-
-def _models(pairs: LayerPairs, estimator: str, n_replicates: int, seed: int) -> _Models:
-    check_enough(pairs.n_groups, n_replicates)
-    entry, rng = estimator_named(estimator), np.random.default_rng(seed)
-    coefficients = entry.model().cross_validate(pairs.tables).weights
-    weights = _after_all(pairs.units.bootstrap(n_replicates, rng))
-    return _Models(coefficients, entry.refitted, weights, pairs.units.blocks())
 
 
 def _after_all(weights: Weights) -> Weights:
