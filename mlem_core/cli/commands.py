@@ -265,10 +265,11 @@ def _explained(
 def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.importance_chance import importances_by_chance
     from mlem_core.pairs.similarities import RSA
     from mlem_core.robustness.claims import (
         Claim,
-        chance_of_claims,
         check_features,
         of_chance,
         orders,
@@ -289,7 +290,10 @@ def _multiverse(options: argparse.Namespace) -> None:
         analysis = run(narrowed(whole, asked) if asked else whole, store, bars.show)
         by = dict.fromkeys(name for claim in claims for name in claim.similarities) or [RSA]
         result = multiverse(analysis, asked, store, varied, bars.show, [*by])
-        chance = chance_of_claims(claims, analysis, store, bars.show)
+        slow = estimator_named(analysis.spec.estimator).slow or analysis.spec.interactions
+        chance = None
+        if not slow and any(claim.features for claim in claims):
+            chance = importances_by_chance(analysis, store, report=bars.show)
     complain(*_notices(analysis), *result.notices)
     universes = result.universes
     for number, claim in enumerate(claims, 1):

@@ -15,7 +15,7 @@ from mlem_core.analysis.in_words import RESOLVED
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
-from mlem_core.inference.chance import UNCORRECTED, Chance
+from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
 from mlem_core.measures import similarity
 from mlem_core.measures.correlated import CORRELATED
 
@@ -193,4 +193,5 @@ def of_chance(chance: Chance | None) -> str:
     """Whether contributions to all layers are beyond chance, in a sentence."""
     if chance is None:
         return UNCORRECTED
-    return " ".join((f"{chance.how[0].upper()}{chance.how[1:]}.", *chance.notes))
+    how = beyond_chance(len(chance.draws))
+    return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))

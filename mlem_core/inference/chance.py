@@ -140,11 +140,6 @@ class Chance(NamedTuple):
         )
         return (text,) if rest else ()
 
-    @property
-    def how(self) -> str:
-        """How it was computed, for a caption."""
-        return beyond_chance(len(self.draws))
-
     def apart(self, terms: FloatArray) -> FloatArray:
         """Contributions beyond chance, identities and "unexplained": (..., n_terms, n, n).
 
@@ -248,7 +243,7 @@ def chance_at_level(
     """
     tables, rng = pairs.tables, np.random.default_rng(seed)
     if n_permutations is None:
-        n_permutations = permutations_of(len(tables.features))
+        n_permutations = PERMUTATIONS if len(tables.features) <= EXACT_FEATURES else FEWEST
     own = pairs.stimuli_of(stimuli)
     if values is None:
         values = np.stack(pairs.ranks)
@@ -272,11 +267,6 @@ def beyond_chance(n_permutations: int) -> str:
         f"{n_permutations} times among the units that it is constant on; p in the table is "
         "corrected over the features"
     )
-
-
-def permutations_of(n_features: int) -> int:
-    """How many times the labels of each feature of two layers are permuted."""
-    return PERMUTATIONS if n_features <= EXACT_FEATURES else FEWEST
 
 
 def largest_chance(

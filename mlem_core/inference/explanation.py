@@ -127,18 +127,15 @@ def explanation_of(
     notes, how = caveats.of_size(units), f"blocks of {units.each} left out in turn"
     if chance is not None:
         ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
-        terms, how = chance.bounded(terms, Estimate(*ends)), f"{how}; {chance.how}"
-        notes = (*notes, *chance.notes)
+        terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
+        how += f"; {beyond_chance(len(chance.draws))}"
     return Explanation(
         (a, b), terms, whole, notes, units.others, coding, similarity=similarity, how=how
     )
 
 
 def with_intervals(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with confidence intervals, and what chance gives of its terms.
 
@@ -246,9 +243,8 @@ def with_chance(
 def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
     if why.similarity.of_ranks:
-        values = _all_of(why, analysis) + chance.of_two
-        beside = partial.parts_again(why.partial, values, len(chance.features))
-        why = replace(why, partial=beside)
+        values, n = _all_of(why, analysis) + chance.of_two, len(chance.features)
+        why = replace(why, partial=partial.parts_again(why.partial, values, n))
     return replace(why, terms=chance.beyond(why.terms), notes=(*why.notes, *chance.notes))
 
 
@@ -259,10 +255,7 @@ def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
 
 
 def kept_intervals(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with intervals as of `with_intervals`; kept in the store."""
 
@@ -318,7 +311,7 @@ def best_known(
         return as_chosen(known, analysis, layers, intervals)
     own = None
     if chance is not None and {*why.layers} <= {*layers}:
-        own = chance.of_layers([layers.index(layer) for layer in why.layers])
+        own = chance.of_layers(list(map(layers.index, why.layers)))
         why = _beyond(why, analysis, own)
     if intervals is None or not len(intervals.terms):
         return as_chosen(why, analysis, layers, intervals)
@@ -403,8 +396,8 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
 
 def _how(why: Explanation, analysis: Analysis) -> str:
     """How the intervals of two layers are computed, for a caption."""
-    units = Units.of(analysis.stimuli)
-    return f"blocks of {units.each} left out in turn; {beyond_chance(PERMUTATIONS)}"
+    each = Units.of(analysis.stimuli).each
+    return f"blocks of {each} left out in turn; {beyond_chance(PERMUTATIONS)}"
 
 
 def with_transfer(

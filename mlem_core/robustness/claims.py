@@ -14,31 +14,27 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.labels import SEPARATOR, Names
 from mlem_core.base.text import minus
-from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
+from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.importance_chance import (
     above_chance,
     chance_in_words,
-    importances_by_chance,
 )
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.multiverse import Multiverse
 from mlem_core.robustness.variants import short_of
-from mlem_core.storage.store import Store
 
 
 class ClaimKind(NamedTuple):
@@ -261,16 +257,6 @@ def _is_number(text: str) -> bool:
         return bool(np.isfinite(float(text)))
     except ValueError:
         return False
-
-
-def chance_of_claims(
-    claims: Sequence[Claim], analysis: Analysis, store: Store, report: Report
-) -> pd.DataFrame | None:
-    """`importances_by_chance` of an analysis; None where no claim needs it, or it takes hours."""
-    slow = estimator_named(analysis.spec.estimator).slow or analysis.spec.interactions
-    if slow or not any(claim.features for claim in claims):
-        return None
-    return importances_by_chance(analysis, store, report=report)
 
 
 def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names | None = None) -> str:
