@@ -377,7 +377,11 @@ def test_two_workers_draw_the_replicates_of_none(spec, of_both, cluster, tmp_pat
 
     with computing_on(cluster):
         analysis = run(spec, there, progress=False)
-        for function in (bootstrap.decompositions, bootstrap.score_replicates, bootstrap.refitted):
+        for function in (
+            bootstrap.decompositions,
+            bootstrap.score_replicates,
+            bootstrap.without_each,
+        ):
             # They go to workers by name, so that it is the worker's own that is called.
             monkeypatch.setattr(function, "__code__", only_by_workers.__code__)
         theirs = with_intervals(explain(analysis, a, b), analysis, there)
