@@ -19,10 +19,15 @@ from mlem_core.figures.style import (
     GREY,
     SEQUENTIAL,
     SIZE,
+    Trace,
     as_number,
+    color_axis,
+    heatmap,
     model_blocks,
+    names_along,
     plain,
     quiet,
+    scatter,
     sparse_ticks,
 )
 from mlem_core.robustness.flags import marked
@@ -53,46 +58,24 @@ def audit_map(
     """
     names = list(zip(layers["model"], layers["layer"], strict=True))
     rows = _rows(layers, changes, names, labels, control)
-    figure = go.Figure(
-        go.Heatmap(
-            z=np.clip(np.array([row.values for row in rows], dtype=np.float64), 0.0, 1.0),
-            x=np.arange(len(names)),
-            y=np.arange(len(rows)),
-            hovertext=[
-                [f"{_head(layer)}{text}" for layer, text in zip(names, row.texts, strict=True)]
-                for row in rows
-            ],
-            hoverinfo="text",
-            hoverongaps=False,
-            colorscale=SEQUENTIAL,
-            zmin=0.0,
-            zmax=1.0,
-            xgap=1,
-            ygap=3,
-            colorbar={
-                "thickness": 10,
-                "outlinewidth": 0,
-                "tickvals": [0, 0.5, 1],
-                "len": 0.9,
-            },
-            name="quantities",
-        )
-    )
-    figure.add_trace(_flag_dots(flags, names, [row.name for row in rows]))
+    hover = [
+        [f"{_head(layer)}{text}" for layer, text in zip(names, row.texts, strict=True)]
+        for row in rows
+    ]
+    shares = np.clip(np.array([row.values for row in rows], dtype=np.float64), 0.0, 1.0)
+    at = {"x": np.arange(len(names)), "y": np.arange(len(rows)), "xgap": 1, "ygap": 3}
+    cells = heatmap(shares, hover, **at, coloraxis="coloraxis", name="quantities")
+    figure = go.Figure([cells, _flag_dots(flags, names, [row.name for row in rows])])
+    bar = color_axis(0.0, 1.0, {0: "0", 0.5: "0.5", 1: "1"}, SEQUENTIAL, len=0.9)
+    figure.update_layout(coloraxis=bar)
     quiet(figure, height=38 * len(rows) + 130)
     blocks = model_blocks(names)
     edges, texts, longest = _models_below(blocks, len(names))
     ticks = CLEAR | sparse_ticks(names, blocks, layer_labels(names))
     figure.update_xaxes(range=[-0.5, len(names) - 0.5], showgrid=False, **ticks)
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=[row.title.replace(": ", ":<br>") for row in rows],
-        tickfont={"size": SIZE - 1},
-        range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-        **CLEAR,
-    )
+    titles = [row.title.replace(": ", ":<br>") for row in rows]
+    look = {"tickfont": {"size": SIZE - 1}, "range": [len(rows) - 0.5, -0.5], **CLEAR}
+    figure.update_yaxes(names_along(titles, **look))
     # At once: Plotly checks all shapes anew whenever one is added.
     figure.update_layout(
         shapes=edges,
@@ -196,7 +179,7 @@ def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
     )
 
 
-def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str]) -> go.Scatter:
+def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str]) -> Trace:
     """A dot in each cell whose variant changes a conclusion about its layer."""
     dots: dict[tuple[int, int], list[str]] = {}
     for flag in flags[flags["layer_b"] == -1].itertuples():
@@ -206,19 +189,13 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
             dots.setdefault(at, []).append(flag.reason)
     # Those of two layers stand apart, in one column of a journal too.
     size = min(7.0, max(3.0, 0.8 * _NARROW / max(len(names), 1)))
-    return go.Scatter(
-        x=[x for x, _ in dots],
-        y=[y for _, y in dots],
-        mode="markers",
-        marker={"color": "white", "size": size, "line": {"color": "#444", "width": 1}},
-        hovertext=[
-            _head(names[x]) + "<br>".join(plain(reason, 120) for reason in reasons)
-            for (x, _), reasons in dots.items()
-        ],
-        hoverinfo="text",
-        name="a conclusion changes",
-        showlegend=False,
-    )
+    hover = [
+        _head(names[x]) + "<br>".join(plain(reason, 120) for reason in reasons)
+        for (x, _), reasons in dots.items()
+    ]
+    look = {"color": "white", "size": size, "line": {"color": "#444", "width": 1}}
+    named = {"name": "a conclusion changes", "showlegend": False}
+    return scatter([x for x, _ in dots], [y for _, y in dots], hover, marker=look, **named)
 
 
 @figure(
@@ -229,12 +206,11 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
 )
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
     """How much of each possible artefact there is; None where there is no audit."""
-    audit, flagged = context.audit, context.flagged
+    audit, flagged, analysis = context.audit, context.flagged, context.analysis
     if audit is None or flagged is None:
         return None
-    on = computed_on(len(context.analysis.stimuli), context.analysis.tables.n_pairs).removesuffix(
-        "."
-    )
+    on = computed_on(len(analysis.stimuli), analysis.tables.n_pairs).removesuffix(".")
+    at = zip(audit.layers["model"], audit.layers["layer"].astype(int), strict=True)
     return RenderedFigure(
         audit_map(audit.layers, audit.changes, marked(flagged), SAYS, CONTROL),
         "Audit of every layer",
@@ -242,11 +218,7 @@ def draw_audit(context: FigureContext) -> RenderedFigure | None:
         "about which a conclusion changes by twice the limit or more. "
         f"{on} with all features of the analysis.",
         audit.layers,
-        audit.layers.assign(layer=[layer_name(one) for one in _layers(audit.layers)])[
+        audit.layers.assign(layer=list(map(layer_name, at)))[
             ["layer", "rho", "top", "position0_ranks", "mean_cosine", "outlier_share"]
         ],
     )
-
-
-def _layers(table: pd.DataFrame) -> list[Layer]:
-    return list(zip(table["model"], table["layer"].astype(int), strict=True))

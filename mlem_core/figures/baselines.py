@@ -6,7 +6,6 @@ Source: figure S12 of Jalouzot et al. (2024).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,18 @@ from mlem_core.figures.context import FigureContext, RenderedFigure, figure, hel
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
 from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.profiles import layer_axes, profiles
-from mlem_core.figures.style import PALETTE, TITLE, as_number, faded, panel_layout, panel_ref
+from mlem_core.figures.style import (
+    PALETTE,
+    TITLE,
+    Trace,
+    as_number,
+    curve,
+    faded,
+    in_panel,
+    panel_layout,
+    panel_ref,
+    scatter,
+)
 
 
 def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> go.Figure:
@@ -33,14 +43,13 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
     models = list(dict.fromkeys(units["model"]))
     layout, places = panel_layout(model_labels(models, TITLE), height=320, across=across)
     means = units.groupby(["model", "layer", "unit"], sort=False)["rho"].mean().reset_index()
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref = panel_ref(place)
-        axes = {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         own = means[means["model"] == model]
         whole = scores[(scores["model"] == model) & scores["layer"].isin(own["layer"])]
         drawn = [*_shapes(model, own), _best(model, own), _whole(model, whole)]
-        traces += [axes | trace | {"showlegend": False} for trace in drawn]
+        traces += in_panel(ref, drawn, showlegend=False)
         if place == 0:
             # The first shape, the best unit and the whole layer stand for all.
             for at in (0, -2, -1):
@@ -49,7 +58,7 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
     return go.Figure(traces, layout, _validate=False)
 
 
-def _shapes(model: str, own: pd.DataFrame) -> list[dict[str, Any]]:
+def _shapes(model: str, own: pd.DataFrame) -> list[Trace]:
     """A violin a layer: how the scores of its units are spread."""
     layers = np.sort(own["layer"].unique())
     wide = 0.85 * float(np.diff(layers).min()) if len(layers) > 1 else 0.8
@@ -80,39 +89,23 @@ def _shapes(model: str, own: pd.DataFrame) -> list[dict[str, Any]]:
     return shapes
 
 
-def _best(model: str, own: pd.DataFrame) -> dict[str, Any]:
+def _best(model: str, own: pd.DataFrame) -> Trace:
     """The unit with the highest score of each layer."""
     best = own.loc[own.groupby("layer")["rho"].idxmax()]
     texts = [
         f"<b>{layer_title((model, int(n)))}</b><br>unit {unit}: ρ = {as_number(rho)}"
         for n, unit, rho in best[["layer", "unit", "rho"]].itertuples(index=False)
     ]
-    return {
-        "type": "scatter",
-        "x": best["layer"],
-        "y": best["rho"],
-        "mode": "markers",
-        "marker": {"color": PALETTE[0], "size": 6},
-        "name": "best unit",
-        "hovertext": texts,
-        "hoverinfo": "text",
-    }
+    marker = {"color": PALETTE[0], "size": 6}
+    return scatter(best["layer"], best["rho"], texts, marker=marker, name="best unit")
 
 
-def _whole(model: str, scores: pd.DataFrame) -> dict[str, Any]:
+def _whole(model: str, scores: pd.DataFrame) -> Trace:
     """The metric model of all units together."""
     x, mean, sd = over_folds(scores, "rho")
-    return {
-        "type": "scatter",
-        "x": x,
-        "y": mean,
-        "mode": "lines+markers",
-        "line": {"color": PALETTE[1], "width": 2, "dash": "dash"},
-        "marker": {"symbol": "diamond", "size": 7},
-        "name": "whole layer",
-        "hovertext": hover_over_folds(layer_names(model, x), mean, sd, "whole layer: ρ = "),
-        "hoverinfo": "text",
-    }
+    hover = hover_over_folds(layer_names(model, x), mean, sd, "whole layer: ρ = ")
+    marker = {"symbol": "diamond", "size": 7}
+    return curve(x, mean, hover, PALETTE[1], "dash", marker=marker, name="whole layer")
 
 
 def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:

@@ -13,7 +13,16 @@ import numpy as np
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.figures.naming import layer_labels, model_initials, model_labels
-from mlem_core.figures.style import GREY, INK, MODEL_COLORS, SIZE, as_number, model_blocks
+from mlem_core.figures.style import (
+    GREY,
+    INK,
+    MODEL_COLORS,
+    SIZE,
+    Trace,
+    as_number,
+    model_blocks,
+    scatter,
+)
 from mlem_core.measures.similarity import clustering
 
 Order = Literal["model", "clustering"]
@@ -290,7 +299,7 @@ def outline(of: Grid, pair: Sequence[Layer], value: float, ref: str) -> tuple[li
     return shapes, [label]
 
 
-def dendrogram(of: Grid) -> tuple[dict[str, Any], float]:
+def dendrogram(of: Grid) -> tuple[Trace, float]:
     """The tree beside a matrix, from 1 − RSA = 0 at the cells to the last merger, and where it
     ends on the x axis."""
     from scipy.cluster.hierarchy import dendrogram as drawn
@@ -306,17 +315,8 @@ def dendrogram(of: Grid) -> tuple[dict[str, Any], float]:
         for heights, places in zip(tree["dcoord"], tree["icoord"], strict=True):
             x += [*(start + (end - start) * np.array(heights) / highest), None]
             y += [*((np.array(places) - 5) / 10), None]
-    line = {
-        "type": "scatter",
-        "x": x,
-        "y": y,
-        "mode": "lines",
-        "line": {"color": GREY, "width": 1},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "dendrogram",
-    }
-    return line, end + 0.01 * len(of.layers)
+    look = {"line": {"color": GREY, "width": 1}, "showlegend": False, "name": "dendrogram"}
+    return scatter(x, y, mode="lines", **look), end + 0.01 * len(of.layers)
 
 
 def model_strip(of: Grid) -> dict[str, Any]:

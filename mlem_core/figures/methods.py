@@ -23,7 +23,10 @@ from mlem_core.figures.style import (
     MODEL_COLORS,
     PALETTE,
     SYMBOLS,
+    Trace,
     as_number,
+    curve,
+    in_panel,
     panel_layout,
     panel_ref,
     whole_layers,
@@ -75,15 +78,13 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     """
     models = list(dict.fromkeys(agreement["model"]))
     layout = _panels("layer", across)
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, (measure, *_) in enumerate(_MEASURES):
         ref = panel_ref(place)
-        axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         for at, model in enumerate(models):
             own = agreement[agreement["model"] == model]
             label = model_labels(models, LEGEND)[at]
-            drawn = _line(own, measure, (model, label), at)
-            traces += [axes | {"showlegend": False} | trace for trace in drawn]
+            traces += in_panel(ref, _line(own, measure, (model, label), at), showlegend=False)
             traces[-1]["showlegend"] = place == 0
         layout[f"xaxis{ref}"] |= whole_layers(agreement["layer"])
     # Checking each property would take half of the time; the tests check them.
@@ -99,21 +100,14 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     across : 2 beside each other, 1 below each other
     """
     layout = _panels("noise (sd of each unit)", across)
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, (measure, _, unit) in enumerate(_MEASURES):
-        ref, color = panel_ref(place), PALETTE[place]
-        axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}", "showlegend": False}
+        color = PALETTE[place]
         x, mean, sd = over_folds(agreement, measure, "noise")
-        line = {
-            "x": x,
-            "y": mean,
-            "mode": "lines+markers",
-            "line": {"color": color, "width": 2},
-            "marker": {"symbol": SYMBOLS[0], "size": 7},
-            "hovertext": hover_over_folds([f"noise {as_number(n)}" for n in x], mean, sd),
-            "hoverinfo": "text",
-        }
-        traces += [axes | one for one in (band(x, mean - sd, mean + sd, color, unit), line)]
+        hover = hover_over_folds([f"noise {as_number(n)}" for n in x], mean, sd)
+        line = curve(x, mean, hover, color, marker={"symbol": SYMBOLS[0], "size": 7})
+        drawn = band(x, mean - sd, mean + sd, color, unit), line
+        traces += in_panel(panel_ref(place), drawn, showlegend=False)
     return go.Figure(traces, layout, _validate=False)
 
 
@@ -130,24 +124,14 @@ def _panels(over: str, across: int) -> dict[str, Any]:
     return layout
 
 
-def _line(
-    own: pd.DataFrame, measure: str, named: tuple[str, str], place: int
-) -> list[dict[str, Any]]:
+def _line(own: pd.DataFrame, measure: str, named: tuple[str, str], place: int) -> list[Trace]:
     """The mean over folds with its standard deviation, and what hovering says."""
     model, label = named
     x, mean, sd = over_folds(own, measure)
     color = MODEL_COLORS[place % len(MODEL_COLORS)]
-    line = {
-        "x": x,
-        "y": mean,
-        "name": label,
-        "legendgroup": model,
-        "mode": "lines+markers",
-        "line": {"color": color, "width": 2},
-        "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10},
-        "hovertext": hover_over_folds(layer_names(model, x), mean, sd),
-        "hoverinfo": "text",
-    }
+    hover = hover_over_folds(layer_names(model, x), mean, sd)
+    marker = {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10}
+    line = curve(x, mean, hover, color, marker=marker, name=label, legendgroup=model)
     return [*([band(x, mean - sd, mean + sd, color, model)] if len(x) > 1 else []), line]
 
 

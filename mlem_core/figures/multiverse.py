@@ -16,9 +16,11 @@ from mlem_core.figures.style import (
     LINE,
     PALETTE,
     SIZE,
+    Trace,
     as_number,
     plain,
     quiet,
+    scatter,
     short_names,
     wrapped,
 )
@@ -81,7 +83,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     return figure
 
 
-def _margins(curve: pd.DataFrame, dimensions: Sequence[str]) -> list[go.Scatter]:
+def _margins(curve: pd.DataFrame, dimensions: Sequence[str]) -> list[Trace]:
     """The universes in which the claim holds, those in which it does not, and a ring around the
     analysis as it is."""
     traces = []
@@ -92,47 +94,22 @@ def _margins(curve: pd.DataFrame, dimensions: Sequence[str]) -> list[go.Scatter]
             lines = [f"{_name(name)}: {plain(universe[name])}" for name in dimensions]
             head = f"<b>{label}</b>, margin {as_number(universe['margin'])}<br>"
             hover.append(head + "<br>".join(lines))
-        traces.append(
-            go.Scatter(
-                x=shown["place"].to_numpy(),
-                y=shown["margin"].to_numpy(),
-                mode="markers",
-                name=label,
-                marker={"color": color, "size": 7},
-                hovertext=hover,
-                hoverinfo="text",
-                showlegend=len(shown) > 0,
-            )
-        )
+        at, named = (shown["place"], shown["margin"]), {"name": label, "showlegend": len(shown) > 0}
+        traces.append(scatter(*at, hover, marker={"color": color, "size": 7}, **named))
     as_it_is = curve[curve["own"].to_numpy(dtype=bool)]
-    ring = go.Scatter(
-        x=as_it_is["place"],
-        y=as_it_is["margin"],
-        mode="markers",
-        name="this analysis",
-        marker={"color": "rgba(0,0,0,0)", "size": 14, "line": {"color": GREY, "width": 2}},
-        hoverinfo="skip",
-    )
-    return [*traces, ring]
+    ring = {"color": "rgba(0,0,0,0)", "size": 14, "line": {"color": GREY, "width": 2}}
+    at = as_it_is["place"], as_it_is["margin"]
+    return [*traces, scatter(*at, marker=ring, name="this analysis")]
 
 
-def _choice(curve: pd.DataFrame, y: int, name: str, value: str) -> go.Scatter:
+def _choice(curve: pd.DataFrame, y: int, name: str, value: str) -> Trace:
     """A square for each universe with this choice."""
     shown = curve[curve[name] == value]
-    return go.Scatter(
-        x=shown["place"].to_numpy(),
-        y=np.full(len(shown), y),
-        mode="markers",
-        name=f"{name}={value}",
-        marker={
-            "color": list(np.where(shown["holds"], HOLDS, FAILS)),
-            "size": 5,
-            "symbol": "square",
-        },
-        hovertext=[f"{_name(name)}: {plain(value)}"] * len(shown),
-        hoverinfo="text",
-        showlegend=False,
-    )
+    colors = list(np.where(shown["holds"], HOLDS, FAILS))
+    look = {"color": colors, "size": 5, "symbol": "square"}
+    hover = [f"{_name(name)}: {plain(value)}"] * len(shown)
+    named = {"name": f"{name}={value}", "showlegend": False}
+    return scatter(shown["place"], np.full(len(shown), y), hover, marker=look, **named)
 
 
 def _name(dimension: str) -> str:

@@ -11,7 +11,7 @@ from mlem_core.analysis.methods import beside_published
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_titles
-from mlem_core.figures.style import LINE, PALETTE, TITLE, as_number, quiet
+from mlem_core.figures.style import LINE, PALETTE, TITLE, as_number, names_along, quiet, scatter
 
 _ROW = 64  # px; of a number that was published
 _MARKS = (("published", "published", "circle-open", 0), ("here", "here", "circle", 1))
@@ -29,41 +29,22 @@ def published_values(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     for at, (one, other) in enumerate(table[["published", "here"]].to_numpy().tolist()):
         if not math.isnan(other):
-            figure.add_scatter(
-                x=[one, other], y=[at, at], mode="lines", line={"color": LINE, "width": 2},
-                showlegend=False, hoverinfo="skip",
-            )  # fmt: skip
+            look = {"line": {"color": LINE, "width": 2}, "showlegend": False}
+            figure.add_trace(scatter([one, other], [at, at], mode="lines", **look))
     for column, name, symbol, place in _MARKS:
         color = PALETTE[place]
-        figure.add_scatter(
-            x=table[column],
-            y=list(range(len(table))),
-            mode="markers",
-            marker={
-                "symbol": symbol,
-                "size": 11,
-                "color": color,
-                "line": {"width": 2, "color": color},
-            },
-            name=name,
-            hovertext=[
-                f"{label.replace('<br>', ' ')}<br>{name}: {as_number(value)}"
-                for label, value in zip(labels, table[column], strict=True)
-            ],
-            hoverinfo="text",
-        )
+        look = {"symbol": symbol, "size": 11, "color": color, "line": {"width": 2, "color": color}}
+        hover = [
+            f"{label.replace('<br>', ' ')}<br>{name}: {as_number(value)}"
+            for label, value in zip(labels, table[column], strict=True)
+        ]
+        rows = list(range(len(table)))
+        figure.add_trace(scatter(table[column], rows, hover, marker=look, name=name))
     quiet(figure, height=_ROW * len(table) + 110)
     figure.update_xaxes(
         title_text="weighted Kendall τ, or ρ of the two similarities", zeroline=True, nticks=6
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(table))),
-        ticktext=labels,
-        range=[len(table) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-        automargin=True,
-    )
+    figure.update_yaxes(names_along(labels, range=[len(table) - 0.5, -0.5], automargin=True))
     return figure
 
 

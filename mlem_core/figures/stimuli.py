@@ -15,14 +15,16 @@ from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
     BARS,
     CLEAR,
-    DIVERGING,
     GREY,
     SIZE,
     as_number,
     bar_title,
+    color_axis,
     common_levels,
     feature_colors,
+    heatmap,
     in_full,
+    names_along,
     panels,
     quiet,
     say,
@@ -57,48 +59,26 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     ]  # fmt: skip
     figure = go.Figure()
     if len(names) > 1:
+        at = {"x": np.arange(len(names) - 1), "y": np.arange(len(names) - 1), "xgap": 2, "ygap": 2}
+        template = "%{text}" if len(names) <= _NUMBERED else None
         figure.add_trace(
-            go.Heatmap(
-                z=z,
-                x=np.arange(len(names) - 1),
-                y=np.arange(len(names) - 1),
-                zmin=-1,
-                zmax=1,
-                colorscale=DIVERGING,
-                text=text,
-                texttemplate="%{text}" if len(names) <= _NUMBERED else None,
-                hovertext=hover,
-                hoverinfo="text",
-                hoverongaps=False,
-                xgap=2,
-                ygap=2,
-                colorbar={
-                    "title": bar_title("Pearson r"),
-                    "thickness": 12,
-                    "outlinewidth": 0,
-                    "tickvals": [-1, -0.5, 0, 0.5, 1],
-                    "ticktext": ["−1", "−0.5", "0", "0.5", "1"],
-                },
-            )
+            heatmap(z, hover, **at, text=text, texttemplate=template, coloraxis="coloraxis")
         )
+        ticks = {-1: "−1", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1"}
+        title = bar_title("Pearson r")
+        figure.update_layout(coloraxis=color_axis(-1, 1, ticks, title=title, thickness=12))
     else:
         say(figure, "one feature: nothing to correlate")
     n = len(names)
     quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))
-    bare = {"showgrid": False, "zeroline": False, **CLEAR}
-    at = list(range(n - 1))
     many = n > _NUMBERED
-    small = {"tickfont": {"size": SIZE - 3 if many else SIZE}}
+    small = {"tickfont": {"size": SIZE - 3 if many else SIZE}, **CLEAR}
     # Every second name, or fewer, where all would stand on each other in one column of a journal.
-    every = -(-n // 24)
-    figure.update_xaxes(
-        ticktext=names[:-1][::every],
-        tickangle=-90 if many else -35,
-        tickvals=at[::every],
-        **bare,
-        **small,
-    )
-    figure.update_yaxes(ticktext=names[1:], autorange="reversed", tickvals=at, **bare, **small)
+    along = names_along(names[:-1], tickangle=-90 if many else -35, **small)
+    for key in ("tickvals", "ticktext"):
+        along[key] = along[key][:: -(-n // 24)]
+    figure.update_xaxes(along)
+    figure.update_yaxes(names_along(names[1:], autorange="reversed", **small))
     return figure
 
 

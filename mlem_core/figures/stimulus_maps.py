@@ -29,6 +29,7 @@ from mlem_core.figures.style import (
     LEVELS,
     PALETTE,
     SEQUENTIAL,
+    Trace,
     as_text,
     as_value,
     bar_title,
@@ -38,6 +39,7 @@ from mlem_core.figures.style import (
     panels,
     plain,
     quiet,
+    scatter,
 )
 
 _HEIGHT = 200  # px of a panel of several, which is a square
@@ -84,23 +86,18 @@ def stimulus_map(
     return figure
 
 
-def selectable(points: pd.DataFrame, features: Sequence[str]) -> dict[str, Any]:
+def selectable(points: pd.DataFrame, features: Sequence[str]) -> Trace:
     """The trace of stimuli that can be selected; hovering says their features."""
     said = zip(points["label"], *(points[one] for one in features), strict=True)
     names = [feature_name(one) for one in features]
-    return {
-        "x": points["x"],
-        "y": points["y"],
-        "mode": "markers",
-        # A list: the browser would report numbers of a packed array by another name.
-        "customdata": [[int(stimulus)] for stimulus in points["stimulus"]],
-        "hovertext": [
-            "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
-        ],
-        "hoverinfo": "text",
-        # What stands out says `marked`, in both maps of two layers alike.
-        "unselected": {"marker": {"opacity": None}},
-    }
+    hover = [
+        "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
+    ]
+    # A list: the browser would report numbers of a packed array by another name.
+    rows = [[int(stimulus)] for stimulus in points["stimulus"]]
+    # What stands out says `marked`, in both maps of two layers alike.
+    unselected = {"marker": {"opacity": None}}
+    return scatter(points["x"], points["y"], hover, customdata=rows, unselected=unselected)
 
 
 def _named(feature: str, value: Any) -> str:
@@ -129,18 +126,10 @@ _Group = tuple[str, pd.Series, dict[str, Any]]
 def _scale(values: pd.Series, color: str) -> list[_Group]:
     """The stimuli with a value of an ordered feature, along a colour scale."""
     there = values.notna()
-    marker = {
-        "color": values[there],
-        "colorscale": SEQUENTIAL,
-        "size": 7,
-        "opacity": 0.85,
-        "colorbar": {
-            "title": bar_title(feature_labels([color], LEGEND)[0]),
-            "thickness": 12,
-            "outlinewidth": 0,
-        },
-        "showscale": bool(there.any()),
-    }
+    title = bar_title(feature_labels([color], LEGEND)[0])
+    bar = {"title": title, "thickness": 12, "outlinewidth": 0}
+    scale = {"colorscale": SEQUENTIAL, "showscale": bool(there.any()), "colorbar": bar}
+    marker = {"color": values[there], "size": 7, "opacity": 0.85, **scale}
     return [(feature_name(color), there, marker)]
 
 
@@ -151,12 +140,8 @@ def _levels(values: pd.Series) -> list[_Group]:
     groups = []
     for i, level in enumerate(shown):
         # The second eight have the same colours and open marks.
-        marker = {
-            "color": PALETTE[i % len(PALETTE)],
-            "symbol": mark_of(i, i // len(PALETTE)),
-            "size": 7,
-            "opacity": 0.85,
-        }
+        look = {"color": PALETTE[i % len(PALETTE)], "symbol": mark_of(i, i // len(PALETTE))}
+        marker = {"size": 7, "opacity": 0.85, **look}
         groups.append((plain(level), texts == level, marker))
     if other:
         marker = {"color": GREY, "size": 6, "symbol": "hexagon-open"}
@@ -247,7 +232,7 @@ def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
     titles = [one.layout.title.text for one in maps]
     figure, _ = panels(titles, height=_HEIGHT, across=across, apart=0.03, below=56)
     annotations = [title.to_plotly_json() for title in figure.layout.annotations]
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     seen: set[str] = set()
     for place, one in enumerate(maps):
         ref = panel_ref(place)
@@ -295,11 +280,8 @@ def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[s
         marker |= {"colorbar": {**marker["colorbar"], **bar}}
         marker["showscale"] = first and marker["showscale"]
     shown = first and trace.get("showlegend") is not False
-    return trace | {
-        "marker": marker,
-        "legendgroup": f"stimuli {trace['name']}",
-        "showlegend": shown,
-    }
+    legend = {"legendgroup": f"stimuli {trace['name']}", "showlegend": shown}
+    return trace | {"marker": marker, **legend}
 
 
 # Layers of a model that are drawn: each map takes some seconds when it is drawn first. In one

@@ -7,7 +7,7 @@ import functools
 import html
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,7 @@ _PAGE = 1080  # px that rows of panels take at most, so that many fit a printed 
 # Between a matrix and the names at its sides.
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
+Trace = dict[str, Any]  # as Plotly takes it
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,35 @@ class Annotations:
 
 
 NO_ANNOTATIONS = Annotations()
+
+
+def scatter(x: Any, y: Any, hover: Any = None, mode: Any = "markers", **more: Any) -> Trace:
+    """Points, or lines, with the texts of hovering over them; None: it says nothing."""
+    said = {"hoverinfo": "skip"} if hover is None else {"hovertext": hover, "hoverinfo": "text"}
+    return {"type": "scatter", "x": x, "y": y, "mode": mode, **said, **more}
+
+
+def curve(x: Any, y: Any, hover: Any, color: str, dash: str = "", **more: Any) -> Trace:
+    """A `scatter` of points that a line of 2 px joins."""
+    line = {"color": color, "width": 2} | ({"dash": dash} if dash else {})
+    return scatter(x, y, hover, "lines+markers", line=line, **more)
+
+
+def heatmap(z: Any, hover: Any, **more: Any) -> Trace:
+    """Cells with the texts of hovering over them; one without a number says nothing."""
+    said = {"hovertext": hover, "hoverinfo": "text", "hoverongaps": False}
+    return {"type": "heatmap", "z": z, **said, **more}
+
+
+def in_panel(ref: str, traces: Iterable[Trace], **more: Any) -> list[Trace]:
+    """The traces in the panel with this `panel_ref`, with what is in `more` where they lack it."""
+    return [{"xaxis": f"x{ref}", "yaxis": f"y{ref}", **more} | trace for trace in traces]
+
+
+def names_along(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """What an axis has where names stand at 0, 1, ...: no lines of a grid; `more` is added."""
+    places = list(range(len(names)))
+    return {"tickvals": places, "ticktext": names, "showgrid": False, "zeroline": False, **more}
 
 
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
@@ -294,18 +324,14 @@ def flag_trace(
     x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
 ) -> dict[str, Any]:
     """Triangles at what is to be read with care; their hover text says why."""
-    return {
-        "x": list(x),
-        "y": list(y),
-        "mode": "markers",
-        "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
-        "cliponaxis": False,
-        "name": AUDIT,
-        "legendgroup": AUDIT,
-        "showlegend": legend,
-        "hovertext": list(hover),
-        "hoverinfo": "text",
-    }
+    marker = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
+    named = {"name": AUDIT, "legendgroup": AUDIT, "showlegend": legend}
+    return scatter(list(x), list(y), list(hover), marker=marker, cliponaxis=False, **named)
+
+
+def dash_of(place: int) -> str:
+    """The dash of the line of what stands at a place: another one where colours come again."""
+    return DASHES[place // len(PALETTE) % len(DASHES)]
 
 
 def mark_of(place: int, again: int) -> str:

@@ -103,11 +103,13 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
             called = _SCORE if score else feature_name(str(feature))
             color = GREY if score else colors.get(str(feature), GREY)
             x = np.array([place_of[int(step)] for step in line["step"]])
+            key = f"{quantity} {feature}"
             for trace in line_with_band(line, "step", x, color, called, dashed=score):
-                trace.legendgroup = f"{quantity} {feature}"
-                trace.showlegend = trace.fill is None and trace.legendgroup not in shown
-                figure.add_trace(trace, row=row, col=column)
-            shown.add(f"{quantity} {feature}")
+                new = "fill" not in trace and key not in shown
+                figure.add_trace(
+                    trace | {"legendgroup": key, "showlegend": new}, row=row, col=column
+                )
+            shown.add(key)
         if broken is not None:
             figure.add_vline(
                 x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column

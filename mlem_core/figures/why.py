@@ -27,6 +27,7 @@ from mlem_core.figures.style import (
     as_number,
     faded,
     feature_colors,
+    names_along,
     quiet_layout,
 )
 from mlem_core.inference.tables import term_tests
@@ -83,16 +84,8 @@ def waterfall(
         ],
     }
     layout["margin"]["t"] = 16
-    layout["yaxis"] |= {
-        "tickvals": list(range(len(terms) + 1)),
-        "ticktext": [
-            *feature_labels([str(term) for term in terms["term"]], LEGEND),
-            f"<b>{total}</b>",
-        ],
-        "range": [len(terms) + 0.6, -0.6],
-        "showgrid": False,
-        "zeroline": False,
-    }
+    names = [*feature_labels([str(term) for term in terms["term"]], LEGEND), f"<b>{total}</b>"]
+    layout["yaxis"] |= names_along(names, range=[len(terms) + 0.6, -0.6])
     layout["xaxis"] |= {
         # No line of the grid goes through the numbers on the right.
         "tickvals": _ticks(low, high),
@@ -123,19 +116,13 @@ def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[st
     }
 
 
+_BAR = {"type": "bar", "orientation": "h", "width": 0.72, "hoverinfo": "text", "showlegend": False}
+
+
 def _total_bar(row: int, whole: float, total: str) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "y": [row],
-        "x": [whole],
-        "width": 0.72,
-        "marker": {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
-        "hovertext": [f"<b>{total}</b><br>{as_number(whole)}"],
-        "hoverinfo": "text",
-        "name": "total",
-        "showlegend": False,
-    }
+    marker = {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}}
+    hover = [f"<b>{total}</b><br>{as_number(whole)}"]
+    return {**_BAR, "y": [row], "x": [whole], "marker": marker, "hovertext": hover, "name": "total"}
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -173,25 +160,14 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
             "width": 4,
             "color": LINE,
         }
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "y": np.arange(len(terms)),
-        "x": values,
-        "base": [0.0, *ends[:-1].tolist()],
-        "width": 0.72,
-        "marker": {
-            "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
-            "line": {"width": 0},
-            "pattern": {"shape": [PATTERNS.get(term, "") for term in terms["term"]]},
-        },
-        "error_x": error,
-        "customdata": terms["term"].to_numpy(dtype=object),
-        "hovertext": hover,
-        "hoverinfo": "text",
-        "name": "terms",
-        "showlegend": False,
+    marker = {
+        "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
+        "line": {"width": 0},
+        "pattern": {"shape": [PATTERNS.get(term, "") for term in terms["term"]]},
     }
+    at = {"y": np.arange(len(terms)), "x": values, "base": [0.0, *ends[:-1].tolist()]}
+    named = {"customdata": terms["term"].to_numpy(dtype=object), "name": "terms"}
+    return {**_BAR, **at, **named, "marker": marker, "error_x": error, "hovertext": hover}
 
 
 @figure(
