@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlem_core.analysis.spec import check_ranges
 from mlem_core.base.bars import Bars
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
@@ -72,8 +72,7 @@ def _analyze(options: argparse.Namespace) -> None:
     spec = _spec(options)
     bounds = None
     for name in options.baselines:
-        if name not in BASELINES:
-            raise unknown("baseline", name, BASELINES)
+        check_choice("baseline", name, BASELINES)
     names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
     similarities = [SIMILARITIES.named(name) for name in names]
     store, notices = Store(), list[str]()
@@ -376,14 +375,6 @@ def _verify(options: argparse.Namespace) -> int:
     return 0 if result.same else DIFFERS
 
 
-def _check_targets(options: argparse.Namespace) -> None:
-    """What is written at the end must be possible before the work begins."""
-    if (path := getattr(options, "out", None)) is not None:
-        check_target(path, "folder" if options.command in _FOLDERS else "file")
-    if options.command != "verify" and getattr(options, "capsule", None) is not None:
-        check_target(options.capsule, "file")
-
-
 def _cluster(options: argparse.Namespace) -> str:
     """What a command that runs an analysis is to be done on; the others take no such option."""
     if "cluster" not in vars(options):
@@ -414,7 +405,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_arguments(list(sys.argv[1:] if arguments is None else arguments))
         options = parser(DESCRIPTION).parse_args(arguments)
-        _check_targets(options)
+        # What is written at the end must be possible before the work begins.
+        if (path := getattr(options, "out", None)) is not None:
+            check_target(path, "folder" if options.command in _FOLDERS else "file")
+        if options.command != "verify" and getattr(options, "capsule", None) is not None:
+            check_target(options.capsule, "file")
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:

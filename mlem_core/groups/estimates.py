@@ -54,7 +54,12 @@ def estimate(
     value = statistic(matrix, group_of, every)
     variance, freedom = _member_variance(statistic, matrix, group_of)
     rng = np.random.default_rng(seed)
-    drawn = _member_draws(group_of, n_replicates, rng)
+    # How often each member is drawn (n_replicates, n_members), within its group.
+    drawn = np.ones((n_replicates, len(group_of)))
+    for group in range(int(group_of.max()) + 1):
+        members = np.flatnonzero(group_of == group)
+        size = len(members)
+        drawn[:, members] = rng.multinomial(size, np.full(size, 1 / size), size=n_replicates)
     moved = np.zeros((n_replicates, 1, 1, 1))
     if stimuli is not None:
         error = standard_error(statistic(stimuli.without, group_of, every), stimuli.sizes)
@@ -93,16 +98,6 @@ def _member_variance(
         variances.append((n - 1) * np.stack(without).var(axis=0))
         freedom.append(n - 1)
     return variances, freedom
-
-
-def _member_draws(group_of: IntArray, n: int, rng: np.random.Generator) -> FloatArray:
-    """(n, n_members) how often each member is drawn, within its group."""
-    drawn = np.ones((n, len(group_of)))
-    for group in range(int(group_of.max()) + 1):
-        members = np.flatnonzero(group_of == group)
-        size = len(members)
-        drawn[:, members] = rng.multinomial(size, np.full(size, 1 / size), size=n)
-    return drawn
 
 
 def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE) -> FloatArray:

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, Layer
@@ -78,8 +78,7 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
         No feature, an unknown one, or too many patterns for this.
     """
     for name in group:
-        if name not in tables.features:
-            raise unknown("feature", name, tables.features)
+        check_choice("feature", name, tables.features)
     if not group:
         raise InputError("no feature is named; a group needs at least one.")
     inside = np.array([name in set(group) for name in tables.features])

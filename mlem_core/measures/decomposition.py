@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.measures.shapley import (
     EXACT_FEATURES,
@@ -84,8 +84,7 @@ class Decomposition:
         InputError
             An unknown term.
         """
-        if term not in self.names:
-            raise unknown("term", term, self.names)
+        check_choice("term", term, self.names)
         names = [layer_name(layer) for layer in layers]
         square = self.values[self.names.index(term)]
         return pd.DataFrame(square, index=names, columns=names)

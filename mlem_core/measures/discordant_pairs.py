@@ -54,7 +54,14 @@ def discordant_pairs(
     pairs
     """
     rsa, unexplained = decomposition.rsa, decomposition.unexplained
-    a, b = _pairs(layers, np.isfinite(rsa) & np.isfinite(tau))
+    a, b = np.triu_indices(len(layers), 1)
+    models = np.array([model for model, _ in layers], dtype=object)
+    if len(set(models)) > 1:
+        kept = models[a] != models[b]
+    else:
+        kept = b - a > 1
+    kept &= (np.isfinite(rsa) & np.isfinite(tau))[a, b]
+    a, b = a[kept], b[kept]
     if len(a) < FEWEST:
         return pd.DataFrame(columns=COLUMNS)
     of_rsa, of_tau = rsa[a, b], tau[a, b]
@@ -81,18 +88,6 @@ def discordant_pairs(
             values = of_rsa[at], of_tau[at], above_rsa[at], above_tau[at], share[at]
             rows.append((kind, *names, *map(float, values)))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _pairs(layers: list[Layer], known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the pairs that are looked at."""
-    a, b = np.triu_indices(len(layers), 1)
-    models = np.array([model for model, _ in layers], dtype=object)
-    if len(set(models)) > 1:
-        kept = models[a] != models[b]
-    else:
-        kept = b - a > 1
-    kept &= known[a, b]
-    return a[kept], b[kept]
 
 
 def _each_layer_once(order: Iterable[int], a: np.ndarray, b: np.ndarray) -> list[int]:

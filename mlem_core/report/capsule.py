@@ -120,6 +120,7 @@ def write(
         shown = called(shown, names)
     leaving = portable(analysis, names, sources)
     paths = dict(analysis.spec.representations)
+    drawn = all_figures(shown, progress)
     files = {
         **contents(shown, leaving),
         **{f"tables/{name}": csv_bytes(table) for name, table in tables.items()},
@@ -128,7 +129,8 @@ def write(
             for name, source in sources.items()
             if source.included
         },
-        **_drawn(shown, progress),
+        **_figure_files(drawn, shown.drawing.images, progress),
+        **_printed(drawn),
     }
     about = replace(
         described(shown, leaving, sources),
@@ -252,12 +254,6 @@ def _printed(drawn: dict[str, RenderedFigure]) -> dict[str, bytes]:
     files = {"figures/captions.md": "\n".join(captions)}
     files |= {f"latex/{name}.tex": as_latex(one, name, width) for name, one in drawn.items()}
     return {name: text.encode() for name, text in files.items()}
-
-
-def _drawn(shown: FigureContext, progress: Report | None) -> dict[str, bytes]:
-    """Every figure, with its caption and as LaTeX."""
-    drawn = all_figures(shown, progress)
-    return {**_figure_files(drawn, shown.drawing.images, progress), **_printed(drawn)}
 
 
 def _figure_files(

@@ -23,11 +23,13 @@ Tables = dict[str, pd.DataFrame]
 
 def how_sure(shown: FigureContext) -> Tables:
     """What has been made of the audit, a claim, two layers alone, scores and other similarities."""
+    of = shown.selection
+    found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
     return {
         **_audit(shown),
         **_claim(shown),
         **_two(shown),
-        **_chance(shown),
+        **({} if found is None else {"chance.csv": found}),
         **_similarities(shown),
     }
 
@@ -42,13 +44,6 @@ def _two(shown: FigureContext) -> Tables:
         "why_resampled_whole.csv": why.whole,
         "why_resampled_partial.csv": why.partial,
     }
-
-
-def _chance(shown: FigureContext) -> Tables:
-    """What the scores are by chance."""
-    of = shown.selection
-    found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
-    return {} if found is None else {"chance.csv": found}
 
 
 def _similarities(shown: FigureContext) -> Tables:

@@ -19,7 +19,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.held import scratch
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
@@ -144,24 +144,20 @@ def verify(
     tables = _tables(whole, made)
     found, same = _others(whole, made)
     # Where not everything could be run, all that follows from it is other too.
+    now = analysis.manifest["versions"]
     return Verification(
         tables=tables,
         changed=whole.changed,
         findings=findings or found,
-        versions=_versions(whole, analysis),
+        versions=[
+            f"version of {name}: {before} in the capsule, {now.get(name)} here"
+            for name, before in whole.manifest.versions.items()
+            if before != now.get(name)
+        ],
         derived=list(about.derived),
         n_same=0 if findings else same,
         n_following=sum(map(_follows, whole.files)),
     )
-
-
-def _versions(whole: Capsule, analysis: Analysis) -> list[str]:
-    now = analysis.manifest["versions"]
-    return [
-        f"version of {name}: {before} in the capsule, {now.get(name)} here"
-        for name, before in whole.manifest.versions.items()
-        if before != now.get(name)
-    ]
 
 
 def _unpacked(
@@ -190,8 +186,7 @@ def _unpacked(
             findings.append(f"the representations file of {name} is not the one of the run.")
         there.append((name, str(target)))
     for name in models:
-        if name not in about.folders:
-            raise unknown("model that was a folder", name, about.folders)
+        check_choice("model that was a folder", name, about.folders)
     here, folders = [], {}
     for name in spec.models:
         if name not in about.folders:
@@ -244,7 +239,13 @@ def _made(
 ) -> tuple[dict[str, bytes], Analysis]:
     """The files of the capsule as the new run gives them, and the run as it leaves the machine."""
     about = whole.about
-    analysis = _with_kinds(whole, analysis)
+    # The kinds of features that were asked for; the new run was given those of all.
+    kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
+    asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
+    manifest = {**analysis.manifest, "parameters": asked.to_dict()}
+    # What was chosen is not chosen again: its spec names it.
+    manifest |= {CHOSEN: whole.manifest.chosen} if whole.manifest.chosen else {}
+    analysis = replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
     selection, pair = _still_there(about, analysis, folders)
     drawing = Drawing(
         pair,
@@ -289,16 +290,6 @@ def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
     kept = trajectories_of(whole.spec.trajectories, models)
     spec = replace(analysis.spec, trajectories=kept)
     return replace(shown, analysis=replace(analysis, spec=spec))
-
-
-def _with_kinds(whole: Capsule, analysis: Analysis) -> Analysis:
-    """The new run with the kinds of features that were asked for; it was given those of all."""
-    kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
-    asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
-    manifest = {**analysis.manifest, "parameters": asked.to_dict()}
-    # What was chosen is not chosen again: its spec names it.
-    manifest |= {CHOSEN: whole.manifest.chosen} if whole.manifest.chosen else {}
-    return replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
 
 
 def _still_there(

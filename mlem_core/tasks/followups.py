@@ -19,7 +19,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.manifest import source_identity
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.held import scratch
 from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
@@ -255,8 +255,7 @@ def restore_representations(
     for name in dict.fromkeys(names):
         if name in files:
             continue
-        if name not in analysed:
-            raise unknown("model", name, analysed)
+        check_choice("model", name, analysed)
         source = model_representations(analysis.spec, analysis.whole, name, store, report)
         if source.identity != source_identity(analysed[name]):
             raise InputError(
@@ -308,8 +307,7 @@ def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Follo
     InputError
         An unknown kind.
     """
-    if kind not in JOB_TYPES:
-        raise unknown("kind of work", kind, JOB_TYPES)
+    check_choice("kind of work", kind, JOB_TYPES)
     request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id.partition("-")[0] == examples.ID:
         # Another version of the program has another example under the same name.

@@ -89,7 +89,10 @@ def read_notes(job_id: str, store: Store) -> Notes:
     """The notes on an analysis; empty where their file is absent or damaged (logged)."""
     path = path_of(job_id, store)
     try:
-        return _parsed(path.read_bytes())
+        kept = parsed(_Kept, path.read_bytes(), "the file of notes")
+        if kept.version != VERSION:
+            raise ValueError(f"version {kept.version!r}, expected {VERSION}")
+        return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))
     except FileNotFoundError:
         return Notes()
     except (OSError, ValueError) as error:
@@ -144,13 +147,6 @@ class _Kept:
     note: str
     shown: dict[str, str]
     report: list[dict[str, Any]]
-
-
-def _parsed(data: bytes) -> Notes:
-    kept = parsed(_Kept, data, "the file of notes")
-    if kept.version != VERSION:
-        raise ValueError(f"version {kept.version!r}, expected {VERSION}")
-    return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))
 
 
 def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
