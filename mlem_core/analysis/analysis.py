@@ -16,8 +16,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
-from mlem_core.base.repr_html import Later, Lines, as_html, as_lines
-from mlem_core.base.text import listed, many, pairs_of, span
+from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike

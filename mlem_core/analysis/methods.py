@@ -1,24 +1,31 @@
-"""The methods of both papers on the same layers, and the first paper's numbers beside ours."""
+"""The methods of both papers on the same layers, and the first paper's numbers beside ours.
+
+Ridge is fitted again whenever a choice changes. An estimator that searches for the highest rank
+correlation takes about a second a layer, which is worth a cache; the cached fit of a layer holds
+whichever other layers are shown.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis import cached_fits
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results
+from mlem_core.analysis.results import Fits, Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
 from mlem_core.estimators.registry import ESTIMATORS, can_resolve, every_estimator
+from mlem_core.estimators.solver import FoldFits
+from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # The two that the second paper puts beside each other.
@@ -54,7 +61,7 @@ def fit_slow(
 ) -> None:
     """Fit what is selected by every slow estimator, each layer kept in the store.
 
-    Raises as `mlem_core.analysis.cached_fits.fitted_results`.
+    Raises as `mlem_core.analysis.methods.fitted_results`.
     """
     names = slow(analysis, selection)
     for done, name in enumerate(names):
@@ -64,7 +71,7 @@ def fit_slow(
                 total = len(names) * len(selection.layers)
                 report(Progress("fits", None, before + one.done, total, "layers"))
 
-        cached_fits.fitted_results(analysis, store, replace(selection, estimator=name), counted)
+        fitted_results(analysis, store, replace(selection, estimator=name), counted)
 
 
 def results_by_method(analysis: Analysis, store: Store, selection: Selection) -> dict[str, Results]:
@@ -74,7 +81,7 @@ def results_by_method(analysis: Analysis, store: Store, selection: Selection) ->
         chosen = replace(selection, estimator=name)
         if not ESTIMATORS[name].slow:
             found[name] = analysis.results_of(chosen)
-        elif (kept := cached_fits.kept_results(analysis, store, chosen)) is not None:
+        elif (kept := kept_results(analysis, store, chosen)) is not None:
             found[name] = kept
     return found
 
@@ -246,3 +253,56 @@ def beside_published(results: Results) -> pd.DataFrame | None:
         there = a in square.index and b in square.index
         rows.append(("weighted_tau", a, b, value, float(square.loc[a, b]) if there else math.nan))
     return pd.DataFrame(rows, columns=["quantity", "layer_a", "layer_b", "published", "here"])
+
+
+class _Fits(NamedTuple):
+    """As `mlem_core.measures.importance.fitted` gives them."""
+
+    fits: FoldFits
+    importance: FloatArray
+
+
+STAGE = Stage("fits", 3, _Fits)
+
+
+def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
+    """The results of a selection if the fits of all of its layers are cached; else None."""
+    cached = []
+    for layer in selection.layers:
+        fits = analysis.kept(STAGE, store, replace(selection, layers=(layer,)))
+        if fits is None:
+            return None
+        cached.append(fits)
+    return analysis.results_of(selection, _joined(cached))
+
+
+def fitted_results(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> Results:
+    """The results of a selection; fits that are not cached yet are computed first.
+
+    `report` is called as the layers are done. Raises as `Analysis.results`.
+    """
+    cached, total = [], len(selection.layers)
+    report = report or (lambda _: None)
+    for done, layer in enumerate(selection.layers):
+        report(Progress("fits", None, done, total, "layers"))
+        own = replace(selection, layers=(layer,))
+        tables, _ = analysis.subset(own)
+        cached.append(
+            STAGE.get(
+                store,
+                analysis.key(own),
+                lambda tables=tables: _Fits(*fitted(tables, selection.estimator)),  # type: ignore[misc]
+            )
+        )
+    report(Progress("fits", None, total, total, "layers"))
+    return analysis.results_of(selection, _joined(cached))
+
+
+def _joined(by_layer: Sequence[Fits]) -> Fits:
+    """The fits of n_layers layers as one, from those of each."""
+    fits, importance = zip(*by_layer, strict=True)
+    names = [part.name for part in fields(FoldFits)]
+    joined = {name: np.concatenate([getattr(one, name) for one in fits]) for name in names}
+    return FoldFits(**joined), np.concatenate(importance)

@@ -14,14 +14,13 @@ import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.cost import check_cost
-from mlem_core.analysis.defaults import CHOSEN, settled, with_choices_open
+from mlem_core.analysis.defaults import CHOSEN, recommended_values, settled, with_choices_open
 from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.files import manifest_of, same_content
 from mlem_core.analysis.layer_tables import layer_tables
-from mlem_core.analysis.manifest import manifest_of, same_content
 from mlem_core.analysis.maps import file_representations
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
-from mlem_core.analysis.values import recommended_values
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled

@@ -141,8 +141,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """What is said of groups and trajectories of models, whose tables go to the others."""
-    from mlem_core.groups.sentences import lines
-    from mlem_core.groups.summary import GroupSummary
+    from mlem_core.groups.summary import GroupSummary, lines
     from mlem_core.inference.layer_intervals import stimuli_left
 
     left = None
@@ -347,8 +346,7 @@ def _lint(options: argparse.Namespace) -> None:
 def _replicate(options: argparse.Namespace) -> None:
     from mlem_core.cli.replicated import two
     from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.robustness.replication import replication
-    from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired
+    from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
     from mlem_core.storage.store import Store
 
     store = Store()

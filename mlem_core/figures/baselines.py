@@ -1,6 +1,7 @@
-"""The same layers by decoding, by random forests, and by a metric model of each unit alone.
+"""The same layers by other methods, and importance where features correlate.
 
-Source: figure S12 of Jalouzot et al. (2024).
+Decoding, random forests, and a metric model of each unit alone (figure S12 of Jalouzot et al.,
+2024); importance that is conditional, of features left out, or of a group of features.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import computed_on
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
 from mlem_core.figures.naming import layer_title, model_labels
@@ -29,6 +31,8 @@ from mlem_core.figures.style import (
     panel_ref,
     scatter,
 )
+from mlem_core.measures import correlated
+from mlem_core.measures.importance import fitted
 
 
 def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> go.Figure:
@@ -193,3 +197,81 @@ for _name in _BASELINES:
         "The layers by another method",
         "The same layers by another method.",
     )(partial(draw_baseline, name=_name))
+
+
+# Of each way: what its axis is called, and what it is.
+_IMPORTANCES = {
+    "conditional": (
+        "conditional importance (FI)",
+        "The drop of the held-out ρ when the feature is permuted among pairs that agree on all "
+        "others. It is 0 for a feature that the others determine, however well a layer encodes it.",
+    ),
+    "left_out": (
+        "importance when left out (FI)",
+        "The drop of the held-out ρ when the model is fitted without the feature. It may be below "
+        "0: a model with fewer weights may generalise better.",
+    ),
+    "group": (
+        "importance of the group (FI)",
+        "The drop of the held-out ρ when these features are permuted together; their links with "
+        "each other stay.",
+    ),
+}
+
+
+def _importances(context: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
+    """`correlated.importances`; of a group: model, layer, fold, feature, importance."""
+    own, _ = context.analysis.subset(context.selection)
+    fits, _ = fitted(own, context.selection.estimator)
+    layers = list(context.selection.layers)
+    if not group:
+        return correlated.importances(own, layers, fits, context.selection.estimator)
+    by_layer = correlated.grouped_importance(own, fits.weights, group)
+    rows = [
+        (*layer, fold, " + ".join(group), value)
+        for layer, values in zip(layers, by_layer, strict=True)
+        for fold, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
+
+
+def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
+    """Importance where features correlate; None with an estimator that is slow to fit again.
+
+    That of a group is there where one is chosen.
+    """
+    group = tuple(context.drawing.options.get("group", "").splitlines()) if way == "group" else ()
+    few = not group if way == "group" else len(context.selection.features) < 2
+    if estimator_named(context.selection.estimator).slow or few:
+        return None
+    table = context.once(("importances", group), lambda: _importances(context, group))
+    names, drawn = list(dict.fromkeys(table["feature"])), table
+    (value, meaning), results = _IMPORTANCES[way], context.results
+    if not group:
+        names, drawn = (
+            context.all_features,
+            table.rename(columns={way: "importance"}).assign(fold=0),
+        )
+    return RenderedFigure(
+        profiles(
+            drawn,
+            drawn[["model", "layer", "fold"]].drop_duplicates(),
+            names,
+            across=context.across,
+            value=value,
+        ),
+        f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
+        f"{meaning} Mean over {results.n_folds} folds, from the same tables, without sampling. "
+        f"{computed_on(results.n_stimuli, held_out=held_out(context.analysis))}",
+        table,
+    )
+
+
+for _way, _line in (
+    ("conditional", "The same question with the other features held fixed."),
+    ("left_out", "What is lost when the model has to do without the feature."),
+    ("group", "What is lost when these features are permuted together."),
+):
+    figure(f"importance_{_way}", "Importance where features correlate", _line)(
+        partial(draw_importance, way=_way)
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.held import scratch
+from mlem_core.base.files import scratch
 from mlem_core.figures.style import INK, SIZE
 
 _PICTURES = ("pdf", "svg", "png", "html")

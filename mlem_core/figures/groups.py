@@ -30,8 +30,7 @@ from mlem_core.figures.style import (
     short_names,
     similarity_axis,
 )
-from mlem_core.groups.sentences import sizes
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.inference import layer_intervals
 
 _ROW = 34  # px

@@ -15,8 +15,7 @@ from mlem_core.figures.groups import BELOW, group_summary, line_with_band
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
 from mlem_core.groups.profiles import nearest_depth
-from mlem_core.groups.sentences import training_lines
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.summary import GroupSummary, training_lines
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"

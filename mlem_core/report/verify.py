@@ -20,7 +20,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.held import scratch
+from mlem_core.base.files import scratch
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
@@ -30,7 +30,7 @@ from mlem_core.figures.plots import FIGURES
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
-from mlem_core.report import capsule, uncertainty_tables
+from mlem_core.report import capsule
 from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
 from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
 from mlem_core.report.formats import FORMATS, csv_bytes
@@ -264,7 +264,7 @@ def _made(
     if about.replicates:
         of = analysis, store, selection
         layer_intervals(*of, n_replicates=about.replicates, report=progress)
-    tables = uncertainty_tables.in_intervals(shown) if about.replicates else {}
+    tables = capsule.in_intervals(shown) if about.replicates else {}
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))
     made = capsule.contents(shown, leaving)

@@ -16,11 +16,11 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.manifest import source_identity
+from mlem_core.analysis.files import source_identity
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.held import scratch
+from mlem_core.base.files import scratch
 from mlem_core.base.typing import Counted, Layer, Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -71,9 +71,9 @@ def _baseline(job: JobInput) -> Tables:
 
 
 def _fits(job: JobInput) -> Tables:
-    from mlem_core.analysis import cached_fits
+    from mlem_core.analysis import methods
 
-    fits = cached_fits.fitted_results(job.analysis, job.store, job.selection(), job.report)
+    fits = methods.fitted_results(job.analysis, job.store, job.selection(), job.report)
     return {"scores": fits.scores}
 
 
@@ -134,13 +134,13 @@ def _pair_intervals(job: JobInput) -> None:
 
 
 def _capsule(job: JobInput) -> Made:
-    from mlem_core.analysis import cached_fits
+    from mlem_core.analysis import methods
     from mlem_core.figures.plots import Drawing
     from mlem_core.report import capsule
 
     selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:
-        results = cached_fits.fitted_results(job.analysis, job.store, selection, job.report)
+        results = methods.fitted_results(job.analysis, job.store, selection, job.report)
     pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
     with scratch("followup") as folder:
         path = capsule.write(
