@@ -35,8 +35,8 @@ from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.multiverse import claimed
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
+from mlem_core.figures.robustness import claimed
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
 from mlem_core.inference.partial import partial_of_layers
@@ -52,11 +52,6 @@ from mlem_core.report.contents import (
     DrawnAs,
     SourceFile,
     as_json,
-    write_zip,
-)
-from mlem_core.report.formats import as_latex, csv_bytes, pictures
-from mlem_core.report.methods import texts, versions_text
-from mlem_core.report.portable import (
     content_of,
     in_names,
     in_results,
@@ -66,7 +61,10 @@ from mlem_core.report.portable import (
     portable,
     renamed,
     sources_of,
+    write_zip,
 )
+from mlem_core.report.formats import as_latex, csv_bytes, pictures
+from mlem_core.report.methods import texts, versions_text
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
 from mlem_core.robustness.flags import flags
 
@@ -195,7 +193,7 @@ def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
     Parameters
     ----------
     shown : what is shown
-    leaving : the analysis as it leaves the machine, see `mlem_core.report.portable.portable`
+    leaving : the analysis as it leaves the machine, see `mlem_core.report.contents.portable`
     """
     written = texts(leaving, shown.results, shown.selection, shown.drawing.names)
     written |= {"README.txt": _README, "versions.txt": versions_text(leaving.manifest)}

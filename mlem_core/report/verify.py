@@ -31,10 +31,19 @@ from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import capsule
-from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
+from mlem_core.report.contents import (
+    About,
+    Capsule,
+    as_json,
+    in_sentences,
+    in_table,
+    no_capsule,
+    of_layer,
+    opened,
+    portable,
+)
 from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
 from mlem_core.report.formats import FORMATS, csv_bytes
-from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 
