@@ -197,10 +197,7 @@ class Analysis(FinishedRun):
 
         Parameters are those of `select`.
 
-        Raises
-        ------
-        InputError
-            As `select`; an estimator that fits ranks on an analysis of before they were kept.
+        Raises as `select`; an estimator that fits ranks on an analysis of before they were kept.
         """
         return self.results_of(self.select(features, layers, estimator, interactions))
 

@@ -206,10 +206,7 @@ def random_forest(
     -------
     model, layer, fold, feature, importance, rho (of the fold, nothing permuted)
 
-    Raises
-    ------
-    InputError
-        As `decoding`.
+    Raises as `decoding`.
 
     Source: Jalouzot et al. 2024, appendix H.
     """
@@ -279,10 +276,7 @@ def univariate(
     -------
     model, layer, unit, fold, rho
 
-    Raises
-    ------
-    InputError
-        As `decoding`; a unit that a layer does not have; fewer than three folds.
+    Raises as `decoding`; a unit that a layer does not have; fewer than three folds.
 
     Source: Jalouzot et al. 2024, appendix I.
     """

@@ -155,10 +155,7 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`.
 
-    Raises
-    ------
-    InputError
-        As `check_groups`, of labels.
+    Raises as `check_groups`, of labels.
     """
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}

@@ -79,10 +79,7 @@ def coded_otherwise(
     progress : as in `run`
     changes : `values` and `missing` of its `AnalysisSpec`
 
-    Raises
-    ------
-    InputError
-        As `run`; a model or a file is no longer what was analysed.
+    Raises as `run`; a model or a file is no longer what was analysed.
     """
     spec = replace(analysis.spec, **changes)
     if not spec.values and spec.missing == analysis.spec.missing:

@@ -132,10 +132,7 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
 def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
     """The stimuli with an ordered feature: values (n_stimuli,), missing is NaN, which is noted.
 
-    Raises
-    ------
-    InputError
-        As `with_column`.
+    Raises as `with_column`.
     """
     notes = stimuli.notes
     if n := int(np.isnan(values).sum()):

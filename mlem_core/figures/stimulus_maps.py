@@ -152,10 +152,7 @@ def _levels(values: pd.Series) -> list[_Group]:
 def points_of(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
     """The map of the stimuli in a layer, and how far it is off.
 
-    Raises
-    ------
-    InputError
-        As `mlem_core.analysis.maps.stimulus_map`; there is no store.
+    Raises as `mlem_core.analysis.maps.stimulus_map`; there is no store.
     """
     if (store := context.drawing.store) is None:
         raise InputError("maps of the stimuli need a store, where the representations are.")

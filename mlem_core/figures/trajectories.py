@@ -177,10 +177,7 @@ def depths(context: FigureContext) -> list[str]:
 def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training.
 
-    Raises
-    ------
-    InputError
-        As `depth_of`.
+    Raises as `depth_of`.
     """
     found = of_training(context)
     if found is None:

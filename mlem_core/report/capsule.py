@@ -107,10 +107,7 @@ def write(
     drawing : how the figures are drawn
     progress : called as the figures are drawn
 
-    Raises
-    ------
-    InputError
-        As `Analysis.results`; a representations file that has gone or changed.
+    Raises as `Analysis.results`; a representations file that has gone or changed.
     """
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results

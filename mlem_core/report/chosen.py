@@ -124,10 +124,7 @@ def as_zip(
     form : of the pictures, one of `mlem_core.report.formats.pictures`
     texts : methods.md, methods.tex and references.bib
 
-    Raises
-    ------
-    InputError
-        As `figures.as_file`.
+    Raises as `figures.as_file`.
     """
     files: dict[str, bytes] = {}
     parts = [texts["methods.tex"]]

@@ -185,10 +185,7 @@ def same_stimuli(first: Analysis, second: Analysis) -> bool:
 def paired(first: Analysis, second: Analysis, store: Store, report: Report | None = None) -> Paired:
     """Intervals of both, of the layers that both have; kept in the store.
 
-    Raises
-    ------
-    InputError
-        As `mlem_core.inference.layer_intervals.layer_intervals`.
+    Raises as `mlem_core.inference.layer_intervals.layer_intervals`.
     """
     layers = common_layers(first, second)
     made = [

@@ -228,10 +228,7 @@ JOB_TYPES: dict[str, JobType] = {
 def work(kind: str, analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
     """Do a kind of work on an analysis, with the representations that it reads in the store.
 
-    Raises
-    ------
-    InputError
-        As `restore_representations`, or what the options ask for is not in the analysis.
+    Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
     job, of_kind = JobInput(analysis, options, store, report), JOB_TYPES[kind]
     restore_representations(analysis, of_kind.models(job), store, report)
