@@ -20,7 +20,7 @@ from mlem_core.analysis.results import Fits, Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.estimators.registry import ESTIMATORS, can_resolve, every_estimator
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.measures.importance import fitted
@@ -284,9 +284,9 @@ def fitted_results(
     `report` is called as the layers are done. Raises as `Analysis.results`.
     """
     cached, total = [], len(selection.layers)
-    report = report or (lambda _: None)
+    count = counting(report or (lambda _: None), "fits", "layers")
     for done, layer in enumerate(selection.layers):
-        report(Progress("fits", None, done, total, "layers"))
+        count(done, total)
         own = replace(selection, layers=(layer,))
         tables, _ = analysis.subset(own)
         cached.append(
@@ -296,7 +296,7 @@ def fitted_results(
                 lambda tables=tables: _Fits(*fitted(tables, selection.estimator)),  # type: ignore[misc]
             )
         )
-    report(Progress("fits", None, total, total, "layers"))
+    count(total, total)
     return analysis.results_of(selection, _joined(cached))
 
 

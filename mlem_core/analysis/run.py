@@ -25,7 +25,15 @@ from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import listed, span
-from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report, layer_name
+from mlem_core.base.typing import (
+    FloatArray,
+    IntArray,
+    Layer,
+    Progress,
+    Report,
+    counting,
+    layer_name,
+)
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
@@ -212,10 +220,7 @@ def model_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
 ) -> Representations:
     """`mlem_core.models.representations.from_model` for one model of an analysis."""
-
-    def sentences(done: int, total: int) -> None:
-        report(Progress("representations", name, done, total, "sentences"))
-
+    sentences = counting(report, "representations", "sentences", name)
     return representations.from_model(stimuli, name, store, spec.extraction, sentences)
 
 

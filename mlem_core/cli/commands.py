@@ -159,7 +159,7 @@ def _audit(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.robustness.audit import audit
-    from mlem_core.robustness.flags import flags, summary
+    from mlem_core.robustness.flags import audit_tables, summary
     from mlem_core.storage.store import Store
 
     SIMILARITIES.named(options.similarity)
@@ -168,13 +168,7 @@ def _audit(options: argparse.Namespace) -> None:
         analysis = run(_spec(options), store, bars.show)
         result = audit(analysis, store, bars.show, options.similarity)
     complain(*_notices(analysis), *result.notices)
-    tables = {
-        "audit.csv": result.layers,
-        "audit_changes.csv": result.changes,
-        "audit_pairs.csv": result.pairs,
-        "audit_marks.csv": flags(result),
-    }
-    left = write_tables(options.out, tables, analysis.manifest, "audit")
+    left = write_tables(options.out, audit_tables(result), analysis.manifest, "audit")
     complain(*_left_beside(options.out, left))
     tell(*summary(result))
 
@@ -300,12 +294,7 @@ def _multiverse(options: argparse.Namespace) -> None:
     for number, claim in enumerate(claims, 1):
         margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
         universes = universes.assign(**{f"margin_{number}": margins})
-    tables = {
-        "universes.csv": universes,
-        "universe_layers.csv": result.layers,
-        "universe_importance.csv": result.importance,
-        "universe_similarity.csv": result.similarity,
-    }
+    tables = result.written | {"universes.csv": universes}
     left = write_tables(options.out, tables, analysis.manifest, "multiverse")
     complain(*_left_beside(options.out, left))
     verdicts = [verdict(claim, result) for claim in claims]

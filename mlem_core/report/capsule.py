@@ -66,7 +66,7 @@ from mlem_core.report.contents import (
 from mlem_core.report.formats import as_latex, csv_bytes, pictures
 from mlem_core.report.methods import texts, versions_text
 from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
-from mlem_core.robustness.flags import flags
+from mlem_core.robustness.flags import audit_tables
 
 DEFAULT_DRAWING = Drawing()
 # Stimuli, and the distances of features that are given by them.
@@ -297,7 +297,7 @@ def how_sure(shown: FigureContext) -> Tables:
     of = shown.selection
     found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
     return {
-        **_audit(shown),
+        **({} if shown.audit is None else audit_tables(shown.audit)),
         **_claim(shown),
         **_two(shown),
         **({} if found is None else {"chance.csv": found}),
@@ -351,18 +351,6 @@ def in_intervals(shown: FigureContext) -> Tables:
     return tables
 
 
-def _audit(shown: FigureContext) -> Tables:
-    audit = shown.audit
-    if audit is None:
-        return {}
-    return {
-        "audit.csv": audit.layers,
-        "audit_changes.csv": audit.changes,
-        "audit_pairs.csv": audit.pairs,
-        "audit_marks.csv": flags(audit),
-    }
-
-
 def _claim(shown: FigureContext) -> Tables:
     if not shown.several:
         return {}
@@ -377,8 +365,5 @@ def _claim(shown: FigureContext) -> Tables:
         "claim.csv": pd.DataFrame([said]),
         "claim_margins.csv": curve(claim, found),
         "claim_choices.csv": by_choice(claim, found),
-        "universes.csv": found.universes,
-        "universe_layers.csv": found.layers,
-        "universe_importance.csv": found.importance,
-        "universe_similarity.csv": found.similarity,
+        **found.written,
     }

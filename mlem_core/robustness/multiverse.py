@@ -77,6 +77,13 @@ class Multiverse:
         columns = list(self.similarity.columns)
         return columns[columns.index("layer_b") + 1 :]
 
+    @property
+    def written(self) -> dict[str, pd.DataFrame]:
+        """The tables by the names of their files."""
+        more = {name: getattr(self, name) for name in ("layers", "importance", "similarity")}
+        named = {f"universe_{name}.csv": table for name, table in more.items()}
+        return {"universes.csv": self.universes, **named}
+
 
 STAGE = Stage("multiverse", 2, Multiverse)
 

@@ -14,7 +14,7 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.results import results_from_tables
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED
@@ -87,7 +87,8 @@ def _made(
     noise = np.random.default_rng(spec.seed).standard_normal(rows.shape) * rows.std(axis=0)
     chosen = analysis.stimuli.select(selection.features)
     index = PairIndex.build(feature_columns(chosen), folds, spec.missing, design=analysis.design)
-    report(Progress("noise", None, 0, len(methods.COMPARED), "methods"))
+    count = counting(report, "noise", "methods")
+    count(0, len(methods.COMPARED))
     tables = pair_tables(
         index,
         [lambda level=level: rows + level * noise for level in LEVELS],  # type: ignore[misc]
@@ -99,7 +100,7 @@ def _made(
     levels, found = [(model, at) for at in range(len(LEVELS))], []
     for done, name in enumerate(methods.COMPARED, 1):
         found.append(results_from_tables(tables, levels, np.eye(len(levels)), folds, name))
-        report(Progress("noise", None, done, len(methods.COMPARED), "methods"))
+        count(done, len(methods.COMPARED))
     table = methods.agreement_by_layer(found[0], found[1])
     noises = np.array(LEVELS)[table["layer"].to_numpy()]
     return table.drop(columns=["model", "layer"]).assign(noise=noises)[

@@ -21,7 +21,7 @@ from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.base.typing import Counted, Layer, Progress, Report
+from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
@@ -56,16 +56,12 @@ class JobInput:
         layers = [self.options[name] for name in names] if names else self.options["layers"]
         return [(str(model), int(layer)) for model, layer in layers]
 
-    def counted(self, stage: str, unit: str) -> Counted:
-        """Reports so many of so many units of a stage."""
-        return lambda done, total: self.report(Progress(stage, None, done, total, unit))
-
 
 def _baseline(job: JobInput) -> Tables:
     from mlem_core.analysis.baselines import of_analysis
 
     name = job.options["name"]
-    counted = job.counted(name, "layers")
+    counted = counting(job.report, name, "layers")
     baseline = of_analysis(job.analysis, name, job.store, job.layers(), counted)
     return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
 
@@ -113,7 +109,7 @@ def _similarity(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
 
     name = str(job.options["name"])
-    counted = job.counted(SIMILARITIES.named(name).short, "layers")
+    counted = counting(job.report, SIMILARITIES.named(name).short, "layers")
     compared(job.analysis, name, job.store, counted)
 
 
@@ -129,7 +125,7 @@ def _pair_intervals(job: JobInput) -> None:
     if why.similarity.of_ranks:
         why = with_transfer(why, analysis, chosen)
     why = replace(why, estimator=chosen.estimator, interactions=chosen.interactions)
-    counted = job.counted("resampling", "replicates")
+    counted = counting(job.report, "resampling", "replicates")
     kept_intervals(why, analysis, store, int(options["draws"]), counted)
 
 
