@@ -24,6 +24,7 @@ from mlem_core.figures.style import (
     heatmap,
     in_full,
     names_along,
+    note,
     panels,
     plain,
     quiet,
@@ -118,7 +119,7 @@ def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
         text = _text(row, n, narrow)
         color = GREY if np.isnan(row.rsa) else "white" if abs(row.rsa) > _DARK else INK
         font = {"color": color, "size": SIZE - 2 if narrow else SIZE}
-        texts += [{"x": j, "y": i, "text": text, "showarrow": False, "font": font}] * bool(text)
+        texts += [note(text, j, i, font=font)] * bool(text)
     figure = go.Figure([heatmap(values, hover, coloraxis="coloraxis", xgap=2, ygap=2)])
     _lay_out(figure, groups, texts, narrow=narrow)
     return figure

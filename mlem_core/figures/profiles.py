@@ -41,9 +41,11 @@ from mlem_core.figures.style import (
     faded,
     flag_trace,
     in_panel,
+    note,
     panel_layout,
     panel_ref,
     scatter,
+    shape,
     whole_layers,
     wrapped,
 )
@@ -154,22 +156,11 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
     for place, layer in marked:
         letters.setdefault(layer, []).append(chr(ord("A") + place))
     for layer, names in letters.items():
-        at = {"xref": f"x{ref}", "yref": f"y{ref} domain"}
-        line = {"type": "line", "x0": layer, "x1": layer, "y0": 0, "y1": 1, "layer": "below"}
-        layout.setdefault("shapes", []).append({**at, **line, "line": {"color": GREY, "width": 1}})
-        layout["annotations"].append(
-            {
-                **at,
-                "x": layer,
-                "y": 1,
-                "xanchor": "left",
-                "yanchor": "top",
-                "xshift": 2,
-                "text": f"<b>{', '.join(names)}</b>",
-                "showarrow": False,
-                "font": {"color": GREY},
-            }
-        )
+        line = shape("line", (layer, 0), (layer, 1), (GREY, 1), ref, "y")
+        layout.setdefault("shapes", []).append(line | {"layer": "below"})
+        look = {"xanchor": "left", "yanchor": "top", "xshift": 2, "font": {"color": GREY}}
+        text = f"<b>{', '.join(names)}</b>"
+        layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
 
 
 class _Panel(NamedTuple):

@@ -28,9 +28,11 @@ from mlem_core.figures.style import (
     heatmap,
     model_blocks,
     names_along,
+    note,
     plain,
     quiet,
     scatter,
+    shape,
     short_names,
     sparse_ticks,
     wrapped,
@@ -245,10 +247,9 @@ def _models_below(
         for (start, stop, _), label in zip(blocks, names_of, strict=True)
     )
     longest = max(map(width, names_of), default=0) if slanted else 0
-    line = {"type": "line", "xref": "x", "yref": "y domain", "y0": 0, "y1": 1}
-    look = {"line": {"color": GREY, "width": 1.5}}
-    edges = [{**line, **look, "x0": at - 0.5, "x1": at - 0.5} for at, *_ in blocks[1:]]
-    below: dict[str, Any] = {"y": 0, "yref": "paper", "yshift": -42, "showarrow": False}
+    at = [start - 0.5 for start, *_ in blocks[1:]]
+    edges = [shape("line", (x, 0), (x, 1), (GREY, 1.5), within="y") for x in at]
+    below: dict[str, Any] = {"yref": "paper", "yshift": -42}
     if slanted:
         below |= {"yshift": -24, "textangle": -30, "xanchor": "right", "yanchor": "top"}
     texts: list[dict[str, Any]] = []
@@ -256,7 +257,7 @@ def _models_below(
         middle = (start + stop - 1) / 2
         if slanted and texts and (middle - texts[-1]["x"]) * room < 28:
             continue  # it would stand on the one before
-        texts.append({"x": middle, "text": label, **below})
+        texts.append(note(label, middle, 0, **below))
     return edges, texts, longest
 
 

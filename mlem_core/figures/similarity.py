@@ -40,6 +40,7 @@ from mlem_core.figures.style import (
     as_numbers,
     as_p,
     in_panel,
+    note,
     panel_ref,
     quiet_layout,
     scatter,
@@ -207,9 +208,8 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
     below = around.below
     if of.tree is not None:
         text = model_key(of, 100 if arranged == "row" else 48)
-        key = {"text": text, "x": 0.5, "xref": "paper", "y": 0, "yref": "paper"}
-        lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
-        layout["annotations"].append(key | lies)
+        lies: dict[str, Any] = {"yanchor": "top", "yshift": -below}
+        layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
     below += 44
     top = 8 if arranged in _SINGLE else 40
@@ -223,16 +223,8 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
     """What the dendrogram's ends are, below it."""
     highest = float(of.tree[-1, 2]) if of.tree is not None and len(of.tree) else 0.0
-    return {
-        "text": f"1 − {short}<br>0 to {as_number(highest, 2)}",
-        "x": (of.span[1] + end) / 2,
-        "xref": f"x{ref}",
-        "y": 0,
-        "yref": f"y{ref} domain",
-        "yanchor": "top",
-        "showarrow": False,
-        "font": {"size": SIZE - 2},
-    }
+    text, middle = f"1 − {short}<br>0 to {as_number(highest, 2)}", (of.span[1] + end) / 2
+    return note(text, middle, 0, ref, "y", yanchor="top", font={"size": SIZE - 2})
 
 
 def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:

@@ -20,7 +20,6 @@ from mlem_core.figures.style import (
     as_number,
     bar_title,
     color_axis,
-    common_levels,
     feature_colors,
     heatmap,
     in_full,
@@ -30,7 +29,6 @@ from mlem_core.figures.style import (
     say,
     short,
     short_names,
-    text_counts,
 )
 
 _NUMBERED = 16  # features of a matrix whose cells have room for a number
@@ -218,3 +216,18 @@ def value_counts(table: pd.DataFrame, features: list[str]) -> pd.DataFrame:
         missing = int(table[name].isna().sum())
         rows += [(name, None, missing)] if missing else []
     return pd.DataFrame(rows, columns=["feature", "value", "count"])
+
+
+def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
+    """Levels to show, in their own order, and those left over, the rarest."""
+    tally = text_counts(values)
+    if len(tally) <= most:
+        return sorted(tally.index), []
+    common = list(tally.index[: most - 1])
+    return sorted(common), list(tally.index[most - 1 :])
+
+
+def text_counts(values: pd.Series) -> pd.Series:
+    """How often each value is there, as text; the most frequent first, missing ones left out."""
+    tally = values.dropna().value_counts()
+    return tally.set_axis([str(value) for value in tally.index])

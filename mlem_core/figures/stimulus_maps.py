@@ -23,25 +23,24 @@ from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
 from mlem_core.figures.naming import feature_labels, feature_name
+from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.style import (
     GREY,
     LEGEND,
-    LEVELS,
     PALETTE,
     SEQUENTIAL,
     Trace,
-    as_text,
-    as_value,
     bar_title,
-    common_levels,
     mark_of,
     panel_ref,
     panels,
     plain,
     quiet,
     scatter,
+    short,
 )
 
+_LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 _HEIGHT = 200  # px of a panel of several, which is a square
 
 
@@ -101,7 +100,8 @@ def selectable(points: pd.DataFrame, features: Sequence[str]) -> Trace:
 
 
 def _named(feature: str, value: Any) -> str:
-    return f"{feature}: {plain(as_value(value))}"
+    text = short(float(value)) if isinstance(value, float | np.floating) else str(value)
+    return f"{feature}: {'missing' if pd.isna(value) else plain(text)}"
 
 
 def standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
@@ -135,8 +135,8 @@ def _scale(values: pd.Series, color: str) -> list[_Group]:
 
 def _levels(values: pd.Series) -> list[_Group]:
     """The stimuli of each common level of a nominal feature, and the others together."""
-    texts = values.map(as_text)
-    shown, other = common_levels(values, LEVELS)
+    texts = values.map(lambda value: None if pd.isna(value) else str(value))
+    shown, other = common_levels(values, _LEVELS)
     groups = []
     for i, level in enumerate(shown):
         # The second eight have the same colours and open marks.

@@ -56,7 +56,6 @@ INK = "#1A1A1A"  # on a light ground of its own, whatever the page
 FAINT = "rgba(140,140,140,0.22)"
 LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
-LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 LEGEND = 26  # letters of a name in a legend
 TITLE = 22  # letters of a name over a panel
@@ -66,6 +65,7 @@ _PAGE = 1080  # px that rows of panels take at most, so that many fit a printed 
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
 Trace = dict[str, Any]  # as Plotly takes it
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -240,19 +240,29 @@ def quiet(figure: go.Figure, height: int) -> None:
     )
 
 
-def title_of(text: str, ref: str) -> dict[str, Any]:
+def _axes_of(ref: str, within: str) -> dict[str, str]:
+    """The axes of a panel; `within` has those whose coordinates are shares of it: "x", "xy" ..."""
+    return {f"{axis}ref": f"{axis}{ref}{' domain' * (axis in within)}" for axis in "xy"}
+
+
+def note(text: str, x: float, y: float, ref: str = "", within: str = "", **more: Any) -> Trace:
+    """The annotation with a text at a point of a panel, without an arrow."""
+    return {"text": text, "x": x, "y": y, "showarrow": False, **_axes_of(ref, within), **more}
+
+
+def shape(
+    kind: str, start: Point, end: Point, look: tuple[str, float], ref: str = "", within: str = ""
+) -> dict[str, Any]:
+    """A line or a rectangle from one point of a panel to another, of a colour and so many px."""
+    ends = {"x0": start[0], "y0": start[1], "x1": end[0], "y1": end[1]}
+    line = {"color": look[0], "width": look[1]}
+    return {"type": kind, **ends, "line": line, **_axes_of(ref, within)}
+
+
+def title_of(text: str, ref: str) -> Trace:
     """The annotation that stands as a title over a panel."""
-    return {
-        "text": text,
-        "x": 0.5,
-        "xref": f"x{ref} domain",
-        "y": 1,
-        "yref": f"y{ref} domain",
-        "yanchor": "bottom",
-        "yshift": 6,
-        "showarrow": False,
-        "font": {"size": SIZE + 1},
-    }
+    look = {"yanchor": "bottom", "yshift": 6, "font": {"size": SIZE + 1}}
+    return note(text, 0.5, 1, ref, "xy", **look)
 
 
 def quiet_layout(height: int, across: int = 0) -> dict[str, Any]:
@@ -370,14 +380,11 @@ def block_edges(
     blocks : of `model_blocks`
     ref : what Plotly writes behind x and y for the panel
     """
-    line = {"type": "line", "line": {"color": color, "width": 1}}
-    upright = {"xref": f"x{ref}", "yref": f"y{ref} domain", "y0": 0, "y1": 1}
-    lying = {"xref": f"x{ref} domain", "yref": f"y{ref}", "x0": 0, "x1": 1}
-    return [
-        {**line, **along, f"{axis}0": start - 0.5, f"{axis}1": start - 0.5}
-        for start, *_ in blocks[1:]
-        for axis, along in (("x", upright), ("y", lying))
-    ]
+    edges = []
+    for at in (start - 0.5 for start, *_ in blocks[1:]):
+        edges.append(shape("line", (at, 0), (at, 1), (color, 1), ref, "y"))
+        edges.append(shape("line", (0, at), (1, at), (color, 1), ref, "x"))
+    return edges
 
 
 def sparse_ticks(
@@ -402,34 +409,9 @@ def sparse_ticks(
     return {"tickvals": kept, "ticktext": [labels[i] for i in kept]}
 
 
-def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
-    """Levels to show, in their own order, and those left over, the rarest."""
-    tally = text_counts(values)
-    if len(tally) <= most:
-        return sorted(tally.index), []
-    common = list(tally.index[: most - 1])
-    return sorted(common), list(tally.index[most - 1 :])
-
-
-def text_counts(values: pd.Series) -> pd.Series:
-    """How often each value is there, as text; the most frequent first, missing ones left out."""
-    tally = values.dropna().value_counts()
-    return tally.set_axis([str(value) for value in tally.index])
-
-
 def wrapped(text: str, width: int = 60) -> str:
     """A sentence as Plotly shall show it, in lines of so many letters."""
     return "<br>".join(in_full(line) for line in textwrap.wrap(text, width))
-
-
-def as_text(value: Any) -> str | None:
-    return None if pd.isna(value) else str(value)
-
-
-def as_value(value: Any) -> str:
-    if pd.isna(value):
-        return "missing"
-    return short(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def short(value: float) -> str:

@@ -26,6 +26,7 @@ from mlem_core.figures.style import (
     color_axis,
     heatmap,
     model_blocks,
+    note,
     panel_ref,
     panels,
     say,
@@ -144,18 +145,11 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
             dots = scatter([*a, *b], [*b, *a], marker={"size": 4, "color": INK})
             figure.add_trace(dots, **at)
         edges += block_edges(blocks, ref, "rgba(140,140,140,0.7)")
-        named = {
-            "y": 0,
-            "xref": f"x{ref}",
-            "yref": f"y{ref} domain",
-            "yshift": -26,
-            "yanchor": "top",
-            "textangle": -30 if len(blocks) > 2 else 0,
-            "showarrow": False,
-        }
+        turned = -30 if len(blocks) > 2 else 0
+        look = {"yshift": -26, "yanchor": "top", "textangle": turned}
         texts.append(title_of(title, ref))
         texts += [
-            {"text": model, "x": (start + stop - 1) / 2, **named}
+            note(model, (start + stop - 1) / 2, 0, ref, "y", **look)
             for (start, stop, _), model in zip(blocks, models, strict=True)
         ]
         axes[f"xaxis{ref}"] = {"constrain": "domain"}

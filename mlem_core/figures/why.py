@@ -28,7 +28,9 @@ from mlem_core.figures.style import (
     faded,
     feature_colors,
     names_along,
+    note,
     quiet_layout,
+    shape,
 )
 from mlem_core.inference.tables import term_tests
 from mlem_core.measures.decomposition import (
@@ -100,20 +102,14 @@ def waterfall(
 
 def _goes_on(row: int, end: float) -> dict[str, Any]:
     """The thin line along which the sum goes on into the next row."""
-    at = {"x0": end, "x1": end, "y0": row - 0.36, "y1": row + 1.36}
-    return {"type": "line", **at, "line": {"color": LINE, "width": 1}, "layer": "below"}
+    line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
+    return line | {"layer": "below"}
 
 
 def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
     """The number of a row, to the right of all bars."""
-    return {
-        "x": x,
-        "y": row,
-        "text": ("+" if signed and round(value, 3) > 0 else "") + as_number(value),
-        "showarrow": False,
-        "xanchor": "left",
-        "font": {"size": SIZE},
-    }
+    text = ("+" if signed and round(value, 3) > 0 else "") + as_number(value)
+    return note(text, x, row, xanchor="left", font={"size": SIZE})
 
 
 _BAR = {"type": "bar", "orientation": "h", "width": 0.72, "hoverinfo": "text", "showlegend": False}
