@@ -16,8 +16,8 @@ import pandas as pd
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
-from mlem_core.base.schema import parsed
 from mlem_core.base.typing import Layer
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet

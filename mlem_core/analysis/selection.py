@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlem_core.base.errors import InputError, check_choice, unknown
-from mlem_core.base.schema import checked
+from mlem_core.base.files import checked
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES

@@ -17,8 +17,8 @@ from mlem_core.analysis.grouped import (
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, Kept
 from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.files import checked
 from mlem_core.base.parameters import SEEDS, Parameter, asked, parse_names
-from mlem_core.base.schema import checked
 from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values

@@ -31,7 +31,7 @@ from mlem_core.figures.style import (
     panel_ref,
     scatter,
 )
-from mlem_core.measures import correlated
+from mlem_core.measures import importance
 from mlem_core.measures.importance import fitted
 
 
@@ -220,13 +220,13 @@ _IMPORTANCES = {
 
 
 def _importances(context: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
-    """`correlated.importances`; of a group: model, layer, fold, feature, importance."""
+    """`importance.importances`; of a group: model, layer, fold, feature, importance."""
     own, _ = context.analysis.subset(context.selection)
     fits, _ = fitted(own, context.selection.estimator)
     layers = list(context.selection.layers)
     if not group:
-        return correlated.importances(own, layers, fits, context.selection.estimator)
-    by_layer = correlated.grouped_importance(own, fits.weights, group)
+        return importance.importances(own, layers, fits, context.selection.estimator)
+    by_layer = importance.grouped_importance(own, fits.weights, group)
     rows = [
         (*layer, fold, " + ".join(group), value)
         for layer, values in zip(layers, by_layer, strict=True)

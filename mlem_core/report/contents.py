@@ -20,8 +20,8 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import parsed
 from mlem_core.base.labels import Names
-from mlem_core.base.schema import parsed
 from mlem_core.base.text import short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.columns import Kind

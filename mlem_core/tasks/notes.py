@@ -21,9 +21,8 @@ import filelock
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import write_json
+from mlem_core.base.files import parsed, write_json
 from mlem_core.base.parameters import in_text
-from mlem_core.base.schema import parsed
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
