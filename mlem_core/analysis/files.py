@@ -151,24 +151,6 @@ def _version(package: str) -> str | None:
         return None
 
 
-def source_identity(model: Mapping[str, Any]) -> str:
-    """The identity of the stored representations of a model, of which an analysis has a view.
-
-    Parameters
-    ----------
-    model : of the manifest's `models`
-    """
-    return str(model.get("source_identity") or model["identity"])
-
-
-def same_content(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether a model of a manifest has the weights, or the file, of another, or of facts.
-
-    Of a manifest that names none nobody knows.
-    """
-    return all(other.get(of) == model[of] for of in ("weights", "sha256") if of in model)
-
-
 def manifest_of(
     spec: AnalysisSpec,
     whole: StimulusSet,

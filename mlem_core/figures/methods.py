@@ -38,7 +38,6 @@ from mlem_core.figures.style import (
     scatter,
     whole_layers,
 )
-from mlem_core.robustness import noise
 
 RHO = "prediction accuracy (held-out ρ)"
 _MEASURES = (
@@ -246,7 +245,7 @@ def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
     if store is None:
         return None
     for layer in layers or context.selection.layers:
-        table = noise.find_noise(analysis, store, context.selection, layer)
+        table = methods.find_noise(analysis, store, context.selection, layer)
         if table is None:
             continue
         means = table.groupby("noise")[["frobenius", "tau"]].mean()

@@ -29,6 +29,7 @@ from mlem_core.groups.profiles import (
 )
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
@@ -152,14 +153,7 @@ class GroupSummary:
         _, matrix, left = self._similarities
         last = None if left is None else Left(left.without[:, -1:], left.sizes)
         means = estimate(group_means, matrix[-1:], self.members.group_of, last)
-        sizes, names = self.members.sizes, np.array(self.members.groups, dtype=object)
-        first, second = np.triu_indices(len(names))
-        same = sizes[first] * (sizes[first] - 1) // 2
-        pairs = np.where(first == second, same, sizes[first] * sizes[second])
-        columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
-        for name, values in zip((self.by.name, "lower", "upper"), means[:3], strict=True):
-            columns[name] = values[0, first, second]
-        return pd.DataFrame(columns)
+        return _similarity(self.members, means, self.by.name)
 
     @cached_property
     def universality(self) -> pd.DataFrame:
@@ -170,14 +164,7 @@ class GroupSummary:
         """
         terms, matrix, stimuli = self._similarities
         found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
-        columns: dict[str, FloatArray] = {}
-        for at, name in enumerate(("within", "between", "universality")):
-            for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
-                columns[name + end] = values[:, at]
-        table = pd.DataFrame({"term": list(terms)} | columns)
-        ratio = [name for name in table if name.startswith("universality")]
-        table.loc[~(table["within_lower"] > 0), ratio] = np.nan
-        return table
+        return _universality(terms, found)
 
     @cached_property
     def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
@@ -217,6 +204,28 @@ def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left
     if left is not None and left.without.shape[1] == len(squares):
         stimuli = Left(model_similarity(left.without, summary.members), left.sizes)
     return names, model_similarity(squares, summary.members), stimuli
+
+
+def _similarity(members: Members, means: Estimate, by: str) -> pd.DataFrame:
+    sizes, names = members.sizes, np.array(members.groups, dtype=object)
+    first, second = np.triu_indices(len(names))
+    same = sizes[first] * (sizes[first] - 1) // 2
+    pairs = np.where(first == second, same, sizes[first] * sizes[second])
+    columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
+    for name, values in zip((by, "lower", "upper"), means[:3], strict=True):
+        columns[name] = values[0, first, second]
+    return pd.DataFrame(columns)
+
+
+def _universality(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
+    columns: dict[str, FloatArray] = {}
+    for at, name in enumerate(("within", "between", "universality")):
+        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
+            columns[name + end] = values[:, at]
+    table = pd.DataFrame({"term": list(terms)} | columns)
+    ratio = [name for name in table if name.startswith("universality")]
+    table.loc[~(table["within_lower"] > 0), ratio] = np.nan
+    return table
 
 
 def _tests(

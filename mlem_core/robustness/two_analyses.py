@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.files import source_identity
+from mlem_core.analysis.analysis import Analysis, source_identity
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -32,7 +31,6 @@ from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.resampling_units import Blocks
-from mlem_core.robustness import two_analyses
 from mlem_core.storage.store import Store
 
 # Profiles drawn for the interval of a difference of two τ.
@@ -346,8 +344,8 @@ def replication(
     InputError
         No layer and feature is in both.
     """
-    importances = two_analyses.importance_differences(results, intervals).table
-    similarities = two_analyses.similarity_differences(results, intervals).table
+    importances = importance_differences(results, intervals).table
+    similarities = similarity_differences(results, intervals).table
     if importances.empty:
         raise InputError("no layer and feature is in both analyses; expected the same in both.")
     rows = []
@@ -357,7 +355,7 @@ def replication(
         value = float(_pearson(*table[keys].to_numpy(np.float64).T))
         lower = upper = np.nan
         if intervals is not None and np.isfinite(value):
-            r = intervals.estimate(_pearson, *two_analyses.known_of(name, table, intervals))
+            r = intervals.estimate(_pearson, *known_of(name, table, intervals))
             lower, upper = np.clip([r.lower, r.upper], -1.0, 1.0).tolist()
         rows.append((name, len(table), value, lower, upper))
     found = pd.DataFrame(rows, columns=["quantity", "n", "value", "lower", "upper"])
@@ -394,7 +392,7 @@ def _pearson(x: FloatArray, y: FloatArray) -> FloatArray:
 
 def _headline(both: tuple[Analysis, Analysis], intervals: Paired | None) -> list[str]:
     """What the second has of the layers that are the most similar in the first."""
-    shared = two_analyses.common_layers(*both)
+    shared = common_layers(*both)
     if len(shared) < 2:
         return []
     pair, most = (one.most_alike(shared) for one in both)

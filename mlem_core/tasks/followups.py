@@ -15,8 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.files import source_identity
+from mlem_core.analysis.analysis import Analysis, source_identity
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
@@ -80,10 +79,10 @@ def _methods(job: JobInput) -> None:
 
 
 def _noise(job: JobInput) -> None:
-    from mlem_core.robustness import noise
+    from mlem_core.analysis import methods
 
     selection = job.selection(job.options["selection"])
-    noise.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
+    methods.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
 
 
 def _all_intervals(job: JobInput) -> None:

@@ -130,9 +130,9 @@ def _method_scores(view: View) -> None:
 
 def _noise(view: View) -> None:
     """Whether both methods still agree when a layer is noisy."""
-    from mlem_core.robustness import noise
+    from mlem_core.analysis import methods
 
-    layers = [one for one in view.layers if noise.can_be_made(view.analysis, view.selection, one)]
+    layers = [one for one in view.layers if methods.can_be_made(view.analysis, view.selection, one)]
     if not layers:
         return
     names = {layer_name(one): one for one in layers}
