@@ -270,10 +270,10 @@ def test_a_similarity_with_terms_stands_beside_rsa(mine):
 def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(mine):
     asked = {"a": "one:0", "b": "one:1", "similarity": "procrustes"}
     screen = seen(mine, **asked).press("Compute Procrustes")
-    assert "has no terms by feature" in screen.said and "(RSA" in screen.said
+    assert "has no contributions by feature" in screen.said and "(RSA" in screen.said
     assert re.search(r"Procrustes similarity of one layer 0 and one layer 1 is 0\.\d", screen.said)
     screen.press("Add its confidence interval")
-    assert re.search(r"95 % CI over [a-z ]+: [\d.]+ to [\d.]+", screen.said)
+    assert re.search(r"95 % CI \(?over [a-z ]+\)?: .*?[\d.]+ to [\d.]+", screen.said)
 
 
 def test_values_are_told_apart_where_that_is_chosen(mine):
