@@ -74,7 +74,7 @@ class DesignScores:
 
     def _scores(self, tables: PairTables) -> FloatArray:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
-        # A metric of values told apart has no products.
+        # A metric of features coded by value has no products.
         own = tables.with_interactions(self._interactions and not tables.resolved)
         self._names = own.columns.parts
         return mean_scores(own, self.estimator)

@@ -18,7 +18,7 @@ from mlem_core.pairs.tables import PairTables
 LEAST = 1e-4
 # Predictions that vary by less than this part of their squares are all alike but for rounding.
 ROUNDED = 1e-13
-# What stands for the strength where values are not told apart at all.
+# What stands for the strength where no feature is coded by value.
 NOT_APART = 1e12
 
 

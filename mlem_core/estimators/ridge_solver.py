@@ -29,7 +29,7 @@ from mlem_core.pairs.tables import PairTables
 TARGETS = ("distance", "rank")
 # Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
 ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
-# From values that are told apart freely to values that are not told apart.
+# From features coded by value freely to features coded as same or different.
 BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
 # Where telling values apart gains less correlation than this, ρ decides whether it is done: it has
 # to gain so much.

@@ -21,7 +21,7 @@ from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import minus, number
 from mlem_core.base.typing import Layer
 
-# Okabe and Ito's colours, told apart with every common colour vision, in an order that sets
+# Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
 PALETTE = (
     "#0072B2",
@@ -41,7 +41,7 @@ MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE"
 # Cividis without its ends, which are lost on a dark page and on a white one.
 SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
 
-# Blue to brown over a light middle, for signed values: told apart with every common colour vision,
+# Blue to brown over a light middle, for signed values: distinct with every common colour vision,
 # both ends neither lost on a dark page nor on a white one.
 _SIGNED = (
     *("#1B4F8A", "#3B7DB8", "#7FB0D6", "#C3DAEA"),

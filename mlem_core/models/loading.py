@@ -248,7 +248,7 @@ def _open(auto: Any, files: ModelFiles, numbers: Any) -> tuple[Any, dict[str, An
         model_class = type(auto.from_config(config))
         opened = model_class.from_pretrained(None, config=config, state_dict=state, **options)
     else:
-        # Formats are told apart by what is in the folder, never by what transformers prefers.
+        # Formats are recognised by what is in the folder, never by what transformers prefers.
         safe = {} if files.gguf else {"use_safetensors": True}
         opened = auto.from_pretrained(files.folder, **_reading(files), **safe, **options)
     model, report = opened
