@@ -207,7 +207,7 @@ def test_the_command_line_puts_its_intervals_into_the_capsule(tmp_path, monkeypa
         pd.testing.assert_frame_equal(inside, outside, rtol=1e-5)
         assert inside.filter(like="lower").notna().any(axis=None)
     assert json.loads(files["capsule.json"])["replicates"] == 20
-    assert b"95 % confidence intervals" in files["figures/captions.md"]
+    assert b"95 % CI" in files["figures/captions.md"]
 
 
 @pytest.mark.slow
