@@ -15,6 +15,12 @@ ICON = (
     '<rect x="17" y="8" width="4" height="13" fill="#009E73"/></svg>'
 )
 st.set_page_config(page_title="MLEM Explorer", page_icon=ICON, layout="wide")
+st.logo(
+    ICON.replace("0 0 24 24", "0 0 152 24").replace("</svg>", "")
+    + "<style>text{font:600 16px sans-serif;fill:#1b2430}"
+    "@media(prefers-color-scheme:dark){text{fill:#e4e8ed}}</style>"
+    '<text x="34" y="18">MLEM Explorer</text></svg>'
+)
 
 
 def _pages() -> list[st.Page]:
@@ -23,7 +29,6 @@ def _pages() -> list[st.Page]:
         st.Page(
             one.file,
             title=one.title,
-            icon=one.icon,
             url_path=one.url_path,
             default=at == 0,
             visibility="visible" if one.listed else "hidden",
@@ -33,7 +38,11 @@ def _pages() -> list[st.Page]:
 
 
 window.dress()
-st.navigation(_pages()).run()
+page = st.navigation(_pages(), position="top")
+# The canvas needs the whole width; elsewhere what is selected stands beside what is shown.
+WIDE = ("", "new", "docs", "versus")
+st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE else "auto")
+page.run()
 manual.links()
 with st.sidebar:
     window.watch_width()

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def body() -> None:
-    view = open_view(
-        "report", "The figures and tables that you have chosen, to be saved together for a paper."
-    )
+    view = open_view("report")
     if view is None:
         return
     size, flags = _how_printed()

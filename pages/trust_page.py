@@ -15,11 +15,7 @@ from pages.parts.wording import plain
 
 
 def trust_body() -> None:
-    view = open_view(
-        "trust",
-        "How sure the numbers are, what an artefact could have made, and whether a finding holds "
-        "when the analysis is done in another way.",
-    )
+    view = open_view("trust")
     if view is None:
         return
     parts = {

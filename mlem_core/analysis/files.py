@@ -17,6 +17,7 @@ from mlem_core.base.schema import parsed
 from mlem_core.base.typing import Layer
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs import tables_io
 
 # Beside stimuli.csv, where features are given by their distances.
@@ -54,12 +55,15 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a saved analysis, for a list of many."""
+    """What is in a saved analysis, for a list of many; similarity: the largest RSA of two layers
+    that `Analysis.most_alike` chooses from, NaN where there is one layer."""
 
     models: tuple[str, ...]
     n_layers: int
     features: tuple[str, ...]
     notices: tuple[str, ...]
+    n_stimuli: int
+    similarity: float
 
     @property
     def n_features(self) -> int:
@@ -67,16 +71,21 @@ class Contents:
 
 
 def contents_of(folder: Path | str) -> Contents:
-    """What `save_analysis` wrote has in it; its arrays are not read.
+    """What `save_analysis` wrote has in it; of its arrays only the small ones are read.
 
     Raises
     ------
     OSError, InputError
         It is not there, or of another version.
     """
-    about = _about(Path(folder))
-    models = dict.fromkeys(model for model, _ in about.layers)
-    return Contents(tuple(models), len(about.layers), tuple(about.kinds), tuple(about.notices))
+    about, spec = _about(Path(folder)), kept_spec(folder)
+    models, n = dict.fromkeys(model for model, _ in about.layers), len(about.layers)
+    rsa, folds = (np.load(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
+    files = [name for name, _ in spec.representations]
+    a, b = (about.layers.index(one) for one in most_alike(rsa, about.layers, files, spec.group_of))
+    similarity = float(rsa[a, b]) if a != b else np.nan
+    known = tuple(models), n, tuple(about.kinds), tuple(about.notices)
+    return Contents(*known, len(folds), similarity)
 
 
 def kept_spec(folder: Path | str) -> AnalysisSpec:

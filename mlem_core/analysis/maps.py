@@ -52,7 +52,15 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
         The layer is not in the analysis, or its representations are no longer in the store.
     """
     points = _map(analysis, (model, layer), store).points
-    return pd.DataFrame({"stimulus": _shown(analysis), "x": points[:, 0], "y": points[:, 1]})
+    return pd.DataFrame({"stimulus": shown_stimuli(analysis), "x": points[:, 0], "y": points[:, 1]})
+
+
+def kept_points(analysis: Analysis, layer: Layer, store: Store | None) -> FloatArray | None:
+    """(n_shown, 2) the points of `stimulus_map`; None where the map is not kept yet."""
+    if layer in analysis.maps:
+        return analysis.maps[layer]
+    kept = None if store is None else MAPS.find(store, analysis.key([layer]))
+    return None if kept is None else kept.points
 
 
 def stimulus_map_stress(analysis: Analysis, model: str, layer: int, store: Store) -> float:
@@ -63,7 +71,7 @@ def stimulus_map_stress(analysis: Analysis, model: str, layer: int, store: Store
     return _map(analysis, (model, layer), store).stress
 
 
-def _shown(analysis: Analysis) -> IntArray:
+def shown_stimuli(analysis: Analysis) -> IntArray:
     """(n_shown,) the rows of the stimuli that a map shows, ascending."""
     rng = np.random.default_rng(analysis.spec.seed)
     return np.sort(rng.permutation(len(analysis.stimuli))[:MAP_STIMULI])
@@ -72,7 +80,7 @@ def _shown(analysis: Analysis) -> IntArray:
 def _map(analysis: Analysis, at: Layer, store: Store) -> _Map:
     check_layers([at], analysis.layers)
     model, layer = at
-    shown = _shown(analysis)
+    shown = shown_stimuli(analysis)
 
     def make() -> _Map:
         rows = np.asarray(representations_of(analysis, model, store).of(layer, shown))

@@ -80,6 +80,31 @@ def number(value: float, digits: int = 2) -> str:
     return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
+def fraction(value: float) -> str:
+    """A correlation as text, with two decimals and no 0 before the point: ".77", "−.05", "1.00"."""
+    return number(value).replace("0.", ".", 1) if abs(value) < 0.995 else number(value)
+
+
+def in_letters(n: int) -> str:
+    """A whole number as a word below ten, else in digits."""
+    words = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ]
+    return words[n] if n < len(words) else f"{n:,}"
+
+
 def stress_in_words(stress: float) -> str:
     """The stress of a map with the nearest of Kruskal's words, "stress 0.12 (fair)".
 

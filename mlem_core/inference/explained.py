@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -11,7 +10,7 @@ import pandas as pd
 
 from mlem_core.base.labels import Names
 from mlem_core.base.repr_html import as_html
-from mlem_core.base.text import listed, number
+from mlem_core.base.text import fraction, in_letters, listed, number
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY
@@ -134,13 +133,17 @@ class Explanation:
 
     @cached_property
     def headline(self) -> str:
-        """What the two layers have most in common, in one or two short sentences.
+        """The mean over groups where the two stand for some, and the `answer`."""
+        return f"{self.group_mean} Of these, {self.answer}" if self.group_mean else self.answer
 
-        They count as hardly similar where their similarity is below `HARDLY`, or its interval
-        goes below 0. Only a feature whose term is more than chance is named. Of a similarity
-        without terms it is the number, and what it says. The mean over groups comes first.
+    @cached_property
+    def answer(self) -> str:
+        """How similar the two layers are, and what accounts for it, in one or two sentences.
+
+        They are hardly similar where their similarity is below `HARDLY`, or its interval goes below
+        0. Of a similarity without terms it is the number, and what it says.
         """
-        return f"{self.group_mean} Of these, {_of_two(self)}" if self.group_mean else _of_two(self)
+        return _of_two(self)
 
     @cached_property
     def how_sure(self) -> str:
@@ -169,23 +172,44 @@ class Explanation:
 
 
 def _of_two(why: Explanation) -> str:
-    """The headline of two layers alone."""
+    """The headline of two layers alone: at most 30 words, their names apart."""
     if not why.similarity.divides:
         return f"{why.finding}: {why.meaning}"
-    a, b = why.called
     value, whole = why.value, why.whole.iloc[0]
-    how_much = f"({why.similarity.short} {number(value)})"
-    if value < HARDLY or ("lower" in why.whole and whole["lower"] <= 0):
-        return f"{a} and {b} are hardly similar {how_much}."
-    text = f"{a} and {b} are similar {how_much}{_most_of_all(why)}{_identities(why)}"
-    rest = float(why.unexplained["value"]) / value
+    hardly = bool(value < HARDLY or ("lower" in why.whole and whole["lower"] <= 0))
+    how = f"{'hardly ' * hardly}similar ({why.similarity.short} {fraction(value)})"
+    shares = "" if hardly else f" {_shares(why)}"
+    return f"{' and '.join(why.called)} are {how}.{shares}"
+
+
+def _shares(why: Explanation) -> str:
+    """What accounts for a similarity, as shares of it: the largest feature first, by name.
+
+    Once chance is known, only a feature that contributes more than that is named.
+    """
+    value, call = why.value, why.names.feature
+    own = why.features.sort_values("value", ascending=False, kind="stable")
+    named = (own if why.sure is None else why.sure).head(1)
+    named = named[named["value"] >= SMALL * value]
+    rest, identities = float(why.unexplained["value"]) / value, why.identities
+    parts = [
+        f"{row['term']} for {_share(row['value'] / value)}"
+        for _, row in identities[identities["value"] >= SMALL * value].iterrows()
+    ]
+    if len(named):
+        top, others = named.iloc[0], own.drop(named.index)
+        name, sum_of_others = call(top["term"]), others["value"].sum()
+        if len(others) and sum_of_others >= 0:
+            count = f"{in_letters(len(others))} other feature{'s' * (len(others) > 1)}"
+            parts.insert(0, f"{count} for {_share(sum_of_others / value)}")
+        text = f"{name[:1].upper()}{name[1:]} accounts for {_share(top['value'] / value)}"
+    else:
+        beyond = "a tenth of it" if why.sure is None else "more than chance gives"
+        text, parts = f"No feature accounts for {beyond}", []
+    left = f"{_share(min(rest, 1.0))} is unexplained"
     if rest < 0:
-        return f"{text} The unexplained part makes the two less similar."
-    # How the other features are coded, the sentence says.
-    features = f"by features coded {re.split(', | for ', why.coding)[0]}"
-    if rest > 1:
-        return f"{text} None of it is explained {features}."
-    return f"{text} {_share(rest)} is unexplained {features}."
+        left = f"what is unexplained lowers it by {_share(-rest)}"
+    return f"{', '.join((text, *parts))}; {left}."
 
 
 def _how_sure(why: Explanation) -> str:
@@ -254,37 +278,6 @@ def _in_a_terminal(why: Explanation) -> str:
         lines.append(line)
     beside = [f"{said.name}: {said.value}. {said.sentence}" for said in why.beside]
     return "\n".join((*lines, "", why.sentence, *([""] if beside else []), *beside))
-
-
-def _most_of_all(why: Explanation) -> str:
-    """The rest of the headline's first sentence: the feature that explains most."""
-    sure, least = why.sure, SMALL * why.value
-    largest = why.features.loc[why.features["value"].idxmax()]
-    if largest["value"] < least:
-        return "; none of these features accounts for much of it."
-    if sure is None:
-        return ". Add confidence intervals to see which features contribute more than chance."
-    sure = sure[sure["value"] >= least]
-    if sure.empty:
-        return "; none of these features contributes more than chance."
-    top = sure.iloc[0]
-    share = _share(top["value"] / why.value)
-    call = why.names.feature
-    text = f"; {call(top['term'])} accounts for {share} of it"
-    if largest["term"] == top["term"]:
-        return f"{text}."
-    but = "permuted labels give as much" if largest["p"] >= SIGNIFICANT else "that may be chance"
-    return f"{text}. More is due to {call(largest['term'])}, but {but}."
-
-
-def _identities(why: Explanation) -> str:
-    """What any labels of words or sentences would explain, where that is much, as a sentence."""
-    rows = why.identities[why.identities["value"] >= SMALL * why.value]
-    return "".join(
-        f" Any labels of these {row['term'].partition(' ')[0]}s would account for "
-        f"{_share(row['value'] / why.value)}."
-        for _, row in rows.iterrows()
-    )
 
 
 def _share(value: float) -> str:

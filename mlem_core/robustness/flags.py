@@ -1,9 +1,8 @@
-"""Which layers an audit flags, why, and whether a finding about two of them may be said.
+"""Which layers an audit flags and why, and which of its checks the similarity of two layers fails.
 
 The thresholds are conventions, stated here and in `docs/audit.md`; the numbers behind them are in
 the tables of the audit. How alike two layers are is computed again in its variants: where one of
-them changes it by more than a flag allows, or random weights do about as well, there is no
-headline, and the reason stands in its place.
+them changes it by more than a flag allows, or random weights do about as well, that check fails.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import pandas as pd
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import Layer, layer_name
-from mlem_core.inference.explained import Explanation
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS, Audit, short_of
 
@@ -310,64 +308,8 @@ class Checked:
         if not n:
             return "cannot be checked" if self.audited else "not checked yet"
         if self.reasons:
-            return f"changes in {len(self.reasons)} of {many(n, 'check')}"
+            return f"fails {len(self.reasons)} of {many(n, 'check')}"
         return f"holds in {n} of {many(n, 'check')}"
-
-    @property
-    def sentence(self) -> str:
-        """What the badge stands for, with the numbers."""
-        if not self.variants:
-            if self.audited:
-                return "The audit has no variant of the analysis with both layers."
-            return "No audit has checked yet whether an artefact could have made this similarity."
-        others = [(SAYS[name], value) for name, value in self.variants if name != CONTROL]
-        parts = []
-        if others:
-            low, high = (number(end(value for _, value in others)) for end in (min, max))
-            span = low if low == high else f"between {low} and {high}"
-            parts.append(f"{span} {listed([says for says, _ in others])}")
-        control = [value for name, value in self.variants if name == CONTROL]
-        parts += [f"{number(value)} {SAYS[CONTROL]}" for value in control]
-        return (
-            f"{self.similarity.short} is {', and '.join(parts)}. Checked is how alike the two "
-            "layers are, not which features make them so."
-        )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What is found about two layers.
-
-    Attributes
-    ----------
-    why : their similarity as a sum over the features, with intervals where there are any
-    checked : whether it holds in the variants of the audit
-    """
-
-    why: Explanation
-    checked: Checked
-
-    @property
-    def headline(self) -> str:
-        """The finding in one or two sentences; empty where the audit changes it."""
-        return "" if self.checked.verdict == "changes" else self.why.headline
-
-    @property
-    def instead(self) -> str:
-        """What stands where there is no headline; empty where there is one."""
-        if self.headline:
-            return ""
-        a, b = self.why.called
-        return f"No finding about {a} and {b}."
-
-    @property
-    def why_not(self) -> str:
-        """Why there is no headline; empty where there is one."""
-        if self.headline:
-            return ""
-        value, reasons = number(self.why.value), "; ".join(self.checked.reasons)
-        short = self.why.similarity.short
-        return f"Their {short} of {value} does not stand up to the audit: {reasons}."
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.manifest import source_identity
+from mlem_core.analysis.manifest import same_content
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, unknown
@@ -258,7 +258,7 @@ def restore_representations(
         if name not in analysed:
             raise unknown("model", name, analysed)
         source = model_representations(analysis.spec, analysis.whole, name, store, report)
-        if source.identity != source_identity(analysed[name]):
+        if not same_content(analysed[name], source.facts):
             raise InputError(
                 f"the model {name} is no longer the one that was analysed; run the analysis again."
             )

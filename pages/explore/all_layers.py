@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
 from pages.explore import groups, notable, stimuli
-from pages.parts import alike, exporting, frame, naming, navigation
+from pages.parts import alike, choices, exporting, frame, naming, navigation
 from pages.parts.exporting import Panel
 from pages.parts.view import View, has_pairs
 from pages.parts.wording import without_minus_zero
 
+PARTS: dict[str, tuple[str, Callable[[View], None]]] = {
+    "map": ("Layer map", lambda view: _maps(view)),
+    "groups": ("Groups", groups.show_groups),
+    "terms": ("Contributions", lambda view: _models_alike(view)),
+    "surprises": ("Surprises", notable.show_surprises),
+}
+
 
 def show_all_layers(view: View) -> None:
-    """What all layers show together."""
+    """What all layers show together, a part at a time."""
     if not has_pairs(view) or view.results() is None:
         return
-    notable.show_surprises(view)
-    groups.show_groups(view)
-    st.subheader("Maps of the layers")
+    part = choices.choose_part("Part", {name: title for name, (title, _) in PARTS.items()}, "part")
+    frame.attempt(partial(PARTS[part][1], view))
+
+
+def _maps(view: View) -> None:
     frame.alone(partial(_clickable_maps, view))
     stimuli.show_model_maps(view)
-    frame.attempt(partial(_models_alike, view))
     exporting.show_tab(view, "all")
 
 
@@ -40,7 +49,6 @@ def _models_alike(view: View) -> None:
     from mlem_core.figures.terms import models_alike
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
-    st.subheader("What makes the models alike")
     of_layers = alike.choose_similarity(view)
     chosen = alike.option(of_layers)
     if of_layers.similarity.no_terms:

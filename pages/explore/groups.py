@@ -23,16 +23,17 @@ def show_groups(view: View) -> None:
     shown = view.shown()
     if shown is None:
         return
-    summary = of_groups(shown)
+    summary, training = of_groups(shown), of_training(shown)
+    if summary is None and training is None:
+        st.caption("No group of this analysis has two models, and none is of one training.")
     if summary is not None:
         st.subheader("Groups of models")
         for line in group_lines(summary):
             st.markdown(plain(line))
         exporting.show_tab(view, "groups", titled=False)
-    summary = of_training(shown)
-    if summary is not None:
+    if training is not None:
         st.subheader("Training")
-        for line in training_lines(summary):
+        for line in training_lines(training):
             st.markdown(plain(line))
         _trajectories(view, depths(shown))
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.text import minus
-from pages.parts import exporting, frame, naming, navigation
+from pages.parts import exporting, naming, navigation
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
@@ -27,16 +26,7 @@ KINDS = {
 
 
 def show_surprises(view: View) -> None:
-    """Pairs on which both similarities disagree, or that nothing explains; folded away."""
-    frame.folded_part(
-        "Surprises: where the two similarities disagree, or no feature explains",
-        ":material/priority_high:",
-        "surprises",
-        partial(_surprises, view),
-    )
-
-
-def _surprises(view: View) -> None:
+    """Pairs on which both similarities disagree, or that nothing explains."""
     from mlem_core.measures import discordant_pairs as of
 
     shown = view.shown()
@@ -59,7 +49,7 @@ def _surprises(view: View) -> None:
                 icon=":material/arrow_forward:",
                 help="Shows these two layers.",
             ):
-                navigation.explore(view, a, b, tab="pairs")
+                navigation.open_why(view, a, b)
     exporting.draw_table(
         table,
         "surprises",

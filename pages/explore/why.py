@@ -1,121 +1,167 @@
-"""Why two layers are alike: their similarity as a sum over the features, and its intervals."""
+"""Why two layers are similar: the canvas, and all else of the two below it."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
+from mlem_core.base.errors import InputError
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
+from pages.canvas import component
 from pages.parts import (
     alike,
     background,
     choices,
     exporting,
     frame,
-    manual,
     naming,
+    navigation,
     stored,
     uncertainty,
 )
-from pages.parts.view import View, lacks
+from pages.parts.view import View, has_pairs, lacks
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.figures.context import FigureContext
     from mlem_core.inference.explained import Explanation
-    from mlem_core.pairs.similarities import Similarity
+    from mlem_core.tasks.followups import Followup
 
 MOST = "add most"
+DETAILS = "details"
+OFTEN = 1.0  # seconds between two looks at how far it is
 
 
-def show_why(view: View, a: str, b: str) -> None:
-    """Why two layers are alike: in words, and as a sum."""
-    from mlem_core.inference.chance import PERMUTATIONS
-    from mlem_core.inference.explanation import REPLICATES
-
-    of_layers = alike.compared_layers(view)
-    chosen = alike.option(of_layers)
-    if not of_layers.similarity.divides:
-        _without_terms(view, of_layers.similarity, a, b)
-        chosen = {}
-    why = alike.explanation(view, a, b, **chosen)
-    with st.container(border=True):
-        alike.show_finding(view, alike.finding(view, why))
-        st.caption(plain(why.sentence))
-    exporting.show_figure(view, "why", **chosen)
-    manual.example_link()
-    _numbers(why, a, b)
-    if "chance" not in why.terms:
-        drawn = "Blocks left out in turn"
-        if why.similarity.of_ranks:
-            drawn = f"{REPLICATES:,} bootstrap replicates"
-        background.offer(
-            alike.work_for_intervals(view, a, b, **chosen),
-            "Finer confidence intervals" if why.how else "Add confidence intervals",
-            f"{drawn}, and the labels of each feature permuted {PERMUTATIONS} times, in the "
-            "background; about a minute.",
-        )
+def show_pair(view: View) -> None:
+    """Why two layers are similar."""
+    if has_pairs(view):
+        frame.alone(partial(_canvas, view))
 
 
-def _without_terms(view: View, similarity: Similarity, a: str, b: str) -> None:
-    """How alike two layers are by a similarity that has no terms, above why their RSA is so."""
-    why = alike.explanation(view, a, b, similarity.name)
-    with st.container(border=True):
-        st.markdown(f"##### {plain(why.finding)}.")
-        for text in (why.how_sure, *why.notes):
-            st.markdown(plain(text))
-        st.caption(plain(f"{why.meaning[0].upper()}{why.meaning[1:]}"))
-    if "lower" not in why.whole:
-        background.offer(
-            alike.work_for_intervals(view, a, b, similarity.name),
-            "Add its confidence interval",
-            "Blocks of stimuli left out in turn, in the background; some seconds.",
-        )
-    st.info(f"{similarity.no_terms} What follows is RSA.", icon=":material/info:")
+def _canvas(view: View) -> None:
+    from mlem_core.figures.canvas import canvas_data
 
-
-def show_more(view: View, a: str, b: str) -> None:
-    """What else there is to say of why two layers are alike, over the whole width."""
-    by = alike.compared_layers(view).similarity
-    if by.divides and not by.of_ranks:
-        uncertainty.say_of_pair(view, a, b, by.name)
-    else:
-        # What RSA mixes, and the pairs behind a term of it.
-        uncertainty.say_of_pair(view, a, b)
-        frame.attempt(partial(_beside, view, a, b))
-        why = alike.explanation(view, a, b)
-        frame.folded_part(
-            "The pairs of stimuli behind it",
-            ":material/format_quote:",
-            "pairs behind",
-            partial(_pairs, view, why, a, b),
-        )
-    frame.folded_part(
-        "The same for τ, the feature-based similarity",
-        ":material/swap_vert:",
-        "tau terms",
-        partial(exporting.show_figure, view, "why_tau"),
+    shown = view.shown(**alike.option(alike.compared_layers(view)))
+    if shown is None:
+        return
+    component.show_canvas(
+        canvas_data(shown), "canvas", partial(navigation.look_at, view), _open_details
     )
-    frame.folded_part(
-        "What each layer alone is made of",
-        ":material/bar_chart:",
-        "alone",
-        partial(_alone, view, a, b),
-    )
+    frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
+    _wait(view, shown)
+
+
+def _open_details(term: str) -> None:
+    """Open what is below the canvas: all of it, or the pairs of stimuli behind a term."""
+    st.session_state[f"folded {DETAILS}"] = True
+    if term != "all":
+        choices.put_all({"detail": ["pairs"], "term": [term]})
+
+
+def _wait(view: View, shown: FigureContext) -> None:
+    """Have made what the canvas lacks: intervals and chance of the two layers, and their maps."""
+    from mlem_core.figures.canvas import lacking_maps, settled
+
+    why, maps = shown.why, lacking_maps(shown)
+    known = settled(why) or len(why.features) > alike.MOST_WITH_CHANCE
+    a, b = view.pair
+    work = None if known else alike.work_for_intervals(view, a, b, why.similarity.name)
+    background.give_way(work)
+    if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
+        with contextlib.suppress(InputError, OSError):
+            begin(work)
+    if maps or (work is not None and _goes_on(work)):
+        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps)
+
+
+def begin(work: Followup) -> None:
+    """Start it in the background."""
+    background.begin_ahead(work)
+
+
+def _goes_on(work: Followup) -> bool:
+    return work.status().state in background.UNDER_WAY
+
+
+def _arrive(shown: FigureContext, work: Followup | None, maps: list[Any]) -> None:
+    """Draw the canvas anew once what it lacked is there; at first it is left time to appear."""
+    from mlem_core.figures.stimulus_maps import points_of
+
+    looked = (shown.pair, work and work.id)
+    if st.session_state.get("looked") != looked:
+        st.session_state["looked"] = looked
+        return
+    made = False
+    for layer in maps:
+        with contextlib.suppress(InputError):
+            points_of(shown, layer)
+            made = True
+    if made or (work is not None and not _goes_on(work)):
+        st.rerun()
+
+
+def _details(view: View) -> None:
+    """All else that is known of the two layers, a part at a time."""
+    a, b = view.pair
+    parts: dict[str, tuple[str, Callable[[View, str, str], None]]] = {
+        "beside": ("Explained and residual", _beside),
+        "pairs": ("Pairs of stimuli", _pairs),
+        "alone": ("Each layer alone", _alone),
+        "tau": ("By feature importance (τ)", _tau),
+        "other": ("Other similarities", _others),
+        "export": ("Figures and export", _figures),
+    }
+    titles = {name: title for name, (title, _) in parts.items()}
+    now = choices.choose_part("Details", titles, "detail")
+    uncertainty.say_of_pair(view, a, b)
+    frame.attempt(partial(parts[now][1], view, a, b))
 
 
 def _beside(view: View, a: str, b: str) -> None:
-    """What RSA mixes, apart: alike in the features, alike in the rest, and transfer."""
-    said = alike.explained_with_transfer(view, a, b).beside
-    st.markdown("**Alike in what?** RSA mixes what the features explain with all else.")
-    for place, one in zip(st.columns(len(said), gap="medium"), said, strict=True):
-        value, _, interval = one.value.partition(" [")
+    """What RSA mixes, apart, and the ceilings: a number each, what it is in its help."""
+    why = alike.explained_with_transfer(view, a, b)
+    rows = [(said.name, said.value, said.sentence) for said in why.beside]
+    for (_, row), layer, side in zip(
+        why.whole.iloc[1:].iterrows(), (a, b), ("first", "second"), strict=True
+    ):
+        title = naming.now().layer_title(parse_layer(layer))
+        value = f"{row['value']:.2f}"
+        if pd.notna(row.get("lower")):
+            value += f" [{row['lower']:.2f}, {row['upper']:.2f}]"
+        rows.append((f"Feature ceiling, {title}", value, captions.ceiling_of(side, why.coding)))
+    for place, (name, text, help) in zip(st.columns(len(rows), gap="medium"), rows, strict=True):
+        value, _, interval = text.partition(" [")
         span = interval.rstrip("]").replace(", ", " to ")
-        place.metric(plain(one.name), value, **uncertainty.below_metric(span))
-        place.caption(plain(one.sentence))
+        place.metric(plain(name), value, **uncertainty.below_metric(span), help=plain(help))
+
+
+def _tau(view: View, a: str, b: str) -> None:
+    exporting.show_figure(view, "why_tau")
+
+
+def _others(view: View, a: str, b: str) -> None:
+    """The choice of the similarity that the canvas shows."""
+    of_layers = alike.choose_similarity(view)
+    if of_layers.similarity.no_terms:
+        st.info(of_layers.similarity.no_terms, icon=":material/info:")
+
+
+def _figures(view: View, a: str, b: str) -> None:
+    """What the canvas shows, as figures that can be saved."""
+    chosen = alike.option(alike.compared_layers(view))
+    left, right = st.columns(2, gap="large")
+    with left:
+        exporting.show_figure(view, "why", **chosen)
+        st.caption(plain(alike.explanation(view, a, b, **chosen).sentence))
+    with right:
+        for place in "ab":
+            frame.attempt(partial(exporting.show_figure, view, f"stimulus_map_{place}"))
 
 
 def _alone(view: View, a: str, b: str) -> None:
@@ -126,37 +172,11 @@ def _alone(view: View, a: str, b: str) -> None:
             frame.attempt(partial(exporting.show_figure, view, f"why_score_{place}"))
 
 
-def _numbers(why: Explanation, a: str, b: str) -> None:
-    one, other = (plain(naming.now().layer_title(parse_layer(layer))) for layer in (a, b))
-    # Which layers A and B are, the help says: their names would not fit beside each other.
-    names = {
-        why.similarity.name: why.similarity.short,
-        "ceiling_a": "Best possible in A (ceiling)",
-        "ceiling_b": "Best possible in B (ceiling)",
-    }
-    helps = {
-        why.similarity.name: f"The correlation, over all pairs, of {why.similarity.statistic}.",
-        "rsa": "Spearman ρ of the neural distances of the two layers over all pairs.",
-        "ceiling_a": f"A is {one}. " + captions.ceiling_of("first", why.coding),
-        "ceiling_b": f"B is {other}. " + captions.ceiling_of("second", why.coding),
-    }
-    # Beside RSA there is no room for the labels of both ceilings.
-    places = [st.container(), *st.columns(2)]
-    for place, (_, row) in zip(places, why.whole.iterrows(), strict=True):
-        interval = ""
-        if "lower" in row.index and pd.notna(row["lower"]):
-            interval = f"{row['lower']:.2f} to {row['upper']:.2f}"
-        place.metric(
-            names[row["quantity"]],
-            f"{row['value']:.2f}",
-            **uncertainty.below_metric(interval),
-            help=helps[row["quantity"]],
-        )
-
-
-def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
+def _pairs(view: View, a: str, b: str) -> None:
+    """The pairs of stimuli behind a term of RSA."""
     from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 
+    why: Explanation = alike.explanation(view, a, b)
     # No pair is behind what any labels contribute.
     own = why.terms[~why.terms["term"].isin(IDENTITIES)]
     terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
@@ -185,7 +205,7 @@ def _pairs(view: View, why: Explanation, a: str, b: str) -> None:
     looked_up = "The pairs are looked up in the representations of "
     if kept_at(*asked, most=most) is None and lacks(view, models, looked_up):
         return
-    with st.spinner("Looking for the pairs of stimuli behind it …"):
+    with st.spinner("Looking for the pairs of stimuli …"):
         pairs = view.once(
             ("behind", *sides, term, most),
             lambda: pair_contributions(*asked, most=most),

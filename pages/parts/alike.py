@@ -11,17 +11,14 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, naming, stored, uncertainty
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.inference.explained import Explanation
-    from mlem_core.robustness.flags import Finding
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
-COLORS = {"holds": "green", "changes": "orange", "unknown": "gray"}
-SYMBOLS = {"holds": "verified", "changes": "warning", "unknown": "help"}
+MOST_WITH_CHANCE = 12  # features, `mlem_core.measures.shapley.EXACT_FEATURES`, without its imports
 
 
 def choose_similarity(view: View) -> LayerSimilarity:
@@ -142,36 +139,3 @@ def work_for_intervals(view: View, a: str, b: str, similarity: str = RSA) -> Fol
         "similarity": similarity,
     }
     return view.work("error-bars", options)
-
-
-def finding(view: View, why: Explanation) -> Finding:
-    """An explanation with what the audit says of it."""
-    from mlem_core.robustness.flags import Checked, Finding, check
-
-    name, checked = why.similarity.name, None
-    audit = uncertainty.audit_of(view, name)
-    if audit is not None:
-        checked = view.once(("checked", why.layers, name), lambda: check(audit, *why.layers))
-    return Finding(why, checked or Checked())
-
-
-def show_finding(view: View, finding: Finding) -> None:
-    """A finding with its badge and how sure it is; where none may be said, why not."""
-    checked = finding.checked
-    said = finding.headline or finding.instead
-    # A share stays on one line with its sign.
-    st.markdown(f"##### {plain(said)}".replace(" %", "\u00a0%"))
-    st.badge(
-        checked.badge,
-        icon=f":material/{SYMBOLS[checked.verdict]}:",
-        color=COLORS[checked.verdict],  # type: ignore[arg-type]
-        help=checked.sentence,
-    )
-    text = finding.why.how_sure if finding.headline else finding.why_not
-    if text:
-        st.markdown(plain(text))
-    for note in finding.why.notes:
-        st.caption(plain(note))
-    uncertainty.offer_intervals(view, finding.why.similarity.name)
-    if not checked.audited:
-        uncertainty.offer_audit(view, finding.why.similarity.name)

@@ -7,6 +7,7 @@ its progress where the button was.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -33,12 +34,14 @@ TITLES = {
     "failed": ":material/error: Not done:",
 }
 UNDER_WAY = ("queued", "running")
+AHEAD = "ahead"  # in the session: what `begin_ahead` has begun
 # Other work on an analysis has other names, and its progress where it was asked for.
 _ANALYSIS = re.compile(r"[0-9a-f]{16}")
 
 
 def watch(job_id: str) -> None:
     """Show how an analysis goes on, and that it is done, until the user has seen it."""
+    give_way()
     _watched()[job_id] = None
 
 
@@ -120,6 +123,21 @@ def _dismiss(job: Job) -> None:
         choices.put("analysis", None)
 
 
+def begin_ahead(task: Followup) -> None:
+    """Begin work that nobody has pressed a button for; it gives way to other work."""
+    task.begin()
+    st.session_state[AHEAD] = task
+
+
+def give_way(to: Task | None = None) -> None:
+    """Stop the work that this window has begun ahead, unless it is this."""
+    before: Task | None = st.session_state.get(AHEAD)
+    if before is not None and (to is None or before.id != to.id):
+        del st.session_state[AHEAD]
+        # Its process may take a second to end, for which no click waits.
+        threading.Thread(target=before.cancel, daemon=True).start()
+
+
 def offer(task: Followup, label: str, help: str) -> None:
     """A button that starts the work, or its progress with a button that stops it."""
     status = task.status()
@@ -141,6 +159,7 @@ def show_work(task: Task, label: str, help: str, begin: Callable[[], object]) ->
         _progress(task, label)
         return
     if st.button(label, icon=":material/play_arrow:", key=f"start {task.id}", help=help):
+        give_way()
         begin()
         st.rerun()
     if status.state == "failed" and (task.folder / "spec.json").exists():

@@ -32,14 +32,12 @@ VIEW = (
     "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "noisy", "by", "depth", "pooled", "correction", "way", "group", "apart", "valued", "at",
-    "order", "marks", "partial", "similarity",
+    "order", "marks", "partial", "similarity", "detail", "part",
 )  # fmt: skip
-# Which part of a page is drawn: the same for every analysis.
-PLACE = ("tab", "look")
 # The two analyses that are compared.
 VERSUS = ("versus",)
 
-NAMES = (*FORM, *VIEW, *PLACE, *VERSUS)
+NAMES = (*FORM, *VIEW, *VERSUS)
 MOST_PILLS = 20
 NOTHING = "none"  # stands in the URL for nothing chosen, where that is not the default
 
@@ -257,3 +255,18 @@ def can_undo() -> bool:
 def can_reset() -> bool:
     """Whether anything of the shown analysis is other than its default."""
     return any(get(name) for name in VIEW if name != "analysis")
+
+
+def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
+    """Which part of a screen is drawn, in sight of the others; by default the first."""
+    names = list(titles)
+    now = get_one(name, names[0])
+    chosen = st.segmented_control(
+        label,
+        names,
+        format_func=titles.__getitem__,
+        required=True,
+        label_visibility="collapsed",
+        **remembered(name, now if now in names else names[0], names[0]),
+    )
+    return str(chosen)

@@ -13,8 +13,7 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
 from mlem_core.base.shared import shared
-from pages.parts import background, choices, naming, navigation, stored, visitor
-from pages.parts.screens import SCREENS
+from pages.parts import background, choices, naming, stored, visitor
 from pages.parts.wording import plain
 
 SHARED = "shared"  # in an address: the secret of a link that one visitor has made for others
@@ -23,13 +22,11 @@ SHARED = "shared"  # in an address: the secret of a link that one visitor has ma
 def page(body: Callable[[], None]) -> None:
     """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
     here = Path(body.__code__.co_filename).stem.removesuffix("_page")
-    # The address of Home is that of a finding; the form keeps what it knows in the session.
+    # The address of a canvas is that of a finding; the form keeps what it knows in the session.
     held = {"home": choices.VIEW, "versus": choices.VERSUS}
-    written = held.get(here, (*choices.FORM, *choices.VIEW))
     attempt(_open_shared)
-    choices.sync(here, (*written, *choices.PLACE) if SCREENS[here].tabs else written)
+    choices.sync(here, held.get(here, (*choices.FORM, *choices.VIEW)))
     attempt(background.show_runs)
-    navigation.show_tour(here)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
 

@@ -1,17 +1,17 @@
-"""The list of analyses: what each is, and what can be done with it."""
+"""The table of analyses: what each is, and what can be done with it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import shared
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import fraction, listed, many
 from pages.parts import choices, duplicate, frame, opening, stored
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
@@ -29,10 +29,12 @@ STATES = {
     "failed": ("not done", "red", "error"),
 }
 MOST_LISTED = 6
+WIDTHS = (2.6, 1.4, 2.6, 0.9, 0.8, 1.1, 1.1)  # of the columns
+LARGEST = "The largest RSA of two layers of different models, or groups of models."
 
 
 def show_my_analyses() -> None:
-    """The heading, what was just deleted, and a line for each analysis."""
+    """The heading, what was just deleted, and a row for each analysis."""
     from mlem_core.tasks import analyses, trash
 
     jobs = analyses.recent(stored.store())
@@ -49,16 +51,18 @@ def show_my_analyses() -> None:
     _show_deleted([entry for entry in deleted if not entry.dismissed])
     if not users_own:
         st.caption("None yet. What you run is listed here, with the example.")
-    listed_first = jobs[:MOST_LISTED]
-    if len(jobs) > len(listed_first):
-        listed_first = [*users_own[: MOST_LISTED - 1], *jobs[len(users_own) :]]
-    _lines(listed_first, names)
-    rest = [job for job in jobs if job not in listed_first]
-    if rest:
-        title = f"{len(rest)} more"
-        frame.folded_part(
-            title, ":material/history:", "more analyses", partial(_lines, rest, names)
-        )
+    over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
+    shown = [job for job in jobs if job not in over]
+    _head()
+    _lines(shown[:MOST_LISTED], names)
+    for rest, title, icon in (
+        (shown[MOST_LISTED:], "{} more", "history"),
+        (over, "{} failed or cancelled", "cancel"),
+    ):
+        if rest:
+            title = title.format(len(rest))
+            key = f"{title.partition(' ')[2]} analyses"
+            frame.folded_part(title, f":material/{icon}:", key, partial(_lines, rest, names))
     dismissed = [entry for entry in deleted if entry.dismissed]
     if dismissed:
         frame.folded_part(
@@ -69,69 +73,68 @@ def show_my_analyses() -> None:
         )
 
 
+def _columns() -> list[Any]:
+    return st.columns(WIDTHS, vertical_alignment="center", gap="small")
+
+
+def _head() -> None:
+    with st.container(key="analyses head"):
+        for place, title in zip(
+            _columns(), ("Name", "Run", "Models", "Stimuli", "RSA"), strict=False
+        ):
+            place.caption(title, help=LARGEST if title == "RSA" else None)
+
+
 def _lines(jobs: list[Job], names: dict[str, str]) -> None:
     for job in jobs:
         frame.attempt(partial(_line, job, names))
 
 
 def _line(job: Job, names: dict[str, str]) -> None:
-    """An analysis in the list: name, date, what is in it, its note and its state."""
+    """A row of the table: name and note, date, models, stimuli and the largest similarity."""
     from mlem_core.tasks import notes
 
     state, note = job.status().state, notes.read_notes(job.id, stored.store()).note
-    label, color, symbol = STATES[state]
-    row = st.container(
-        border=True, horizontal=True, vertical_alignment="center", key=f"line of {job.id}"
-    )
-    with row:
-        with st.container(gap=None):
-            st.markdown(f"**{plain(names.get(job.id, job.id))}**")
-            for line in _about(job, state):
-                st.caption(plain(line))
-            if note:
-                lines = "  \n".join(plain(line) for line in note.splitlines())
-                st.caption(f":material/sticky_note_2: {lines}")
+    contents = job.contents() if state == "done" else None
+    asked = notes.models_of(job.spec)
+    there = asked if contents is None else list(contents.models)
+    left_out = [name for name in asked if name not in there]
+    with st.container(key=f"line of {job.id}"):
+        name, when, models, stimuli, number, open_, more = _columns()
+        name.markdown(f"**{plain(names.get(job.id, job.id))}**")
+        if note:
+            lines = "  \n".join(plain(line) for line in note.splitlines())
+            name.caption(f":material/sticky_note_2: {lines}")
+        when.markdown("" if job.asked_at is None else f"{job.asked_at:%d %b %Y, %H:%M}")
+        models.markdown(plain(listed(there, most=3)))
+        if left_out:
+            models.caption(plain(f"Left out: {listed(left_out, most=3)}."))
+        if contents is not None:
+            stimuli.markdown(f"{contents.n_stimuli:,}")
+            number.markdown(
+                "" if math.isnan(contents.similarity) else fraction(contents.similarity)
+            )
         if state != "done":
-            st.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
-        here = job.id == opening.shown()
-        if st.button(
+            label, color, symbol = STATES[state]
+            stimuli.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
+        here = job.id == choices.get_one("analysis")
+        if open_.button(
             "Shown" if here else "Open",
             key=f"open {job.id}",
-            icon=":material/visibility:" if here else ":material/folder_open:",
             disabled=here or state != "done",
-            help="Shows it here and in all views.",
+            help="Shows it here and on all pages.",
         ):
             choices.open_job(job.id)
             st.rerun()
-        more = st.popover(
+        menu = more.popover(
             "More",
-            icon=":material/more_horiz:",
             key=f"more {job.id}",
             on_change="rerun",
             help="Rename it, write a note, compare it with another, duplicate or delete it.",
         )
-        if more.open:
-            with more:
+        if menu.open:
+            with menu:
                 frame.attempt(partial(_more, job, names))
-
-
-def _about(job: Job, state: str) -> list[str]:
-    """When it was run and what is in it, and which models were left out."""
-    from mlem_core.tasks.notes import models_of
-
-    contents = job.contents() if state == "done" else None
-    asked = models_of(job.spec)
-    parts = [] if job.asked_at is None else [f"{job.asked_at:%d %b %Y, %H:%M}"]
-    if contents is None:
-        return [" · ".join([*parts, ", ".join(asked)])]
-    parts.append(listed(contents.models, most=6))
-    parts.append(many(contents.n_layers, "layer"))
-    parts.append(f"{many(contents.n_features, 'feature')}: {listed(contents.features, most=5)}")
-    left_out = [name for name in asked if name not in contents.models]
-    return [
-        " · ".join(parts),
-        *([f"Left out: {listed(left_out, most=6)}."] if left_out else []),
-    ]
 
 
 def _more(job: Job, names: dict[str, str]) -> None:

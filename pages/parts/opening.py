@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import many
+from mlem_core.base.text import listed, many
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import check_values
 from pages.parts import adding, background, choices, frame, method, naming, stored
@@ -31,28 +33,35 @@ NOT_DONE = {
 }
 
 
-def open_view(url_path: str, lead: str) -> View | None:
+def show_view(url_path: str, body: Callable[[View], None]) -> None:
+    """Draw a page of an analysis."""
+    view = open_view(url_path)
+    if view is not None:
+        frame.attempt(partial(body, view))
+
+
+def open_view(url_path: str) -> View | None:
     """Head and sidebar of a view; None where there is nothing to show yet, which it says.
 
     Parameters
     ----------
-    url_path : of the screen
-    lead : the sentence below the title
+    url_path : of the screen; the canvas has its finding for a title
     """
-    head = st.container(horizontal=True, vertical_alignment="center")
-    head.title(SCREENS[url_path].title, width="content")
-    st.markdown(lead)
+    if url_path != "home":
+        st.title(SCREENS[url_path].title)
     done = finished()
     job_id = _chosen(done)
     if job_id is None:
         return None
-    with st.sidebar:
+    head = st.container(horizontal=True, vertical_alignment="center", key="head")
+    analysis = stored.open_analysis(job_id)
+    with head:
         _choose_analysis(job_id, done)
-        analysis = stored.open_analysis(job_id)
+        _say_what(analysis)
+        _show_notices(analysis)
+    with st.sidebar:
         selection, changes = _choose_selection(job_id, analysis)
         _offer_undo()
-    say_what(job_id, analysis)
-    _show_notices(analysis)
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
         st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
@@ -82,18 +91,6 @@ def whole_view(job_id: str) -> View:
     return View(job_id, analysis, analysis.select())
 
 
-def shown() -> str:
-    """The analysis that Home shows: the chosen one if it is done, else the example or the latest.
-
-    Empty where there is none.
-    """
-    done = finished()
-    for job_id in (choices.get_one("analysis"), stored.EXAMPLE, *done):
-        if job_id in done:
-            return job_id
-    return ""
-
-
 def finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
     from mlem_core.tasks import analyses
@@ -103,16 +100,14 @@ def finished() -> dict[str, Job]:
 
 
 def _chosen(done: dict[str, Job]) -> str | None:
-    """The analysis that the state names, else the example; None where it cannot be shown."""
+    """The analysis that the state names, else the latest; None where it cannot be shown."""
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
-    if not job_id and stored.EXAMPLE in done:
-        choices.open_job(stored.EXAMPLE, step=False)
-        return stored.EXAMPLE
+    if not job_id and latest is not None:
+        choices.open_job(latest.id, step=False)
+        return latest.id
     if not job_id:
-        what = "No analysis is chosen: open the latest one, or run a new one"
-        if not done:
-            what = "There is no analysis yet: choose stimuli and models and run it"
+        what = "There is no analysis yet: choose stimuli and models and run one"
         st.info(f"{what} on the page New analysis.", icon=":material/info:")
     elif job_id not in done:
         try:
@@ -136,7 +131,9 @@ def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
         "Analysis",
         list(done),
         format_func=lambda one: labels.get(one, one),
-        help="Which of the finished analyses is shown. A new one begins on the page New analysis.",
+        help="Which of the finished analyses is shown.",
+        label_visibility="collapsed",
+        width=260,
         **choices.bound("which analysis", job_id, choices.open_job),
     )
 
@@ -193,22 +190,25 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
 def _show_notices(analysis: Analysis) -> None:
     if not analysis.notices:
         return
-    title = f"{many(len(analysis.notices), 'note')} on this analysis"
-    with st.expander(title, icon=":material/info:"):
+    title = many(len(analysis.notices), "note")
+    help = "What to know of this analysis before it is believed."
+    with st.popover(title, icon=":material/info:", key="notes", help=help):
         for notice in analysis.notices:
             st.markdown(f"- {plain(notice)}")
 
 
-def say_what(job_id: str, analysis: Analysis) -> None:
-    """Which analysis is shown, and of how much, in a line."""
-    stimuli = analysis.stimuli
-    parts = [
-        stored.name_of(stored.find_job(job_id)),
-        f"{len(stimuli):,} stimuli",
-        many(len(stimuli.features), "feature"),
-        many(len(analysis.layers), "layer"),
-    ]
-    st.caption(plain(" · ".join(parts)))
+def _say_what(analysis: Analysis) -> None:
+    """How much the analysis is of, in a line."""
+    stimuli, names = analysis.stimuli, naming.now()
+    models = list(dict.fromkeys(model for model, _ in analysis.layers))
+    st.page_link(
+        SCREENS["stimuli"].file,
+        label=f"{len(stimuli):,} {'sentences' if stimuli.word_index is None else 'words'}",
+        help="Opens the stimuli.",
+        width="content",
+    )
+    parts = [many(len(stimuli.features), "feature"), listed(list(map(names.model, models)), most=3)]
+    st.caption(plain(" · ".join(("", *parts))), width="content")
 
 
 def _ways_on(latest: Job | None) -> None:
@@ -252,7 +252,7 @@ def _offer_undo() -> None:
 def _offer_capsule(view: View) -> None:
     """A button behind which the capsule is made, in the background, and downloaded."""
     popover = st.container(horizontal=True, horizontal_alignment="right").popover(
-        "Download everything",
+        "Download",
         icon=":material/folder_zip:",
         key="capsule",
         on_change="rerun",

@@ -187,11 +187,11 @@ class View:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The two layers "model:layer" that Compare and Why alike look at."""
+        """The two different layers "model:layer" that all pages look at."""
         defaults = _first_look(self)
         a, b = (choices.get_one(name, one) for name, one in zip("ab", defaults, strict=True))
         there = self.layer_names
-        return a if a in there else defaults[0], b if b in there else defaults[1]
+        return (a, b) if a != b and {a, b} <= {*there} else defaults
 
 
 def _compute(view: View) -> None:

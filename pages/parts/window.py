@@ -16,7 +16,14 @@ import streamlit as st
 # whose columns stand below each other is no head; links and the small buttons over a table show
 # that they have the focus; what is chosen is as easy to read as a link.
 _STYLE = """<style>
-[data-testid="stMainBlockContainer"] { max-width: 1680px; margin-inline: auto; }
+[data-testid="stMainBlockContainer"] {
+  max-width: 1680px; margin-inline: auto; padding: 4.25rem clamp(1rem, 4vw - .6rem, 4rem) 4rem;
+}
+.st-key-head { gap: .25rem 1rem; }
+[data-testid="stTopNav"] { width: 100%; }
+[data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
+a[data-testid="stTopNavLink"][href$="/new"] { background: PRIMARY; color: white; }
+a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 600; }
 .st-key-figure-layer-map, .st-key-figure-why-layers, .st-key-figure-similarity-differences {
   max-width: 1080px;
 }
@@ -24,8 +31,9 @@ _STYLE = """<style>
 [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
 .st-key-foot a:not(:hover) { background: transparent; }
 .st-key-foot a p { font-weight: inherit; }
-@media (max-width: 760px) { .st-key-roles-head { display: none; } }
-.stSidebar a:focus-visible, [data-testid="stElementToolbar"] button:focus-visible {
+@media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
+a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
+[data-testid="stElementToolbar"] button:focus-visible {
   outline: 2px solid #3380b2; outline-offset: -2px;
 }
 button[data-variant][data-selected="true"], button[data-variant][data-selected="true"] p {
@@ -80,5 +88,7 @@ def narrow() -> bool:
 
 def dress() -> None:
     """Give every page the same look."""
-    link = st.get_option(f"theme.{st.context.theme.type or 'light'}.linkColor")
-    st.html(_STYLE.replace("LINK", str(link)))
+    theme, style = st.context.theme.type or "light", _STYLE
+    for name in ("link", "primary"):
+        style = style.replace(name.upper(), str(st.get_option(f"theme.{theme}.{name}Color")))
+    st.html(style)

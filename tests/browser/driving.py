@@ -105,19 +105,19 @@ def run(page: Page) -> None:
 
 
 def at_rest(page: Page, app: App) -> None:
-    """Bring a window to Home with nothing chosen: by the app's own links, if it shows the app."""
+    """Bring a window to Why with nothing chosen: by the app's own links, if it shows the app."""
     page.keyboard.press("Escape")
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(SIZE)
     if not page.url.startswith(app.url):
         page.goto(app.url)
     settled(page)
-    go(page, "Explore")
+    go(page, "Importance profiles")
     undo = page.get_by_role("button", name="Reset", exact=True)
     if undo.count() and undo.is_enabled():
         undo.click()
         settled(page)
-    go(page, "Home")
+    go(page, "Why")
 
 
 def sound(page: Page, app: App) -> None:
@@ -128,13 +128,20 @@ def sound(page: Page, app: App) -> None:
     assert "unexpected happened" not in body, app.log.read_text()
 
 
-def go(page: Page, screen: str, tab: str = "") -> None:
-    """To a screen by the navigation, and there to a tab."""
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name=screen, exact=True).click()
+def go(page: Page, screen: str) -> None:
+    """To a screen by the navigation, whose last links are folded away where there is no room."""
+    link = page.get_by_role("link", name=screen, exact=True).first
+    if not link.is_visible():
+        page.get_by_test_id("stTopNavSection").click()
+    link.click()
     settled(page)
-    if tab:
-        page.get_by_role("radio", name=tab).first.click()
-        settled(page)
+
+
+def canvas(page: Page) -> Locator:
+    """The canvas, once it shows the two layers that are chosen."""
+    shown = page.locator(".canvas")
+    shown.locator("h1:not(.stale)").wait_for()
+    return shown
 
 
 def keyed(page: Page, key: str) -> Locator:

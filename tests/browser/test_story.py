@@ -8,6 +8,7 @@ import pytest
 from driving import (
     FOCUSED,
     START,
+    canvas,
     fresh_page,
     go,
     keyed,
@@ -35,8 +36,10 @@ def test_from_an_upload_over_why_to_a_saved_file(app, page, small_csv, tmp_path)
     coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
     layers = {f"layer_{k:02d}": coded + rng.standard_normal(coded.shape) for k in range(2)}
     np.savez(tmp_path / "brain.npz", **layers)
-    page.get_by_role("button", name="Analyse your own").click()
+    go(page, "New analysis")
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
+    keyed(page, "step-read").click()
+    settled(page)
     upload(page, small_csv)
     keyed(page, "step-models").click()
     settled(page)
@@ -51,19 +54,19 @@ def test_from_an_upload_over_why_to_a_saved_file(app, page, small_csv, tmp_path)
     look = page.get_by_role("button", name="Look", exact=True)
     expect(look).to_be_visible(timeout=START)
     look.click()
-    traces(page, 1)
-    settled(page)
+    page.wait_for_url(re.compile(r"/\?"))
+    expect(canvas(page).locator("h1")).to_contain_text("brain layer 0 and brain layer 1 are")
     job = page.url.partition("analysis=")[2].partition("&")[0]
     assert analyses.find(job, Store(app.cache)) is not None
-    keyed(page, "home-explore").click()
-    page.wait_for_url(re.compile("/explore.*a=brain%3A0.*b=brain%3A1"))
-    traces(page, 1)
-    go(page, "Explore", "Stimuli")
+    # Intervals and maps of the two layers arrive by themselves.
+    expect(canvas(page).locator(".chip")).to_contain_text("95 % CI", timeout=START)
+    expect(canvas(page).locator(".wait:visible")).to_have_count(0, timeout=START)
+    page.get_by_role("link", name=re.compile(r"^\d+ words")).click()
     assert {"noun", "length", "note"} <= names(page)
     # What stands in the cells is text.
     assert page.evaluate("window.hacked") is None
     assert page.locator('img[src="x"]').count() == 0
-    go(page, "Explore", "Profiles")
+    go(page, "Importance profiles")
     keyed(page, "export-profiles").click()
     page.get_by_role("radio", name="CSV", exact=True).click()
     download = keyed(page, "download-profiles")
@@ -106,15 +109,64 @@ def click_cell(page, figure, row, column):
 def test_a_click_on_a_cell_chooses_its_two_layers(app, page):
     page.set_viewport_size({"width": 1440, "height": 1000})
     choose_example(page)
-    traces(page, 1)
-    click_cell(page, 1, ("mini-mamba", 3), ("mini-gpt2", 3))
-    page.wait_for_url(re.compile("analysis=example.*a=mini-mamba%3A3.*b=mini-gpt2%3A3"))
-    settled(page)
-    go(page, "Explore", "Pairs of layers")
+    go(page, "Similarity heatmaps")
     traces(page, 1)
     settled(page)
     click_cell(page, 0, ("minilm", 1), ("mini-bert", 3))
     page.wait_for_url(re.compile("a=minilm%3A1.*b=mini-bert%3A3"))
+
+
+# Where in a matrix the tooltip names these two layers, as the pointer finds it.
+SOUGHT = """([one, other]) => {
+  const all = [...document.querySelectorAll('*')];
+  const host = all.find(e => e.shadowRoot?.querySelector('.canvas')).shadowRoot;
+  const matrix = host.querySelector('canvas.matrix'), frame = matrix.getBoundingClientRect();
+  const tip = host.querySelector('.tip');
+  const at = (x, y) => {
+    const where = {clientX: frame.x + x, clientY: frame.y + y};
+    matrix.dispatchEvent(new PointerEvent('pointermove', where));
+    return tip.hidden ? [] : [...tip.children].map(line => line.textContent);
+  };
+  for (let y = 2; y < frame.height; y += 2)
+    for (let x = 2; x < frame.width; x += 2) {
+      const [row, column] = at(x, y);
+      if (row === undefined) continue;
+      if (row !== one) break;
+      if (column === other) return [frame.x + x + 2, frame.y + y + 2];
+    }
+}"""
+
+
+def test_the_canvas_answers_hover_click_keys_and_back(app, page):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    choose_example(page)
+    shown = canvas(page)
+    # All that matters is in sight without scrolling: the bars, and half of both maps.
+    for part in (shown.locator("h1"), shown.locator(".rows")):
+        expect(part).to_be_in_viewport(ratio=1)
+    for at in range(2):
+        expect(shown.locator(".field").nth(at)).to_be_in_viewport(ratio=0.5)
+    x, y = page.evaluate(SOUGHT, ["mini-mamba layer 3", "mini-gpt2 layer 3"])
+    page.mouse.click(x, y)
+    page.wait_for_url(re.compile("analysis=example.*a=mini-mamba%3A3.*b=mini-gpt2%3A3"))
+    expect(shown.locator("h1")).to_contain_text("mini-mamba layer 3 and mini-gpt2 layer 3 are")
+    shown.locator("[data-term=tense]").hover()
+    expect(shown.locator(".legend")).to_contain_text("past")
+    shown.locator("[data-term=tense]").click()
+    page.mouse.move(0, 0)
+    expect(shown.locator(".legend")).to_contain_text("past")
+    search = shown.get_by_role("searchbox")
+    search.fill("plays")
+    expect(shown.get_by_role("status")).to_contain_text("plays")
+    expect(shown.locator(".said mark")).to_have_text("plays")
+    expect(shown.locator(".near li")).to_have_count(6)
+    shown.get_by_role("slider", name="Layer of mini-gpt2").press("ArrowRight")
+    page.wait_for_url(re.compile("b=mini-gpt2%3A6"))
+    expect(shown.locator("h1")).to_contain_text("mini-gpt2 layer 6 are")
+    shown.get_by_role("button", name="Details").click()
+    expect(page.get_by_text("S_feat").first).to_be_visible()
+    page.go_back()
+    expect(shown.locator("h1")).to_contain_text("mini-gpt2 layer 3 are")
 
 
 @pytest.mark.slow
@@ -128,7 +180,7 @@ def test_back_forward_and_reload_show_what_the_address_showed(app, page):
         page.wait_for_url(lambda url: url not in addresses)
         settled(page)
         addresses.append(page.url)
-    go(page, "Trust")
+    go(page, "Confidence")
     page.wait_for_url(re.compile(r"/trust\?.*analysis="))
     assert len({*addresses, page.url}) == 4
     for address in reversed(addresses):
@@ -149,7 +201,7 @@ def test_back_forward_and_reload_show_what_the_address_showed(app, page):
 
 
 def choose_example(page):
-    """On Home, where another test may have chosen what it had run."""
+    """On Why, where another test may have chosen what it had run."""
     if keyed(page, "open-example").is_enabled():
         keyed(page, "open-example").click()
         settled(page)
@@ -158,7 +210,7 @@ def choose_example(page):
 def show_example(page):
     """The profiles of the example, with all its features."""
     choose_example(page)
-    go(page, "Explore", "Profiles")
+    go(page, "Importance profiles")
     until_shown(page, {"tense", "question", "number"}, set())
     settled(page)
 
@@ -199,7 +251,7 @@ def test_features_a_pair_and_export_by_keyboard(app, page):
     text = Path(waiting.value.path()).read_text()
     assert "part_of_speech" in text and "gender" not in text
     page.keyboard.press("Escape")
-    go(page, "Explore", "Pairs of layers")
+    go(page, "Similarity heatmaps")
     tab_to(page, "First layer.*combobox")
     page.keyboard.type("mini-bert layer 1")
     page.keyboard.press("Enter")
@@ -215,7 +267,7 @@ LIGHTNESS = """selector => { const s = getComputedStyle(document.querySelector(s
 def test_a_narrow_and_dark_window(app, browser):
     """Panels stand below each other, and are drawn in light on dark."""
     page = fresh_page(browser, color_scheme="dark", viewport={"width": 600, "height": 900})
-    page.goto(f"{app.url}/explore?analysis=example&tab=profiles")
+    page.goto(f"{app.url}/profiles?analysis=example")
     across = """n => { const plot = document.querySelector('.js-plotly-plot');
       const axes = Object.entries(plot && plot._fullLayout || {}).filter(([k]) => /^xaxis/.test(k));
       return new Set(axes.map(([, axis]) => axis.domain[0].toFixed(2))).size === n }"""
@@ -306,7 +358,9 @@ NAMELESS = re.compile(
 LOOKS = """async () => {
   const painted = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
   await painted(); await painted();
-  const at = window.looked ??= document.activeElement, said = [];
+  let inner = document.activeElement;
+  while (inner.shadowRoot?.activeElement) inner = inner.shadowRoot.activeElement;
+  const at = window.looked ??= inner, said = [];
   for (let one = at, up = 0; one && up < 6; one = one.parentElement, up++) {
     const s = getComputedStyle(one);
     said.push(s.outlineStyle, s.outlineColor, s.boxShadow, s.borderTopColor, s.backgroundColor);
@@ -332,12 +386,12 @@ def zoomed(browser):
     page.context.close()
 
 
-PROFILES, FEATURES = "explore?tab=profiles", "explore?look=features"
+PROFILES = "profiles"
 NEW = ("new", "new?step=roles", "new?step=models")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", ["", *NEW, PROFILES, "explore", FEATURES, "trust", "report"])
+@pytest.mark.parametrize("view", ["", *NEW, PROFILES, "heatmaps", "layers", "trust", "report"])
 def test_at_200_percent_all_is_in_reach_and_has_a_name(app, zoomed, view):
     page = zoomed
     opened(page, app, view)
@@ -345,7 +399,7 @@ def test_at_200_percent_all_is_in_reach_and_has_a_name(app, zoomed, view):
     # The sidebar is folded away and comes over the page.
     page.get_by_test_id("stExpandSidebarButton").click()
     sidebar = page.get_by_test_id("stSidebar")
-    expect(sidebar.get_by_role("link", name="Explore")).to_be_in_viewport(ratio=1)
+    expect(sidebar.get_by_role("link", name="Importance profiles")).to_be_in_viewport(ratio=1)
     page.wait_for_function(
         "() => document.querySelector('[data-testid=stSidebar]').getBoundingClientRect().x === 0"
     )

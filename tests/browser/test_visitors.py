@@ -151,7 +151,7 @@ def test_visitors_see_what_is_theirs_and_what_they_are_shown(browser, app, small
     assert str(tmp_path) not in first.content()
     job = first.url.rpartition("analysis=")[2]
     asked = first.url.partition("?")[2]
-    for address in (f"/explore?analysis={job}", f"/new?{asked}"):
+    for address in (f"/profiles?analysis={job}", f"/new?{asked}"):
         second.goto(app.url + address)
         expect(second.get_by_text("not on this machine").first).to_be_visible()
     second.goto(app.url)
@@ -184,7 +184,7 @@ def test_a_server_that_may_write_nothing_shows_all_and_keeps_nothing(tmp_path, b
     page = fresh_page(browser)
     with served(tmp_path, before=heed_permissions, HOME=str(tmp_path / "home")) as shut:
         page.goto(f"{shut.url}/?analysis=example")
-        for screen in ("Home", "Explore", "Trust", "Report", "New analysis"):
+        for screen in ("Why", "Layer map", "Confidence", "Report", "New analysis"):
             go(page, screen)
             sound(page, shut)
         refused = page.get_by_test_id("stMain").get_by_text(re.compile("cannot be written")).first
@@ -216,7 +216,7 @@ def test_made_up_use(browser, app, small_csv, tmp_path):
         # What was to be clicked may be gone or covered by then: that is use, too.
         with contextlib.suppress(PlaywrightError):
             if way == "go":
-                page.goto(f"{app.url}/{rng.choice(['', 'new', 'explore', 'trust', 'report'])}")
+                page.goto(f"{app.url}/{rng.choice(['', 'new', 'profiles', 'trust', 'report'])}")
             elif way == "run":
                 page.goto(f"{app.url}/new?models=mini-bert&layers=0")
                 upload(page, tmp_path / f"{name}.csv")

@@ -51,7 +51,7 @@ class Screen:
 
     @property
     def title(self) -> str:
-        return self.app.title[0].value
+        return self.app.title[0].value if self.app.title else "Why"
 
     @property
     def address(self) -> dict[str, list[str]]:
@@ -102,9 +102,18 @@ class Screen:
             self.widget("button_group", among).unselect(name)
         return self.run()
 
-    def tab(self, name: str, of: str = "tab") -> Self:
-        """A tab of Explore ("profiles"), or of its pair (of="look": "features")."""
+    def part(self, name: str, of: str = "part") -> Self:
+        """A part of the layer map ("groups"), or of the details of two layers (of="detail")."""
         return self.choose(f"choice {of}", name, "button_group")
+
+    @property
+    def canvas(self) -> dict[str, Any]:
+        """What the canvas is given."""
+        (own,) = [
+            one for one in self.app.get("bidi_component") if one.proto.component_name == "canvas"
+        ]
+        found: dict[str, Any] = json.loads(own.proto.json)
+        return found
 
     def unfold(self, *keys: str) -> Self:
         """What is drawn only once it is opened: "folded NAME", "export NAME", "more ID"."""

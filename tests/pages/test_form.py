@@ -51,7 +51,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     path = tmp_path / "Wörter.csv"
     text = table[names].to_csv(sep=";", index=False, na_rep="NA", lineterminator="\r\n")
     path.write_bytes(text.encode("latin-1"))
-    screen = Screen().press("Analyse your own").upload(path)
+    screen = Screen("new").upload(path)
     boxes = {one.label: one.options[0] for one in screen.app.selectbox}
     for label, found in {
         "Separator": "semicolons",
@@ -71,8 +71,8 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert Path(spec.stimuli).read_bytes() == path.read_bytes()
     assert spec.load_stimuli().digest == AnalysisSpec(str(path)).load_stimuli().digest
     screen.press(f"look {screen.job}")
-    assert set(screen.figures) == {"home-why", "home"} and screen.errors == []
-    assert "mini-bert layer 0 and mini-bert layer 6" in screen.said
+    assert screen.canvas["terms"] and screen.errors == []
+    assert "mini-bert layer 0 and mini-bert layer 6" in screen.canvas["finding"]
 
 
 def test_several_treebank_files_are_one_set(store, tmp_path):
@@ -147,9 +147,9 @@ def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     spec = screen.spec(store)
     assert spec.vectors == (("semantics", ("s1", "s2")),)
     assert [name for name, _ in spec.rdms] == ["ratings"]
-    profiles = Screen("explore", analysis=screen.job, tab="profiles")
+    profiles = Screen("profiles", analysis=screen.job)
     assert {"semantics", "ratings"} <= profiles.traces("profiles")
-    assert Screen("explore", analysis=screen.job, tab="stimuli").figures
+    assert Screen("stimuli", analysis=screen.job).figures
 
 
 def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
@@ -170,7 +170,7 @@ def test_distances_and_named_layers_beside_a_model(store, csv, tmp_path):
     spec = screen.spec(store)
     assert spec.precomputed == ("ratings",)
     assert [name for name, _ in spec.representations] == ["cortex", "ratings"]
-    explore = Screen("explore", analysis=screen.job, tab="profiles")
+    explore = Screen("profiles", analysis=screen.job)
     assert {"mini-bert", "cortex", "ratings"} <= explore.panels("profiles")
 
 

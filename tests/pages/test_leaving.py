@@ -38,7 +38,7 @@ def offered(monkeypatch):
 
 
 def profiles(own):
-    return Screen("explore", analysis=own.jobs[0].id, tab="profiles")
+    return Screen("profiles", analysis=own.jobs[0].id)
 
 
 def test_the_numbers_behind_a_figure(own, offered):
@@ -70,7 +70,8 @@ def test_without_chrome_on_the_server_the_browser_saves_pictures(own, monkeypatc
 
 
 def test_a_report_is_chosen_worded_and_put_in_order(mine, offered):
-    screen = Screen("explore", analysis=mine.jobs[0].id, features=["noun", "position"])
+    chosen = {"features": ["noun", "position"], "detail": "export"}
+    screen = Screen(analysis=mine.jobs[0].id, **chosen).unfold("folded details")
     screen.unfold("export why").press("add why").go("report").press("report add similarity")
 
     def titles(screen):
@@ -168,7 +169,7 @@ def test_the_server_takes_what_the_uploaders_offer():
 
 
 def line(screen, job):
-    """What the list says of an analysis."""
+    """What the table says of an analysis."""
     (row,) = [one for one in screen.app.container if one.key == f"line of {job}"]
     return plain("\n".join(one.value for kind in ("markdown", "caption") for one in row.get(kind)))
 
@@ -178,7 +179,10 @@ def test_each_analysis_is_told_from_the_others(mine):
     first, folds, seed = (line(screen, job.id) for job in mine.jobs)
     assert "folds 4" in folds and "seed 7" in seed
     assert "folds 4" not in first and "seed" not in first
-    assert "one and two" in first and "3 features: noun, position and kind" in first
+    results = mine.jobs[0].analysis()
+    a, b = (results.layers.index(layer) for layer in results.most_alike())
+    assert "one and two" in first and f".{100 * results.rsa[a, b]:.0f}" in first
+    assert f"{len(results.stimuli)}" in first.splitlines()
     assert "/not/there" in seed and "/not/there" not in first
 
 
@@ -194,8 +198,7 @@ def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine):
     there = Screen()
     assert "My words <b>*bold*</b>" in line(there, job) and "عربي 中文" in line(there, job)
     assert {"Named", "noted"} <= set(re.findall(r"\w+", line(there, other)))
-    explore = Screen("explore", analysis=job)
-    assert "My words <b>*bold*</b>" in explore.said
+    explore = Screen("profiles", analysis=job)
     assert "My words <b>*bold*</b>" in explore.widget("selectbox", "Analysis").options
     # Emptied, it is called by what was chosen again.
     screen.choose(f"name {job}", "", "text_input")
@@ -222,10 +225,10 @@ def test_what_is_deleted_is_brought_back_with_its_notes(mine):
     (undo,) = [key for key in screen.buttons if key.startswith("undo ")]
     later = Screen()  # which a reload does not forget
     assert f"open {job}" not in later.buttons and "Four folds" in later.said
-    assert "deleted" in Screen("explore", analysis=job).errors[0]
+    assert "deleted" in Screen("profiles", analysis=job).errors[0]
     later.press(undo)
     assert "Four folds" in line(later, job) and "a note" in line(later, job)
-    assert Screen("explore", analysis=job).figures
+    assert Screen("profiles", analysis=job).figures
 
 
 def test_a_duplicate_is_a_form_with_all_choices(own):
@@ -239,7 +242,7 @@ def test_a_duplicate_is_a_form_with_all_choices(own):
     assert screen.job == job.id and jobs_in(own.store) == before
 
 
-@pytest.mark.parametrize("page", ["explore", "trust"])
+@pytest.mark.parametrize("page", ["profiles", "trust"])
 def test_undo_and_reset_take_back_what_was_chosen(own, page):
     screen = Screen(page, analysis=own.jobs[0].id)
     assert screen.buttons["undo"].disabled and screen.buttons["reset"].disabled

@@ -11,26 +11,25 @@ from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
-from mlem_core.base.typing import layer_name
 from mlem_core.tasks import analyses, processes, runner
+from pages.explore import why
 from pages.parts import manual
 
 # The figures of each screen of an analysis of one's own, by its address.
 FIGURES: dict[tuple[str, ...], set[str]] = {
-    ("",): {"home-why", "home"},
-    ("explore",): {"similarity", "why"},
-    ("explore", "tab=profiles"): {"profiles"},
-    ("explore", "tab=all"): {"layer-map", "why-layers"},
-    ("explore", "tab=stimuli"): {"feature-counts", "feature-correlations"},
-    ("explore", "look=features"): {"similarity", "compare"},
-    ("explore", "look=maps"): {"similarity", "stimuli-a", "stimuli-b"},
+    ("",): set(),
+    ("profiles",): {"profiles"},
+    ("heatmaps",): {"similarity", "compare"},
+    ("layers",): {"layer-map"},
+    ("layers", "part=terms"): {"why-layers"},
+    ("stimuli",): {"feature-counts", "feature-correlations"},
     ("trust",): set(),
     ("report",): set(),
     ("new",): set(),
     ("versus",): {"two-profiles", "importance-differences", "similarity-differences"},
 }
 slow = pytest.mark.slow
-LISTED = ("", "new", "explore", "trust", "report", "docs", "versus")
+LISTED = ("", "new", "profiles", "heatmaps", "layers", "trust", "report", "docs", "versus")
 
 
 @pytest.mark.parametrize("address", FIGURES, ids=" ".join)
@@ -41,12 +40,12 @@ def test_each_screen_draws_an_analysis_of_one_s_own(own, address):
     assert all(figure["alt"] and figure["data"] for figure in screen.figures.values())
 
 
-@pytest.mark.parametrize("page", ["explore", "trust"])
+@pytest.mark.parametrize("page", ["heatmaps", "trust"])
 def test_the_example_is_what_is_shown_where_nothing_is_chosen(store, example, page):
     screen, trust = Screen(page), {"audit", "multiverse"}
-    assert set(screen.figures) == (trust if page == "trust" else {"similarity", "why"})
+    assert set(screen.figures) == (trust if page == "trust" else {"similarity", "compare"})
     assert screen.errors == [] and screen.job == "example"
-    assert f"{len(example.stimuli):,} stimuli" in screen.said
+    assert f"{len(example.stimuli):,} words" in [one.label for one in screen.app.page_link]
 
 
 @pytest.mark.parametrize("page", LISTED)
@@ -55,11 +54,11 @@ def test_without_any_analysis_each_screen_says_so(nothing, page):
     assert screen.figures == {} and screen.errors == []
     if page not in ("new", "docs"):
         assert len(screen.app.info) == 1
-    if page in ("explore", "trust", "report"):
+    if page not in ("new", "docs", "versus"):
         assert "New analysis" in " ".join(one.label for one in screen.app.page_link)
 
 
-@pytest.mark.parametrize("page", ["explore", "trust", "report"])
+@pytest.mark.parametrize("page", ["", "profiles", "trust", "report"])
 @pytest.mark.parametrize("job", ["../../etc", "0123456789abcdef"])
 def test_an_analysis_that_is_not_there_is_an_error_with_a_way_on(own, page, job):
     screen = Screen(page, analysis=job)
@@ -90,7 +89,7 @@ def test_an_analysis_that_is_not_done_shows_its_state(mine, monkeypatch, state):
     monkeypatch.setattr(runner, "start_process", stopped)
     job = analyses.start(replace(mine.jobs[0].spec, seed=8), mine.store)
     assert job.status().state == state
-    screen = Screen("explore", analysis=job.id)
+    screen = Screen("profiles", analysis=job.id)
     assert screen.figures == {} and len(screen.app.info) == 1
     assert "seed 8" in screen.said
     moving = state in ("queued", "running")
@@ -109,41 +108,35 @@ def test_an_analysis_that_is_not_done_shows_its_state(mine, monkeypatch, state):
     # It can be run again, and leads to what it found.
     monkeypatch.setattr(runner, "start_process", in_this_process)
     analyses.start(job.spec, mine.store)
-    assert Screen("explore", analysis=job.id).figures
+    assert Screen("profiles", analysis=job.id).figures
 
 
-@pytest.mark.slow
-def test_a_first_visit_finds_something_and_one_click_says_why(store, example):
+def test_a_first_visit_finds_the_finding_of_the_example(store, example):
     screen = Screen()
-    assert set(screen.figures) == {"home-why", "home"} and screen.errors == []
-    assert f"{len(example.stimuli):,} stimuli" in screen.said
-    pair = [layer_name(one) for one in example.most_alike()]
-    called = " and ".join(name.replace(":", " layer ") for name in pair)
-    assert f"{called} are similar (RSA 0.84)" in screen.said and "5 of 5" in screen.said
-    assert "terms" in screen.traces("home-why")
-    screen.press("home explore")
-    assert screen.title == "Explore" and f"{called} are similar" in screen.said
-    assert [screen.address[name] for name in "ab"] == [[name] for name in pair]
-    screen.go("home").press("home trust")
-    assert screen.title == "Trust"
-    begun = Screen("new", step="models").go("home").press("Analyse your own")
-    assert begun.title == "New analysis" and "step" not in begun.address
+    shown, pair = screen.canvas, example.most_alike()
+    assert screen.errors == [] and screen.figures == {} and screen.job == "example"
+    called = " and ".join(f"{model} layer {number}" for model, number in pair)
+    assert shown["finding"].startswith(f"{called} are similar (RSA .84). Part of speech accounts")
+    assert [example.layers[at] for at in shown["pair"]] == [*pair]
+    assert shown["chip"]["state"] == "provisional" and "5 of 5" in shown["chip"]["more"]
+    assert {*map(str, shown["pair"])} <= set(shown["maps"])
 
 
-def test_two_layers_that_share_an_artefact_are_no_finding(store):
+def test_two_layers_that_share_an_artefact_fail_a_check(store):
     """mini-bert layer 1 and smollm2 layer 11 share the first word, and little else."""
-    screen = Screen(analysis="example", a="smollm2:11", b="mini-bert:1")
-    assert "No finding" in screen.said and "without position 0" in screen.said
-    assert "are similar (RSA" not in screen.said
+    chip = Screen(analysis="example", a="smollm2:11", b="mini-bert:1").canvas["chip"]
+    assert chip["state"] == "fails" and chip["text"].startswith("fails ")
+    assert "ithout position 0" in chip["more"]
 
 
-@pytest.mark.slow
-def test_the_tour_leads_through_three_views(store):
-    screen, titles = Screen().press("Two-minute tour"), []
-    for button in ("tour to 1", "tour to 2", "tour own"):
-        titles.append(screen.title)
-        screen.press(button)
-    assert titles == ["Explore", "Explore", "Trust"] and screen.title == "New analysis"
+def test_intervals_of_two_layers_and_their_maps_arrive_by_themselves(mine, monkeypatch):
+    monkeypatch.setattr(why, "begin", lambda work: work.begin())
+    first = Screen(analysis=mine.jobs[0].id, a="one:0", b="two:1")
+    assert first.canvas["chip"]["state"] == "provisional" and first.canvas["maps"] == {}
+    # The page looks again once the canvas stands: at the work, then at what it has made.
+    later = first.run().run().canvas
+    assert later["chip"]["text"].startswith("95 % CI ") and len(later["maps"]) == 2
+    assert all(term["lower"] is not None for term in later["terms"] if term["kind"] == "feature")
 
 
 @pytest.mark.slow
@@ -163,27 +156,26 @@ def test_what_runs_stands_on_every_screen_until_one_has_looked(mine):
     job = mine.jobs[0].id
     form = Screen().unfold(f"more {job}").press(f"duplicate {job}").address
     screen = Screen("new", **form | {"seed": "9"}).press("Run")
-    for page in ("home", "explore", "trust"):
+    for page in ("home", "profiles", "trust"):
         screen.go(page)
         assert f"look {screen.job}" in screen.buttons and "seed 9" in screen.said
     job = screen.job
     screen.press(f"look {job}")
-    assert screen.title == "MLEM Explorer" and screen.job == job
-    assert f"look {job}" not in screen.buttons
-    assert "one layer" in screen.said and "Audit every layer" in screen.buttons
+    assert screen.title == "Why" and screen.job == job
+    assert f"look {job}" not in screen.buttons and "one layer" in screen.canvas["finding"]
 
 
 SCORES = {"prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"}
 FEATURES = {"noun", "position", "kind"}
 
 
-def seen(own, **query):
-    """Explore with an analysis of one's own."""
-    return Screen("explore", analysis=own.jobs[0].id, **query)
+def seen(own, page="", **query):
+    """A page of an analysis of one's own."""
+    return Screen(page, analysis=own.jobs[0].id, **query)
 
 
 def test_profiles_draw_what_was_run(own):
-    screen = seen(own, tab="profiles")
+    screen = seen(own, "profiles")
     assert screen.traces("profiles") == {*FEATURES, *SCORES, "band"}
     drawn = screen.figures["profiles"]["data"]
     importance = own.jobs[0].analysis().results().importance
@@ -195,16 +187,16 @@ def test_profiles_draw_what_was_run(own):
 
 
 def test_dropping_a_feature_needs_no_run_and_goes_along(own):
-    screen, before = seen(own, tab="profiles"), jobs_in(own.store)
+    screen, before = seen(own, "profiles"), jobs_in(own.store)
     screen.tick_off("kind")
     assert screen.traces("profiles") == {"noun", "position", *SCORES, "band"}
     assert jobs_in(own.store) == before
     assert screen.address["features"] == ["noun", "position"]
-    screen.tab("pairs").tab("features", "look")
+    screen.go("heatmaps")
     assert screen.traces("compare") == {"noun", "position", "equal importance"}
     assert screen.go("trust").address["features"] == ["noun", "position"]
     # From its address to another window, with what stands there too.
-    other = Screen("explore", **{**screen.address, "tab": "profiles", "products": "yes"})
+    other = Screen("profiles", **{**screen.address, "products": "yes"})
     assert "noun × position" in other.traces("profiles")
     assert not [name for name in other.traces("profiles") if "kind" in name]
     other.tick_off("two", among="choice show_models")
@@ -214,9 +206,14 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own):
 
 
 def test_a_pair_is_the_same_in_every_tab(own):
-    screen = seen(own, a="one:0", b="two:1", look="features")
-    for tab in ("profiles", "all", "stimuli", "pairs"):
-        assert screen.tab(tab).errors == [] and screen.figures
+    screen = seen(own, a="one:0", b="two:1")
+    canvas = screen.canvas
+    assert [canvas["layers"][at]["title"] for at in canvas["pair"]] == [
+        "one layer 0",
+        "two layer 1",
+    ]
+    for page in ("profiles", "layers", "stimuli", "heatmaps"):
+        assert screen.go(page).errors == [] and screen.figures
     axes = screen.figures["compare"]["layout"]
     titles = {axes[axis]["title"]["text"] for axis in ("xaxis", "yaxis")}
     assert all(any(name in title for title in titles) for name in ("one layer 0", "two layer 1"))
@@ -224,16 +221,14 @@ def test_a_pair_is_the_same_in_every_tab(own):
     shown = {one.value.replace("-", "−") for one in screen.app.metric}
     for square in (results.similarity_rsa, results.similarity_profiles):
         assert f"{square.loc['one:0', 'two:1']:.2f}".replace("-", "−") in shown
-    screen.tab("maps", "look").choose("choice colour", "kind")
-    assert screen.traces("stimuli-a") >= {"act", "fact", "tool"}
+    assert screen.go("home").canvas["pair"] == canvas["pair"]
 
 
 def test_both_similarities_of_every_two_layers_are_drawn(own):
-    screen = seen(own)
+    screen = seen(own, "heatmaps")
     squares = [one for one in screen.figures["similarity"]["data"] if one["type"] == "heatmap"]
     # Of three layers of two systems, with a gap between the two.
     assert [np.shape(one["z"]) for one in squares] == [(7, 7)] * 2
-    assert screen.traces("why") == {"terms", "total"}
     agreement = own.jobs[0].analysis().results().agreement
     assert screen.app.metric[0].value == f"{agreement:.2f}"
     screen.choose("choice order", "clustering")
@@ -241,44 +236,46 @@ def test_both_similarities_of_every_two_layers_are_drawn(own):
 
 
 def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(own):
-    screen = seen(own, partial="ratio").unfold("folded similar in")
+    screen = seen(own, "heatmaps", partial="ratio").unfold("folded similar in")
     assert "similar-in" in screen.figures and screen.errors == []
+    screen = seen(own).unfold("folded details")
     assert "S_feat" in screen.said and "S_rest" in screen.said
     assert sum("prediction, " in one.label for one in screen.app.metric) == 2
 
 
 def test_the_example_shows_the_pairs_of_stimuli_behind_its_finding(store):
-    screen = Screen("explore", analysis="example").unfold("folded pairs behind")
+    screen = Screen(analysis="example", detail="pairs").unfold("folded details")
     (table,) = [one.value for one in screen.app.dataframe if len(one.value) == 8]
     assert "contribution" in table.columns
 
 
 @pytest.mark.slow
-def test_a_similarity_with_terms_stands_beside_rsa(mine):
-    screen = seen(mine, a="one:0", b="one:1", similarity="cka").press("Compute CKA")
-    assert "cells by squared distances" in screen.traces("similarity")
-    assert "(CKA 0." in screen.said and screen.errors == []
-    screen.tab("features", "look")
+def test_a_similarity_with_terms_takes_the_place_of_rsa(mine, monkeypatch):
+    monkeypatch.setattr(why, "begin", lambda work: work.begin())
+    screen = seen(mine, "heatmaps", a="one:0", b="one:1", similarity="cka").press("Compute CKA")
+    assert "cells by squared distances" in screen.traces("similarity") and screen.errors == []
     assert any("(CKA)" in one.label for one in screen.app.metric)
-    screen.tab("why", "look")
-    screen.press([one for one in screen.buttons if one.startswith("Add confidence intervals")][-1])
-    assert re.search(r"CKA [\d.−]+ to [\d.]+", screen.said)
-    assert screen.tab("all").figures and "CKA" in screen.how("why-layers")
+    shown = screen.go("home").run().canvas
+    assert "(CKA ." in shown["finding"] and re.search(r"CKA −?\.\d+ to \.\d", shown["chip"]["more"])
+    assert screen.go("layers").part("terms").figures and "CKA" in screen.how("why-layers")
 
 
 @pytest.mark.slow
-def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(mine):
+def test_a_similarity_without_terms_says_so(mine, monkeypatch):
     asked = {"a": "one:0", "b": "one:1", "similarity": "procrustes"}
-    screen = seen(mine, **asked).press("Compute Procrustes")
-    assert "has no contributions by feature" in screen.said and "(RSA" in screen.said
-    assert re.search(r"Procrustes similarity of one layer 0 and one layer 1 is 0\.\d", screen.said)
-    screen.press("Add its confidence interval")
-    assert re.search(r"95 % CI \(?over [a-z ]+\)?: .*?[\d.]+ to [\d.]+", screen.said)
+    monkeypatch.setattr(why, "begin", lambda work: work.begin())
+    screen = (
+        seen(mine, detail="other", **asked).unfold("folded details").press("Compute Procrustes")
+    )
+    assert "has no contributions by feature" in screen.said
+    shown = screen.run().canvas
+    assert "Procrustes similarity of one layer 0 and one layer 1 is 0." in shown["finding"]
+    assert shown["terms"] == [] and shown["chip"]["state"] == "sure"
 
 
 def test_values_are_told_apart_where_that_is_chosen(mine):
     """Of three kinds two lie close together, and one far from both."""
-    screen, there = seen(mine, tab="profiles").unfold("folded values"), jobs_in(mine.store)
+    screen, there = seen(mine, "profiles").unfold("folded values"), jobs_in(mine.store)
     screen.press("Tell apart the values of kind")
     assert screen.address["apart"] == ["yes"] and "kind" in screen.how("profiles")
     assert jobs_in(mine.store) == there
@@ -287,15 +284,15 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     (act, fact, _, _), *_ = matrix["z"]
     assert fact < matrix["z"][0][2] and fact < matrix["z"][1][2] and act == 0
     assert any(" / " in name for name in screen.traces("values-layers"))
-    two = Screen("explore", **{**screen.address, "tab": "pairs", "look": "features"})
+    two = Screen("heatmaps", **screen.address)
     assert "values-compared" in two.unfold("folded values").figures
     # An estimator that cannot tell them apart is refused before anything runs.
-    refused = Screen("explore", **screen.address, fit="spearman")
+    refused = Screen("heatmaps", **screen.address, fit="spearman")
     assert "values of kind" in refused.errors[0] and refused.figures == {}
 
 
 def test_missing_values_are_treated_otherwise(mine):
-    screen = seen(mine, tab="profiles")
+    screen = seen(mine, "profiles")
     before, there = screen.how("profiles"), jobs_in(mine.store)
     screen.choose("choice cells", "level")
     assert screen.address["cells"] == ["level"] and jobs_in(mine.store) == there
@@ -303,14 +300,14 @@ def test_missing_values_are_treated_otherwise(mine):
 
 
 def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
-    screen = seen(mine, tab="profiles").unfold("folded baselines", "folded methods")
+    screen = seen(mine, "profiles").unfold("folded baselines", "folded methods")
     assert {"MLEM, ridge"} <= screen.traces("methods")
     screen.press("Compute it")
     assert screen.traces("baseline-decoding") >= FEATURES
     drawn = [screen.figures[name]["data"] for name in ("profiles", "baseline-decoding")]
     above, below = ({one.get("name"): one.get("line") for one in lines} for lines in drawn)
     assert all(above[name]["color"] == below[name]["color"] for name in FEATURES)
-    again = seen(mine, tab="profiles").unfold("folded baselines")
+    again = seen(mine, "profiles").unfold("folded baselines")
     assert "baseline-decoding" in again.figures and "Compute it" not in again.buttons
 
 
@@ -322,7 +319,7 @@ def test_intervals_and_tests_are_corrected_as_one_chooses(mine):
     assert "Benjamini-Hochberg" in screen.said and len(screen.app.dataframe) == 2
     screen.choose("choice correction", "bonferroni")
     assert screen.address["correction"] == ["bonferroni"] and "Bonferroni" in screen.said
-    profiles = Screen("explore", **screen.address, tab="profiles")
+    profiles = Screen("profiles", **screen.address)
     assert "Bonferroni" in profiles.how("profiles")
     # Other features have no intervals yet: the bands are named as what they are.
     profiles.tick_off("kind")
@@ -346,8 +343,8 @@ def systems(folder, names, layers=(0, 1), **more):
 def test_groups_have_their_profiles_and_universality(store, tmp_path):
     members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
     spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
-    screen = Screen("explore", analysis=ran(spec, store).id, tab="all")
-    assert "f 3 and g 3" in screen.said
+    screen = Screen("layers", analysis=ran(spec, store).id, part="groups")
+    assert "Models per group: f 3 and g 3" in screen.said
     # A line and a band for each of two groups and three features.
     assert len(screen.figures["group-profiles"]["data"]) == 12
     kinds = {name: {one["type"] for one in f["data"]} for name, f in screen.figures.items()}
@@ -357,7 +354,7 @@ def test_groups_have_their_profiles_and_universality(store, tmp_path):
 def test_training_is_drawn_over_its_steps(store, tmp_path):
     members = [f"s{seed}@step{step}" for seed in range(2) for step in (0, 10, 100)]
     spec = systems(tmp_path, members, trajectories={"run": members})
-    screen = Screen("explore", analysis=ran(spec, store).id, tab="all", depth="1")
+    screen = Screen("layers", analysis=ran(spec, store).id, part="groups", depth="1")
     assert "3 steps" in screen.said and "2 seeds" in screen.said
     assert "group-profiles" not in screen.figures
     # A line and a band of three features and the score.
@@ -369,7 +366,7 @@ def test_published_numbers_stand_beside_ours(store, tmp_path):
     models = list(PUBLISHED_MODELS)
     job = ran(systems(tmp_path, models, (4, 8)), store)
     tau, ours = job.analysis().results().similarity_profiles, job.analysis().results().agreement
-    screen = Screen("explore", analysis=job.id)
+    screen = Screen("heatmaps", analysis=job.id)
     drawn = screen.figures["published"]["data"]
     published, here = ([*one["x"]] for one in drawn if one.get("mode") == "markers")
     assert published == [0.69, 0.77, -0.24] and here == pytest.approx(

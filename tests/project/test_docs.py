@@ -76,7 +76,7 @@ def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):
     code = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
     assert code and len(code[1].strip().splitlines()) == 7  # an empty line among them
     exec(code[1], {})
-    assert "are similar (RSA 0.77)" in capsys.readouterr().out
+    assert "are similar (RSA .77)" in capsys.readouterr().out
 
 
 def test_the_worked_example_is_what_explicit_pairs_give():

@@ -30,6 +30,7 @@ from mlem_core.cli.commands import main
 from mlem_core.report.formats import FORMATS
 from mlem_core.tasks import examples
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 files = "--stimuli colours --representations brain=brain.npz --folds 3"
 choices = "--estimator clipped --distance chebyshev --similarity pearson --bootstrap 20"
 asked = f"analyze {files} {choices} --out out --capsule all.zip"
@@ -41,14 +42,15 @@ assert main("analyze --stimuli colours --model tiny-bert --out out2".split()) ==
 names = zipfile.ZipFile("all.zip").namelist()
 assert {"figures/best_layers.html", "latex/best_layers.tex"} <= set(names)
 assert len(examples.example().plot.best_layers().data) == 1
-for page, tab in (("explore", "profiles"), ("report", "")):
-    app = AppTest.from_file(f"pages/{page}_page.py", default_timeout=120)
-    app.query_params["tab"] = tab
+for page in ("profiles", "report"):
+    app = AppTest.from_file("app.py", default_timeout=120)
+    app._page_hash = calc_hash(page)
     app.run()
     assert not app.exception and not app.error, [one.value for one in (*app.exception, *app.error)]
     said = [one.value for one in app.subheader] + [one.label for one in app.button]
     print(said.count("Best layers"), len(app.get("plotly_chart")))
-app = AppTest.from_file("pages/explore_page.py", default_timeout=120).run()
+app._page_hash = calc_hash("heatmaps")
+app.run()
 print("Pearson: squared distances" in app.selectbox(key="choice similarity example").options)
 """
 
@@ -62,6 +64,7 @@ def copy(tmp_path_factory):
     for folder in ("mlem_core", "pages"):
         # With what is compiled, which the copies of the files have the times for.
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("trio"))
+    shutil.copy(ROOT / "app.py", root)
     for diff in DIFFS:
         done = subprocess.run(["git", "apply", "-"], input=diff, cwd=root, **HEARD)
         assert done.returncode == 0, done.stderr

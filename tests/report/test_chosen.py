@@ -161,9 +161,7 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     assert repr(why) == why.headline
     assert "RSA" in why.headline and "<td>position</td>" in why._repr_html_()
     sure = with_intervals(why, analysis, store, n_replicates=100)
-    assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "position accounts for" in repr(
-        sure
-    )
+    assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "Position accounts" in repr(sure)
     same = profiles(results.importance, results.scores, names)
     assert analysis.plot.profiles() == same == results.plot.profiles()
     squares = similarity_matrices(results.similarity_profiles, results.similarity_rsa)
@@ -187,7 +185,7 @@ def test_three_lines_name_the_planted_truth(systems):
         assert all(fact in alike for fact in ("9 pairs", "one:2", "two:2", f"{rsa:.2f}"))
         assert all(fact in matters for fact in ("position", f"{mean:.2f}", "6 layers"))
         assert ("95 %" in alike) == ("95 %" in matters) == (bounds is not None)
-    assert "position" in shared
+    assert "Position accounts for" in shared
 
 
 @pytest.mark.slow

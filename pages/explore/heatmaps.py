@@ -1,4 +1,4 @@
-"""Figure 2 of paper 1, and beside it two layers that are chosen there (figure 4)."""
+"""Figure 2 of paper 1, and beside it the importances in the two layers that are chosen there."""
 
 from __future__ import annotations
 
@@ -8,33 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
-from pages.explore import notable, stimuli, values, why
-from pages.parts import (
-    alike,
-    choices,
-    exporting,
-    frame,
-    naming,
-    navigation,
-    uncertainty,
-)
+from pages.explore import values
+from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, has_pairs, pair_of_layers
-from pages.parts.wording import plain, without_minus_zero
+from pages.parts.wording import without_minus_zero
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
-    from mlem_core.base.typing import Layer
 
-ORDERS = {"model": "by model", "clustering": "alike ones together (RSA)"}
-NOTHING = "-"  # as the second feature that divides the stimuli
+ORDERS = {"model": "by model", "clustering": "similar ones together (RSA)"}
 
 
-def show_pairs(view: View) -> None:
-    """The matrices of how alike all layers are, and the two layers that are chosen there."""
+def show_heatmaps(view: View) -> None:
+    """The matrices of how similar all layers are, and the importances in two of them."""
     results = view.results() if has_pairs(view) else None
     if results is not None:
         frame.alone(partial(_linked, view, results))
@@ -49,14 +38,7 @@ def _linked(view: View, results: Results) -> None:
         a, b = pair_of_layers(view)
         with place:
             frame.attempt(partial(_matrices, view, results))
-        if a == b:
-            st.info("Choose two different layers.", icon=":material/info:")
-            return
-        look = navigation.choose_tab("look", "What is shown of these two layers.")
-        panels = {"why": why.show_why, "features": _features, "maps": _stimuli}
-        frame.attempt(partial(panels[look], view, a, b))
-    if look == "why":
-        frame.attempt(partial(why.show_more, view, a, b))
+        frame.attempt(partial(_features, view, results, a, b))
 
 
 def _matrices(view: View, results: Results) -> None:
@@ -76,18 +58,17 @@ def _matrices(view: View, results: Results) -> None:
         return
     _published(view)
     frame.folded_part(
-        "Alike in what? In the features, in the rest, by transfer",
+        "Explained and residual similarity",
         ":material/call_split:",
         "similar in",
         partial(_similar_in, view),
     )
-    notable.show_surprises(view)
 
 
 def _order(view: View) -> None:
     """The title of the matrices, and the choice of how they are drawn."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.markdown("**How alike any two layers are.** Click a cell to look at its two layers.")
+    row.markdown("Click a cell to choose its two layers.")
     with row.popover(
         "Order, marks", icon=":material/sort:", key="order and marks", help="How they are drawn."
     ):
@@ -146,11 +127,8 @@ def _published(view: View) -> None:
     )
 
 
-def _features(view: View, a: str, b: str) -> None:
+def _features(view: View, results: Results, a: str, b: str) -> None:
     """Which features matter in each of two layers."""
-    results = view.results()
-    if results is None:
-        return
     exporting.show_figure(view, "compare")
     _similarities(view, results, a, b)
     uncertainty.offer_intervals(view)
@@ -161,28 +139,6 @@ def _features(view: View, a: str, b: str) -> None:
         "values",
         partial(values.show_in_two, view, results),
     )
-
-
-def _stimuli(view: View, a: str, b: str) -> None:
-    """How each of two layers lays out the stimuli."""
-    called = naming.of_features(view.all_features)
-    first, second = st.columns(2)
-    with first:
-        colour = stimuli.choose_colour(
-            view, "The feature that colours the two maps of the stimuli."
-        )
-    others = [NOTHING, *(name for name in view.all_features if name != colour)]
-    with second:
-        within = choices.choose_one(
-            "Divided again by",
-            others,
-            "within",
-            NOTHING,
-            format_func=lambda one: "nothing" if one == NOTHING else called(one),
-            help="A second feature: its groups inside those of the first, with their centres.",
-        )
-    by = {"color": colour, "within": "" if within == NOTHING else within}
-    _maps(view, [parse_layer(a), parse_layer(b)], by)
 
 
 def _similarities(view: View, results: Results, a: str, b: str) -> None:
@@ -218,56 +174,3 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
             for name in dict.fromkeys((a, b))
         },
     )
-
-
-@st.fragment
-def _maps(view: View, chosen: list[Layer], by: dict[str, str]) -> None:
-    """The stimuli in both layers; what is selected in one is marked in the other, and listed."""
-    key = f"marked {view.job_id} {chosen}"
-    marked: list[int] = st.session_state.setdefault(key, [])
-    for layer, place in zip(chosen, "ab", strict=True):
-        frame.attempt(partial(_show_map, view, layer, by, place, key))
-    if not marked:
-        st.caption(
-            "Click a stimulus, or draw a box or a lasso around some: they are marked in both maps "
-            "and listed here."
-        )
-        return
-    st.button(
-        "Mark none",
-        icon=":material/deselect:",
-        key="mark none",
-        on_click=lambda: st.session_state.update({key: [], f"{key} last": None}),
-        help="Takes the marks away in both maps.",
-    )
-    shown = view.analysis.stimuli.table.iloc[marked]
-    columns = [c for c in ("word", "sentence") if c in shown.columns]
-    exporting.show_table(
-        shown[[*columns, *view.all_features]],
-        "marked-stimuli",
-        f"{len(marked):,} stimuli are marked",
-        "The stimuli that are marked in the maps, with their features.",
-        first=True,
-        features=view.all_features,
-    )
-
-
-def _show_map(view: View, layer: Layer, by: dict[str, str], place: str, key: str) -> None:
-    from mlem_core.figures.stimulus_maps import points_of
-
-    shown = view.shown()
-    if shown is None:
-        return
-    with st.spinner(f"Laying out the stimuli of {plain(naming.layer(layer_name(layer)))} …"):
-        points_of(shown, layer)  # where it cannot be had, this says why
-    marked = tuple(st.session_state[key])
-    figure, name = f"stimulus_map_{place}", f"stimuli-{place}"
-    panel = Panel.of(view, figure, name, marked=marked, **by)
-    chosen = [] if panel is None else panel.select("points", "box", "lasso")
-    now = sorted({int(point["customdata"][0]) for point in chosen})
-    # A map that is drawn anew reports no selection: only a new one counts, "Mark none" ends it.
-    last = f"{key} last"
-    if now and st.session_state.get(last) != (place, now):
-        st.session_state[last] = (place, now)
-        st.session_state[key] = now
-        st.rerun(scope="fragment")

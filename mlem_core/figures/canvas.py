@@ -1,0 +1,242 @@
+"""The canvas of two layers as plain lists: matrix, finding, contributions, and maps of the stimuli.
+
+What draws it is JavaScript (`pages/canvas/`); everything in it is of the records that other figures
+are drawn from. Names and cells of users are texts in it, never markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.analysis import maps
+from mlem_core.base.text import fraction
+from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.figures.context import FigureContext
+from mlem_core.figures.stimulus_maps import color_of, sample_of
+from mlem_core.figures.style import LEVELS, PALETTE, SEQUENTIAL, SIGNIFICANT, common_levels
+from mlem_core.inference.corrections import FamilyOfTests
+from mlem_core.inference.explained import Explanation
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
+from mlem_core.pairs.resampling_units import Units
+from mlem_core.robustness.flags import Checked, check
+
+Canvas = dict[str, Any]
+
+
+def canvas_data(context: FigureContext) -> Canvas:
+    """What the canvas shows of the two layers of a context, as JSON can hold it.
+
+    Layers are named by their place in `layers`; maps are there of those layers of the two models
+    whose maps are kept, by that place as text. Missing numbers are None.
+    """
+    layers, why = context.selection.layers, context.why
+    checked = context.once(("checked", why.layers), lambda: check(context.audit, *why.layers))
+    return {
+        "layers": _layers(context, layers),
+        "models": {model: context.names.model(model) for model, _ in layers},
+        "pair": [layers.index(layer) for layer in context.pair],
+        "similarity": _similarity(context),
+        "finding": why.answer,
+        "chip": chip(context, why, checked),
+        "terms": _terms(context, why),
+        "total": _rounded(why.value),
+        "colour": color_of(context),
+        **_stimuli(context),
+        "maps": _maps(context, layers),
+        "palette": list(PALETTE),
+        "ramp": list(SEQUENTIAL),
+    }
+
+
+def settled(why: Explanation) -> bool:
+    """Whether all is known of an explanation that resampling can tell."""
+    return "p" in why.terms or (not why.similarity.divides and "lower" in why.whole)
+
+
+def chip(context: FigureContext, why: Explanation, checked: Checked) -> dict[str, str]:
+    """How sure the finding is: state ("provisional", "sure" or "fails"), text, and more of it."""
+    lines = _intervals(context, why)
+    if checked.reasons:
+        failed = [f"{reason[:1].upper()}{reason[1:]}." for reason in checked.reasons]
+        return {"state": "fails", "text": checked.badge, "more": "\n".join([*failed, *lines])}
+    if checked.variants:
+        lines.append(f"{checked.badge[:1].upper()}{checked.badge[1:]} of the audit.")
+    state = "sure" if settled(why) else "provisional"
+    text = "provisional"
+    if state == "sure":
+        low, high = why.whole.loc[0, ["lower", "upper"]]
+        text = f"95 % CI {fraction(low)} to {fraction(high)}"
+    else:
+        lines.insert(0, "Chance is not known yet: a feature may contribute less than it seems.")
+    return {"state": state, "text": text, "more": "\n".join([*lines, *why.notes])}
+
+
+def _intervals(context: FigureContext, why: Explanation) -> list[str]:
+    """The 95 % confidence intervals of the similarity and of the largest contribution, as lines."""
+    whole = why.whole.iloc[0]
+    if "lower" not in why.whole or pd.isna(whole["lower"]):
+        return []
+    rows = [(why.similarity.short, whole)]
+    sure = why.sure
+    if sure is not None and len(sure):
+        rows.append((context.names.feature(sure.iloc[0]["term"]), sure.iloc[0]))
+    over = Units.of(context.analysis.stimuli).over
+    found = [
+        f"{name} {fraction(row['lower'])} to {fraction(row['upper'])}"
+        for name, row in rows
+        if pd.notna(row["lower"])
+    ]
+    lines = [f"95 % CI over {over}: {', '.join(found)}."]
+    if why.among:
+        lines.append(f"Chosen as the most similar of {why.among}; the lower bound allows for that.")
+    return lines
+
+
+def _layers(context: FigureContext, layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    """Model, number and title of each layer, and its tick."""
+    names = context.names
+    return [
+        {
+            "model": layer[0],
+            "number": layer[1],
+            "title": names.layer_title(layer),
+            "tick": names.own(layer) or str(layer[1]),
+        }
+        for layer in layers
+    ]
+
+
+def _similarity(context: FigureContext) -> list[dict[str, Any]]:
+    """The two matrices: name, label, values, and the cells where chance gives as much."""
+    results, other = context.results, context.compared
+    square, name = results.similarity_rsa, "RSA"
+    tested: FamilyOfTests | None = context.similarity_tests
+    if other is not None:
+        square, name, tested = other.square, other.similarity.short, None
+    table, places = None if tested is None else tested.table, list(square.index)
+    distances, profiles = np.zeros((2, 0), int), np.zeros((2, 0), int)
+    if table is not None:
+        at = {layer: place for place, layer in enumerate(places)}
+        both = np.array([table[side].map(at) for side in ("layer_a", "layer_b")], dtype=int)
+        distances = both[:, table["rsa_p_corrected"].to_numpy() >= SIGNIFICANT]
+        profiles = both[:, table["weighted_tau_lower"].to_numpy() <= 0]
+    return [
+        {
+            "name": name,
+            "label": "Similarity of layers" if name == "RSA" else f"Similarity ({name})",
+            "values": _numbers(square.to_numpy()),
+            "chance": distances.T.tolist(),
+        },
+        {
+            "name": "τ",
+            "label": "by feature importance",
+            "values": _numbers(results.similarity_profiles.to_numpy()),
+            "chance": profiles.T.tolist(),
+        },
+    ]
+
+
+def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:
+    """The contributions, the largest first; identities and what is unexplained come last."""
+    if not why.similarity.divides:
+        return []
+    sure = why.sure
+    named = None if sure is None else set(sure["term"])
+    last = (*IDENTITIES, UNEXPLAINED)
+    rows = sorted(
+        why.terms.to_dict("records"),
+        key=lambda row: (1 + last.index(row["term"]) if row["term"] in last else 0, -row["value"]),
+    )
+    return [
+        {
+            "name": row["term"],
+            "label": context.names.feature(row["term"]),
+            "value": _rounded(row["value"]),
+            "lower": _rounded(row.get("lower", np.nan)),
+            "upper": _rounded(row.get("upper", np.nan)),
+            "kind": "feature" if row["term"] not in last else "rest",
+            "chance": named is not None and row["term"] not in (*named, *last),
+        }
+        for row in rows
+    ]
+
+
+def _stimuli(context: FigureContext) -> Canvas:
+    """The stimuli that maps show: their words and sentences, and the levels of their features."""
+    analysis = context.analysis
+    rows = maps.shown_stimuli(analysis)
+    shown = analysis.stimuli.take(rows)
+    words = None if shown.word_index is None else list(shown.words)
+    places = [None] * len(rows) if shown.word_index is None else shown.word_index.tolist()
+    features = {
+        one.name: {
+            "label": context.names.feature(one.name),
+            **_levels(shown.table[one.name], numeric=one.kind == "ordered"),
+        }
+        for one in analysis.stimuli.features
+    }
+    return {
+        "words": words,
+        "sentences": list(shown.sentences),
+        "places": places,
+        "features": features,
+        "stimuli": analysis.stimuli.digest,
+        "sample": sample_of(len(rows), len(analysis.stimuli)),
+    }
+
+
+def _levels(values: pd.Series, *, numeric: bool) -> Canvas:
+    """A feature for colours: numbers, or the names of its levels and the place of each value."""
+    if numeric:
+        return {"values": _numbers(pd.to_numeric(values, errors="coerce").to_numpy(float))}
+    levels, others = common_levels(values, LEVELS)
+    place = {level: at for at, level in enumerate(levels)} | dict.fromkeys(others, len(levels))
+    if others:
+        levels = [*levels, f"{len(others)} other values"]
+    codes = [None if pd.isna(value) else place[str(value)] for value in values]
+    return {"levels": levels, "values": codes}
+
+
+def _maps(context: FigureContext, layers: Sequence[Layer]) -> dict[str, list[list[float]]]:
+    """x and y of each stimulus in the layers of the two models whose maps are kept."""
+    models, found = {model for model, _ in context.pair}, {}
+    for place, layer in enumerate(layers):
+        if layer[0] in models and (points := _points(context, layer)) is not None:
+            found[str(place)] = points
+    return found
+
+
+def _points(context: FigureContext, layer: Layer) -> Any:
+    """x and y of the stimuli in a layer as lists; None where the map is not kept yet."""
+
+    def kept() -> Any:
+        points = maps.kept_points(context.analysis, layer, context.drawing.store)
+        return None if points is None else _numbers(points.T)
+
+    return context.once(("points", layer), kept)
+
+
+def lacking_maps(context: FigureContext) -> list[Layer]:
+    """Those of the two layers of a context whose maps are not kept yet, but can be made."""
+    analysis, store = context.analysis, context.drawing.store
+    lacking = [layer for layer in context.pair if _points(context, layer) is None]
+    if not lacking or store is None:
+        return []
+    without = maps.without_representations(analysis, [model for model, _ in lacking], store)
+    return [layer for layer in lacking if layer[0] not in without]
+
+
+def _numbers(values: FloatArray) -> Any:
+    """Lists of numbers with three decimals; None for what is no number."""
+    rounded = np.round(np.asarray(values, dtype=np.float64), 3) + 0.0
+    listed = rounded.astype(object)
+    listed[~np.isfinite(rounded)] = None
+    return listed.tolist()
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 4) + 0.0 if np.isfinite(value) else None

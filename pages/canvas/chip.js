@@ -1,0 +1,30 @@
+// The finding with its numbers in colour, and the chip that says how sure it is.
+
+import { make } from "./dom.js";
+import { answered } from "./state.js";
+
+const NUMBERS = /(\([^()]*−?\d*\.\d+\)|\d+\s%)/;
+
+export function finding(state, root) {
+  const head = make("h1", { "aria-live": "polite" });
+  const more = make("div", { class: "more", role: "tooltip", id: "canvas-sure" });
+  const chip = make("button", { class: "chip", type: "button", "aria-describedby": "canvas-sure" });
+  const details = make("button", {
+    class: "link", type: "button", text: "Details ▸", onclick: () => state.tell("details", "all"),
+  });
+  root.append(head, make("div", { class: "line" }, chip, more, details));
+
+  function redraw(what) {
+    head.classList.toggle("stale", !answered(state));
+    if (what !== "data") return;
+    const text = state.data.finding.replace(/(\d) %/g, "$1\u00a0%");
+    head.replaceChildren(...text.split(NUMBERS).map((part, at) => (
+      at % 2 ? make("b", { text: part }) : part)));
+    const { state: how, text: said, more: lines } = state.data.chip;
+    chip.className = `chip ${how}`;
+    chip.replaceChildren(make("i", { "aria-hidden": true }), said);
+    more.replaceChildren(...lines.split("\n").map(line => make("p", { text: line })));
+    more.hidden = !lines;
+  }
+  state.listen(redraw);
+}

@@ -1,0 +1,93 @@
+// Elements, colours of the theme, numbers as text, and tooltips.
+
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "text") element.textContent = value;
+    else if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter(child => child != null));
+  return element;
+}
+
+// ".77", "−.05", "1.00"
+export function fraction(value, digits = 2) {
+  const text = Math.abs(value).toFixed(digits);
+  const sign = value < 0 && Number(text) !== 0 ? "−" : "";
+  return sign + (text.startsWith("0.") ? text.slice(1) : text);
+}
+
+export function theme(element) {
+  const style = getComputedStyle(element);
+  const of = (name, other) => style.getPropertyValue(name).trim() || other;
+  const ground = of("--ground", "#ffffff");
+  return {
+    ground, dark: lightness(ground) < 0.5,
+    ink: of("--ink", "#1b2430"), mute: of("--mute", "#5b6472"), line: of("--line", "#d8dce2"),
+    accent: of("--accent", "#0b63a5"), field: of("--field", "#f4f5f7"), font: of("--font", "sans-serif"),
+  };
+}
+
+function parts(color) {
+  const hex = /^#([0-9a-f]{6})/i.exec(color);
+  if (hex) return [0, 2, 4].map(at => parseInt(hex[1].slice(at, at + 2), 16));
+  return (color.match(/[\d.]+/g) || [255, 255, 255]).slice(0, 3).map(Number);
+}
+
+function lightness(color) {
+  const [r, g, b] = parts(color);
+  return (0.3 * r + 0.59 * g + 0.11 * b) / 255;
+}
+
+// A colour at a place in [0, 1] between evenly spaced ones.
+export function between(colors, place) {
+  const at = Math.min(Math.max(place, 0), 1) * (colors.length - 1);
+  const low = Math.min(Math.floor(at), colors.length - 2);
+  const [one, other] = [parts(colors[low]), parts(colors[low + 1])];
+  return `rgb(${one.map((part, i) => Math.round(part + (other[i] - part) * (at - low))).join()})`;
+}
+
+// A drawing surface in the pixels of the screen.
+export function surface(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== wide || canvas.height !== high) {
+    Object.assign(canvas, { width: wide, height: high });
+    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  }
+  const pen = canvas.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  return pen;
+}
+
+export function short(text, most) {
+  return text.length <= most ? text : `${text.slice(0, most - 1).trimEnd()}…`;
+}
+
+// One tooltip for all that is drawn; its lines are text or elements.
+export function tooltip(root) {
+  const box = make("div", { class: "tip", role: "tooltip", hidden: true });
+  root.append(box);
+  return {
+    show(event, ...lines) {
+      box.replaceChildren(...lines.map(line => make("div", {}, line)));
+      box.hidden = false;
+      const frame = root.getBoundingClientRect();
+      const x = event.clientX - frame.left, y = event.clientY - frame.top;
+      const left = x + 14 + box.offsetWidth > frame.width ? x - 14 - box.offsetWidth : x + 14;
+      box.style.transform = `translate(${Math.max(0, left)}px, ${y + 16}px)`;
+    },
+    hide() { box.hidden = true; },
+  };
+}
+
+// A sentence with its word marked.
+export function sentence(data, at) {
+  const place = data.places[at];
+  if (place == null) return make("span", { text: data.sentences[at] });
+  const words = data.sentences[at].split(/\s+/);
+  return make("span", {}, `${words.slice(0, place).join(" ")} `,
+    make("mark", { text: words[place] ?? "" }), ` ${words.slice(place + 1).join(" ")}`);
+}
