@@ -58,13 +58,13 @@ def _replicates(text: str) -> int:
     return number
 
 
-def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
+def _add_bootstrap(command: argparse.ArgumentParser, what: str, of: str) -> None:
     command.add_argument(
         "--bootstrap",
         type=_replicates,
         default=0,
         metavar="N",
-        help=f"{what} over sentences and recurring words, with N bootstrap replicates",
+        help=f"{what} over sentences and recurring words, which are left out in turn; {of}",
     )
 
 
@@ -257,7 +257,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         help="baselines to compute and write too, a CSV each; they take seconds to minutes a layer",
     )
     _add_bootstrap(
-        analyze, "intervals.csv and similarity_intervals.csv too: 95 %% confidence intervals"
+        analyze,
+        "intervals.csv and similarity_intervals.csv too: 95 %% confidence intervals",
+        "N bootstrap replicates give those of scores, importances and τ their shape",
     )
     _add_chance(analyze)
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
@@ -270,7 +272,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         about = "such as minilm:3, or brain:V1 of a file whose layers have names"
         why.add_argument(name, metavar="MODEL:LAYER", help=about)
     _add_inputs(why)
-    _add_bootstrap(why, "95 %% confidence intervals")
+    _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")
     why.add_argument(
         "--out",
         metavar="FILE.csv",

@@ -21,7 +21,7 @@ from pages.parts import (
     uncertainty,
 )
 from pages.parts.view import View, lacks
-from pages.parts.wording import plain
+from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
     from mlem_core.inference.explained import Explanation
@@ -33,7 +33,7 @@ MOST = "add most"
 def show_why(view: View, a: str, b: str) -> None:
     """Why two layers are alike: in words, and as a sum."""
     from mlem_core.inference.chance import PERMUTATIONS
-    from mlem_core.inference.explanation import REPLICATES
+    from mlem_core.inference.cost import seconds_of_two
 
     of_layers = alike.compared_layers(view)
     chosen = alike.option(of_layers)
@@ -47,14 +47,14 @@ def show_why(view: View, a: str, b: str) -> None:
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
     if "chance" not in why.terms:
-        drawn = "Blocks left out in turn"
-        if why.similarity.of_ranks:
-            drawn = f"{REPLICATES:,} bootstrap replicates"
+        pair = why.layers
+        asked = view.analysis, pair, view.selection.features
+        seconds = view.once(("seconds of intervals", pair), lambda: seconds_of_two(*asked))
         background.offer(
             alike.work_for_intervals(view, a, b, **chosen),
             "Finer confidence intervals" if why.how else "Add confidence intervals",
-            f"{drawn}, and the labels of each feature permuted {PERMUTATIONS} times, in the "
-            "background; about a minute.",
+            f"Blocks left out in turn, and the labels of each feature permuted {PERMUTATIONS} "
+            f"times, in the background; about {duration(seconds or 0)}.",
         )
 
 

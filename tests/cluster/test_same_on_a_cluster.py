@@ -117,7 +117,7 @@ def test_two_workers_draw_the_replicates_that_none_do(
 ):
     here, there, analysis = of_both.store, Store(tmp_path), of_both.analysis
     a, b = analysis.layers[1], analysis.layers[-1]
-    ours = with_intervals(explain(analysis, a, b), analysis, here, 60)
+    ours = with_intervals(explain(analysis, a, b), analysis, here)
     of_all = layer_intervals(analysis, here, n_replicates=30)
 
     def only_by_workers(*given):
@@ -128,7 +128,7 @@ def test_two_workers_draw_the_replicates_that_none_do(
         for function in (bootstrap.decompositions, bootstrap.score_replicates, bootstrap.refitted):
             # They go to workers by name, so that it is the worker's own that is called.
             monkeypatch.setattr(function, "__code__", only_by_workers.__code__)
-        theirs = with_intervals(explain(analysis, a, b), analysis, there, 60)
+        theirs = with_intervals(explain(analysis, a, b), analysis, there)
         again = layer_intervals(analysis, there, n_replicates=30)
     pd.testing.assert_frame_equal(theirs.terms, ours.terms, check_exact=True)
     pd.testing.assert_frame_equal(theirs.whole, ours.whole, check_exact=True)

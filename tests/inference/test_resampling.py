@@ -13,10 +13,10 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference.bootstrap import (
     mean_ceilings,
-    refitted,
-    replicate_tables,
     score_replicates,
+    tables_without,
     term_replicates,
+    without_each,
 )
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import decompose
@@ -151,8 +151,10 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(case)
     pairs = case.pairs
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = refitted(pairs, mean_scores, weights)
-    np.testing.assert_allclose(refitted(pairs, mean_ceilings, weights), found[..., 1], atol=1e-12)
+    found = without_each(pairs, mean_scores, True, weights)
+    np.testing.assert_allclose(
+        without_each(pairs, mean_ceilings, True, weights), found[..., 1], atol=1e-12
+    )
     for d, tables in enumerate((pairs.tables, case.without(weights[1][pairs.groups]))):
         fits = FIT(tables)
         np.testing.assert_allclose(found[d, :, 0], fits.rho.mean(axis=1), atol=1e-5)
@@ -167,9 +169,9 @@ def test_with_folds_over_both_they_are_too(over_both):
     weights[1, pairs.groups < 4] = 0.0
     weights[2, pairs.items < 2] = 0.0
     alone = pairs.by_stimulus
-    found = refitted(alone, mean_scores, weights)
+    found = without_each(alone, mean_scores, True, weights)
     np.testing.assert_allclose(found[0, :, 0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
-    for d, tables in enumerate(replicate_tables(alone, weights)):
+    for d, tables in enumerate(tables_without(alone, weights)):
         own = over_both.without(weights[d])
         np.testing.assert_array_equal(tables.cell_block, own.cell_block)
         np.testing.assert_allclose(tables.counts, own.counts)
@@ -182,8 +184,8 @@ def test_with_folds_over_both_they_are_too(over_both):
 def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(over_both):
     pairs = over_both.pairs
     weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
-    assert np.isfinite(refitted(pairs.by_stimulus, mean_scores, weights)).all()
-    (tables,) = replicate_tables(pairs.by_stimulus, weights)
+    assert np.isfinite(without_each(pairs.by_stimulus, mean_scores, True, weights)).all()
+    (tables,) = tables_without(pairs.by_stimulus, weights)
     fits = FIT(tables)
     assert np.isfinite(fits.weights).all()
     assert not fits.rho[:, 0].any() and not fits.ceiling[:, 0].any() and fits.rho[:, 1:].all()
