@@ -43,6 +43,7 @@ def home_body() -> None:
             icon=SCREENS["new"].icon,
             help="Opens the page New analysis, where stimuli and models are chosen.",
         ):
+            choices.put("step", None)  # whichever step was open last
             st.switch_page(SCREENS["new"].file)
         if st.button(
             "Two-minute tour",

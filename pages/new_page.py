@@ -88,7 +88,7 @@ def new_body() -> None:
         if state.step() == "read":
             read.show_reading(now)
         elif state.step() == "roles":
-            roles.show_roles(now, lint, wrong["roles"])
+            roles.show_roles(now, lint, wrong["roles"], options)
         else:
             models.show_models(now, options, files, wrong["models"])
     cost = None
@@ -202,9 +202,9 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
 
     for number, (step, text) in enumerate(wrong.items(), start=1):
         if text and step == state.step():
-            return ":material/block: Run waits until this is mended."
+            return ":material/block: Fix this to run."
         if text:
-            return f":material/block: Run waits, see step {number}: {plain(text)}"
+            return f":material/block: Fix step {number} to run: {plain(text)}"
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
     try:

@@ -1,4 +1,4 @@
-"""Two analyses beside each other: what was asked otherwise, and how the answers differ."""
+"""Two analyses side by side: what differs between them, and what it did to the results."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.base.text import listed
 from pages.parts import background, choices, exporting, frame, naming, opening, stored, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def versus_body() -> None:
     st.title(SCREENS["versus"].title)
-    st.markdown("What was asked otherwise in two analyses, and how far their answers differ.")
+    st.markdown("What changed between two analyses, and what it did to the results.")
     done = opening.finished()
     if len(done) < 2:
         st.info("It takes two analyses that are done; run another one.", icon=":material/info:")
@@ -68,7 +69,14 @@ def _what_differs(views: tuple[View, View]) -> None:
     from mlem_core.robustness import two_analyses
 
     table = two_analyses.differences(views[0].analysis, views[1].analysis)
-    st.markdown(f"##### {plain(two_analyses.in_a_sentence(table))}")
+    if len(table) < 3:
+        st.markdown(f"##### {plain(two_analyses.in_a_sentence(table))}")
+        return
+    st.markdown(f"##### The two differ in {plain(listed(list(table['what']), most=4))}.")
+    names = stored.analysis_names()
+    first, second = (names.get(view.job_id, "") for view in views)
+    about = f"First: {first}. Second: {second}."
+    exporting.show_table(table, "what-differs", "What differs", about)
 
 
 def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None:
@@ -128,12 +136,6 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         "How much more (orange) or less (blue) alike two layers are in the first analysis than in "
         "the second.",
     ).show()
-    exporting.show_table(
-        two_analyses.differences(views[0].analysis, views[1].analysis),
-        "what-differs",
-        "What was asked otherwise",
-        f"First: {called[0]}. Second: {called[1]}.",
-    )
 
 
 def _replicates(

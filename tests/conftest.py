@@ -71,6 +71,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turn(item.nodeid))
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """PyTorch on one core: several that wait for each other burn many times the time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """Path of a Chrome or Chromium that starts; without one the test fails, it is not skipped."""

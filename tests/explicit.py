@@ -7,19 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 from scipy.stats import rankdata, spearmanr
 from sklearn.linear_model import Ridge
-
-_POSITIVE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)
-# Distances that classes are drawn from and others that are put into them, and how many there are.
-CLASSES = {
-    "sample": st.lists(_POSITIVE, min_size=1, max_size=60),
-    "values": st.lists(_POSITIVE, min_size=2, max_size=60),
-    "n_classes": st.sampled_from([64, 1024, 2**16]),
-    "n_pairs": st.sampled_from([1, 10, 10**4, 10**9]),
-}
 
 
 def random_features(n: int, seed: int = 0) -> pd.DataFrame:
@@ -316,6 +306,16 @@ def shapley_values(value: Callable[[tuple[int, ...]], float], n: int) -> np.ndar
             before, now = (tuple(sorted(order[: at + more])) for more in (0, 1))
             terms[feature] += of(now) - of(before)
     return terms / len(orders)
+
+
+def permuting(columns: Any) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    """What permutes these columns of terms together, for `drop`."""
+
+    def permute(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        x[:, columns] = rng.permutation(x[:, columns])
+        return x
+
+    return permute
 
 
 def drop(

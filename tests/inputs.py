@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,23 +11,24 @@ import pandas as pd
 import pytest
 from explicit import feature_distances, random_features, random_folds, random_layer, squared
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
+from mlem_core import Analysis, AnalysisSpec, InputError, Store, run, write_csv
 from mlem_core.data import datasets
-from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.data.folds import group_folds
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.store import Store
 
 # What numbers are compared with, wherever nothing else is said.
 RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
+
+
+def for_each(names: str, *rows: Any, **more: Any) -> pytest.MarkDecorator:
+    """What tries a test with each row of values of these names."""
+    return pytest.mark.parametrize(names, rows, **more)
 
 
 @contextlib.contextmanager
@@ -131,6 +133,34 @@ def layer_pairs(
     return LayerPairs(
         names, tables, ranks, single, index.design, index.cell, groups, folds, coded=index.coded
     )
+
+
+def over_both(
+    seed: int, n_sentences: int, n_forms: int, planted: float = 0.0
+) -> tuple[pd.DataFrame, list[np.ndarray], LayerPairs]:
+    """Words with folds over both; a feature of the word, of the sentence and of the stimulus."""
+    rng = np.random.default_rng(seed)
+    items = np.concatenate([rng.choice(n_forms, 3, replace=False) for _ in range(n_sentences)])
+    groups = np.repeat(np.arange(n_sentences), 3)
+    features = pd.DataFrame(
+        {
+            "word": np.array(list("abc"))[rng.integers(0, 3, n_forms)][items],
+            "frame": np.array(list("xy"))[rng.integers(0, 2, n_sentences)][groups],
+            "stimulus": rng.integers(0, 4, len(items)).astype(float),
+        }
+    )
+    layers = []
+    for _ in range(2):
+        layer = rng.standard_normal((n_forms, 6))[items]
+        layer += 0.6 * rng.standard_normal((n_sentences, 6))[groups]
+        layer += 0.6 * rng.standard_normal(layer.shape)
+        layer[:, 0] += planted * features["stimulus"]
+        layers.append(layer)
+    a, b = group_folds(groups, 3, seed), group_folds(items, 3, seed)
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
+    pairs = layer_pairs(features, layers, groups, folds, train_ranks=True)
+    return features, layers, replace(pairs, items=items)
 
 
 def random_case(

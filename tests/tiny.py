@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.data.stimuli import StimulusSet
-from mlem_core.data.stimulus_csv import from_frame
+from mlem_core import StimulusSet, from_frame
 from mlem_core.models.forward import LoadedModel, quietly
 from mlem_core.models.loading import open_model
 

@@ -18,6 +18,7 @@ from mlem_core.pairs.patterns import PairIndex
 FEWEST_VALUES = 3
 # More patterns make a redraw slow: on the probing words 3,834 (part of speech) take .3 s for seven
 # layers, 5,907 (person too) take seconds, since importance puts every value with every pattern.
+# Where no feature is coded by value and there are more, as many are no slower.
 MOST_PATTERNS = 5_000
 # Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
 # of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
@@ -36,9 +37,9 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
     """The features that an analysis had better resolve by value, in their order.
 
     Nominal features with at least three values, the one with most values first, each one added
-    while the pairs inside a fold whose pattern no other pair has stay at or below
-    `ALONE` and the patterns at or below `MOST_PATTERNS`. Of more
-    than `MOST_STIMULI` stimuli a seeded sample is looked at.
+    where the pairs inside a fold whose pattern no other pair has stay at or below `ALONE`, and the
+    patterns at or below `MOST_PATTERNS` or those with no feature coded by value. Of more than
+    `MOST_STIMULI` stimuli a seeded sample is looked at.
 
     Parameters
     ----------
@@ -59,10 +60,13 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
         return ()
     rows = np.sort(np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI])
     sample, chosen = stimuli.take(rows), set[str]()
+
+    def indexed(names: set[str]) -> PairIndex:
+        return PairIndex.build(feature_columns(sample, resolved=names), folds[rows], spec.missing)
+
+    most = max(MOST_PATTERNS, indexed(chosen).n_patterns)
     for column in sorted(columns, key=lambda one: -len(one.present)):
-        more = {*chosen, column.name}
-        index = PairIndex.build(feature_columns(sample, resolved=more), folds[rows], spec.missing)
-        if index.n_patterns > MOST_PATTERNS or share_alone(tables_without_layers(index)) > ALONE:
-            break
-        chosen = more
+        index = indexed(more := {*chosen, column.name})
+        if index.n_patterns <= most and share_alone(tables_without_layers(index)) <= ALONE:
+            chosen = more
     return tuple(column.name for column in feature_columns(stimuli) if column.name in chosen)

@@ -165,9 +165,8 @@ def _tests(groups: IntArray, cv: Any) -> list[IntArray]:
         ) from None
 
 
-def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
-    """How many folds there can be of these groups, as what is to be done."""
-
+def most_folds(groups: IntArray, random_state: Any) -> int:
+    """The largest number of folds of these groups that each test enough stimuli; 0 for none."""
     sizes = np.unique(groups, return_counts=True)[1]
     if isinstance(random_state, int | np.integer):
         sizes = sizes[_generator(random_state).permutation(len(sizes))]
@@ -176,7 +175,12 @@ def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
         return min(int(part.sum()) for part in np.array_split(sizes, n_folds))
 
     of = range(min(len(sizes), len(groups) // FEWEST_TESTED), FEWEST_FOLDS - 1, -1)
-    most = next((n for n in of if smallest(n) >= FEWEST_TESTED), 0)
+    return next((n for n in of if smallest(n) >= FEWEST_TESTED), 0)
+
+
+def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
+    """How many folds there can be of these groups, as what is to be done."""
+    most = most_folds(groups, random_state)
     if not most:
         return f"add {what}, so that there can be {FEWEST_FOLDS} folds of {FEWEST_TESTED} stimuli"
     numbers = f"{FEWEST_FOLDS}" if most == FEWEST_FOLDS else f"{FEWEST_FOLDS} to {most}"

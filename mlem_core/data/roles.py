@@ -29,7 +29,7 @@ from mlem_core.data.columns import (
 )
 from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import DETECTED, Table, read_table
-from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
+from mlem_core.data.stimuli import ITEM, StimulusSet, bare, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
 
 # In the order in which a list shows them, each with the sentence that explains it.
@@ -92,7 +92,8 @@ def guess_roles(table: Table) -> dict[str, str]:
         and _share_inside(frame[word], frame[sentence]) >= 0.5
     )
     if index is None and inside:
-        index = word
+        assert word is not None and sentence is not None
+        index = _counting(table, word, sentence) or word
     special = {sentence: "sentence", index: "word_index", _first(names, _GROUPS): "sentence_id"}
     special[ITEM] = "item"
     if inside and index != word:
@@ -352,6 +353,28 @@ def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
     times, _ = occurrences(cells, texts(sentences))
     return float((times[there] > 0).sum()) / max(1, int(there.sum()))
+
+
+def _counting(table: Table, word: str, sentence: str) -> str | None:
+    """The column that counts to the word from 0 in every row; only looked for where a word recurs.
+
+    Where it does not, the word alone says which is meant, and its place may be a feature.
+    """
+    cells, sentences = texts(table.frame[word]), texts(table.frame[sentence])
+    if (occurrences(cells, sentences)[0] <= 1).all():
+        return None
+    split = cache(lambda text: (text or "").split())
+    for name in table.frame.columns:
+        places = texts(table.frame[name])
+        if all(
+            place is not None
+            and place.isdecimal()
+            and [bare(one) for one in split(text)[int(place) : int(place) + 1]]
+            == [bare(cell or "")]
+            for place, cell, text in zip(places, cells, sentences, strict=True)
+        ):
+            return str(name)
+    return None
 
 
 def _word_index(

@@ -16,7 +16,7 @@ from mlem_core.inference.replicates import CHOSEN_ANEW
 from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
+from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.pairs.similarities import RSA
 
 # Seconds: to begin, and of a pair in a layer where sentences alone are left out, or words too.
@@ -34,7 +34,8 @@ def seconds_of_two(analysis: Analysis, layers: Sequence[Layer], features: Sequen
     places = [analysis.layers.index(layer) for layer in layers]
     tables = analysis.tables.of_layers(places).of_features(features)
     unit = _took(lambda: divide(CrossFit.of(tables))) + tables.n_pairs * PER_DRAWN
-    draws = 2 * len(_blocks(analysis).weights) + PERMUTATIONS * len(features)
+    blocks = StimulusUnits.of(analysis.stimuli, analysis.folds).blocks()
+    draws = 2 * len(blocks.weights) + PERMUTATIONS * len(features)
     return START / 4 + draws * unit / cores()
 
 
@@ -43,9 +44,8 @@ def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
 
     One of these is fitted once to measure it, where models are fitted without each block.
     """
-    n_layers, blocks = len(selection.layers), _blocks(analysis)
-    two_way = Units.of(analysis.stimuli).two_way
-    rate = PER_PAIR_TWO_WAY if two_way else PER_PAIR
+    n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
+    rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
     seconds = START + analysis.tables.n_pairs * n_layers * rate
     if selection.similarity != RSA:
         return OTHERS_OVER_RSA * seconds
@@ -57,13 +57,10 @@ def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     held = model.solve(tables, folds)
     chosen = _took(lambda: model.solve(tables, folds))
     fitted = _took(lambda: mean_scores(tables, selection.estimator, held))
+    blocks = units.blocks()
     anew = CHOSEN_ANEW * len(blocks.sizes)
     more = n_layers * (len(blocks.weights) * fitted + anew * (fitted + chosen))
     return seconds + more / cores()
-
-
-def _blocks(analysis: Analysis) -> Blocks:
-    return StimulusUnits.of(analysis.stimuli, analysis.folds).blocks()
 
 
 def _took(work: Callable[[], object]) -> float:

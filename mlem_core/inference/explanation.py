@@ -128,10 +128,7 @@ def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -
 
 
 def with_intervals(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with confidence intervals, and what chance gives of its terms.
 
@@ -243,10 +240,7 @@ def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
 
 
 def kept_intervals(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with intervals as of `with_intervals`; kept in the store."""
 

@@ -108,11 +108,7 @@ def _asked(analysis: Analysis, selection: Selection, n_replicates: int) -> dict[
 
 
 def _compute(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    n_replicates: int,
-    report: Report,
+    analysis: Analysis, store: Store, selection: Selection, n_replicates: int, report: Report
 ) -> LayerIntervals:
     layers, estimator, blocks = selection.layers, selection.estimator, blocks_of(analysis)
     if selection.similarity != RSA:

@@ -87,9 +87,7 @@ def resampled_scores(
 
 
 def resampled_transfers(
-    pairs: LayerPairs,
-    estimator: str = "ridge",
-    progress: Counted | None = None,
+    pairs: LayerPairs, estimator: str = "ridge", progress: Counted | None = None
 ) -> Replicates:
     """What the metrics of two layers make of each other: `TRANSFERS` (6,).
 

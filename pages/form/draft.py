@@ -156,8 +156,6 @@ def _changed(draft: Draft) -> dict[str, str]:
     return {name: role for name, role in draft.roles.items() if role != draft.guessed[name]}
 
 
-def change_role(draft: Draft, column: str, role: str) -> None:
-    """Give a column a role."""
-    choices.put(
-        "roles", state.texts_of(_changed(replace(draft, roles=draft.roles | {column: role})))
-    )
+def change_roles(draft: Draft, roles: dict[str, str]) -> None:
+    """Give columns other roles."""
+    choices.put("roles", state.texts_of(_changed(replace(draft, roles=draft.roles | roles))))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import many
+from mlem_core.base.text import listed, many
 from pages.form import distance_features, state
-from pages.form.draft import FEATURES, change_role, column_feature
+from pages.form.draft import FEATURES, change_roles, column_feature
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
@@ -29,6 +30,11 @@ MOST_LINES = 60
 MOST_NAMED = 8  # rows of a finding
 # Color and icon of each severity.
 SIGNS = {"problem": ("red", "error"), "caution": ("orange", "warning"), "note": ("gray", "info")}
+# What a missing value means: what a button is called, the choice, and its sentence.
+MISSING = (
+    ("Leave out of the distance", "ignore", "A missing value has distance 0 to every value."),
+    ("A value of its own", "level", "A missing value differs from every other value."),
+)
 # What the checks depend on.
 _CHECKED = ("missing", "interactions", "folds", "folds_over", "seed", "values")
 ROLE_NAMES = {
@@ -50,7 +56,7 @@ FREE_NAMES = {
 }
 
 
-def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
+def show_roles(draft: Draft, lint: Lint | None, wrong: str, options: dict[str, Any]) -> None:
     """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
     if draft.error and draft.at == "read":
         st.info(
@@ -60,11 +66,63 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
         return
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
+        _fewer_folds(draft, options)
+    findings = [] if lint is None else lint.findings
     _free(draft)
+    _missing(draft, [finding for finding in findings if finding.kind == "missing"])
     distance_features.show_given(draft)
-    _lines(draft, [] if lint is None else lint.findings)
+    _lines(draft, [finding for finding in findings if finding.kind != "missing"])
     if lint is not None:
         _below(lint)
+
+
+def _fewer_folds(draft: Draft, options: dict[str, Any]) -> None:
+    """A button for as many folds as the sentences allow, where they do not allow those chosen."""
+    from mlem_core.data.folds import most_folds
+
+    if draft.stimuli is None or options["folds_over"] != "sentences":
+        return
+    most = most_folds(draft.stimuli.groups, options["seed"])
+    if 0 < most < options["folds"]:
+        st.button(
+            f"Use {most} folds",
+            key="fewer folds",
+            on_click=partial(choices.put, "folds", [str(most)]),
+        )
+
+
+def _missing(draft: Draft, findings: list[StimulusFinding]) -> None:
+    """One line for all features with missing values, and what can be done about them."""
+    names = list(dict.fromkeys(name for finding in findings for name in finding.features))
+    if not names:
+        return
+    columns = [column for column in draft.roles if column_feature(draft, column) in names]
+    severity = "caution" if any(f.severity == "caution" for f in findings) else "note"
+    color, icon = SIGNS[severity]
+    verb = "has" if len(names) == 1 else "have"
+    said = f"{many(len(names), 'feature')} {verb} missing values: {listed(names)}."
+    with st.container(border=True, key="missing values"):
+        st.markdown(f":{color}[:material/{icon}:] {plain(said)}", help=_each_line(findings))
+        with st.container(horizontal=True):
+            for label, policy, what in MISSING:
+                now = (choices.get_one("missing") or MISSING[0][1]) == policy
+                st.button(
+                    label,
+                    type="primary" if now else "secondary",
+                    on_click=partial(choices.put, "missing", [policy]),
+                    help=what,
+                )
+            if columns:
+                st.button(
+                    "Drop the feature" + "s" * (len(columns) > 1),
+                    on_click=partial(change_roles, draft, dict.fromkeys(columns, "ignore")),
+                    help="The columns stay in the table, but are no features.",
+                )
+
+
+def _each_line(findings: list[StimulusFinding]) -> str:
+    """The findings one below the other."""
+    return "  \n".join(plain(finding.sentence) for finding in findings)
 
 
 def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
@@ -112,7 +170,9 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
             label_visibility="collapsed",
             help="  \n".join(f"**{ROLE_NAMES.get(one, one)}**: {ROLES[one]}" for one in options),
             **choices.bound(
-                f"form role {column} {draft.name}", now, partial(change_role, draft, column)
+                f"form role {column} {draft.name}",
+                now,
+                lambda role: change_roles(draft, {column: role}),
             ),
         )
         if now == "ordered" and (column in draft.bins or _many_values(cells)):
@@ -237,7 +297,7 @@ def _below(lint: Lint) -> None:
     """What is about no single column."""
     if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
-    rest = [finding for finding in lint.findings if len(finding.features) != 1]
+    rest = [one for one in lint.findings if len(one.features) != 1 and one.kind != "missing"]
     if not rest:
         return
     grave = any(finding.severity == "problem" for finding in rest)
@@ -271,9 +331,13 @@ def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
     if stimuli is None:
         return None, ""
     try:
-        return _lint(stimuli.digest, {name: options[name] for name in _CHECKED}, stimuli), ""
+        lint = _lint(stimuli.digest, {name: options[name] for name in _CHECKED}, stimuli)
     except InputError as error:
         return None, str(error)
+    # Stimuli that cannot be put into the folds are refused before a run, not by it.
+    stop = [f for f in lint.findings if (f.kind, f.severity) == ("folds", "problem")]
+    rest = [finding for finding in lint.findings if finding not in stop]
+    return replace(lint, findings=rest), stop[0].sentence if stop else ""
 
 
 @stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")

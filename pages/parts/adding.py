@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import choices, naming, stored
+from pages.parts import choices, stored
 
 if TYPE_CHECKING:
+    from mlem_core.base.labels import Names
     from mlem_core.figures.plots import RenderedFigure
     from mlem_core.report.chosen import Chosen
     from pages.parts.view import View
@@ -79,7 +80,7 @@ def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]
     return found, lost
 
 
-def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
+def drawn(one: Chosen, called: Names, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
     """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
     from mlem_core.figures.plots import Drawing
     from pages.parts.view import View
@@ -88,5 +89,5 @@ def drawn(one: Chosen, *, narrow: bool, flags: bool = True) -> RenderedFigure | 
     results = View(one.analysis, analysis, one.selection).results()
     if results is None:
         return None
-    drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=naming.now())
+    drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=called)
     return one.drawn(analysis, results, drawing)

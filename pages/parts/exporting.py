@@ -196,7 +196,7 @@ def _export(panel: Panel) -> None:
     with row:
         drawn: RenderedFigure | None = panel.drawn
         if figure == "two_layers" and chosen is not None:
-            drawn = adding.drawn(chosen, narrow=narrow)
+            drawn = adding.drawn(chosen, naming.now(), narrow=narrow)
         elif narrow and panel.narrow is not None:
             drawn = replace(panel.drawn, figure=panel.narrow())
         if drawn is None:

@@ -170,6 +170,7 @@ def show_tour(here: str) -> None:
                     help="Ends the tour where an analysis of your own begins.",
                 ):
                     del st.session_state["tour"]
+                    choices.put("step", None)
                     st.switch_page(SCREENS["new"].file)
             else:
                 _tour_button(f"Next: {STEPS[at + 1].title}", "arrow_forward", at + 1)

@@ -12,6 +12,7 @@ import streamlit as st
 from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
+    from mlem_core.base.labels import Names
     from mlem_core.figures import Paper
     from mlem_core.figures.plots import RenderedFigure
     from mlem_core.report.chosen import Chosen
@@ -31,8 +32,8 @@ def add(figure: str) -> None:
 
 
 @stored.kept(64, show_spinner="Drawing the figure …")
-def _drawn(_chosen: Chosen, key: str, narrow: bool, flags: bool) -> RenderedFigure:
-    made = adding.drawn(_chosen, narrow=narrow, flags=flags)
+def _drawn(_chosen: Chosen, _called: Names, key: str, narrow: bool, flags: bool) -> RenderedFigure:
+    made = adding.drawn(_chosen, _called, narrow=narrow, flags=flags)
     if made is None:
         raise LookupError("it is computed first")  # what raises is not kept
     return made
@@ -60,11 +61,11 @@ class Card:
         """Of its files, and of its widgets."""
         return f"{self.at + 1:02d}-{self.chosen.figure.replace('_', '-')}"
 
-    def drawn(self) -> RenderedFigure | None:
+    def drawn(self, called: Names) -> RenderedFigure | None:
         """The figure as it is printed; None while its tables are computed."""
-        key = repr((self.chosen.to_dict(), naming.now()))
+        key = repr((self.chosen.to_dict(), called))
         try:
-            return _drawn(self.chosen, key, self.paper.narrow, self.flags)
+            return _drawn(self.chosen, called, key, self.paper.narrow, self.flags)
         except LookupError:
             return None
 
@@ -72,7 +73,7 @@ class Card:
         """Draw it with its words, its place and its files."""
         with st.container(border=True):
             head = st.container(horizontal=True, vertical_alignment="center")
-            made = self.drawn()
+            made = self.drawn(naming.now())
             with head:
                 st.markdown(f"**{self.at + 1}**", width="content")
                 self._move()

@@ -12,6 +12,7 @@ from mlem_core.base.errors import InputError
 from pages.parts import adding, naming, stored, visitor
 
 if TYPE_CHECKING:
+    from mlem_core.base.labels import Names
     from mlem_core.figures import Paper
     from mlem_core.figures.plots import RenderedFigure
     from pages.parts.report_cards import Card
@@ -34,8 +35,11 @@ def names(view: View) -> None:
             }
         )
         key = f"report names {view.job_id}"
+        if key not in st.session_state:
+            # Another table begins anew and loses what is typed before its names are there.
+            st.session_state[f"{key} table"] = table
         st.data_editor(
-            table,
+            st.session_state[f"{key} table"],
             key=key,
             hide_index=True,
             disabled=["what", "name"],
@@ -61,14 +65,14 @@ def _rename(key: str, identifiers: Sequence[str]) -> None:
     notes.change_notes(adding.analysis_id(), stored.store(), change)
 
 
-def _written(view: View) -> dict[str, str] | None:
+def _written(view: View, called: Names) -> dict[str, str] | None:
     """methods.md, methods.tex and references.bib; None while the tables are computed."""
     from mlem_core.report import methods
 
     results = view.results()
     if results is None:
         return None
-    return methods.texts(view.analysis, results, view.selection, naming.now())
+    return methods.texts(view.analysis, results, view.selection, called)
 
 
 @st.fragment
@@ -81,7 +85,7 @@ def methods_texts(view: View) -> None:
     if not part.open:
         return
     with part:
-        written = _written(view)
+        written = _written(view, naming.now())
         if written is None:
             return
         st.markdown(written["methods.md"])
@@ -97,6 +101,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     from mlem_core.report.chosen import as_zip
     from mlem_core.report.formats import FORMATS, as_latex, pictures
 
+    called = naming.now()  # a file is written where the address is not known
     row = st.container(horizontal=True, vertical_alignment="bottom")
     forms = [one.name for one in pictures(figures.can_write_images())]
     form = row.segmented_control(
@@ -106,7 +111,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
     )  # fmt: skip
 
     def whole() -> tuple[list[str], list[RenderedFigure]]:
-        made = [(card.name, card.drawn()) for card in cards]
+        made = [(card.name, card.drawn(called)) for card in cards]
         there = [(name, one) for name, one in made if one is not None]
         if len(there) < len(made):
             raise InputError("a figure is still computed; try again when it is there.")
@@ -117,7 +122,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
         return "\n".join(parts).encode()
 
     def everything() -> bytes:
-        written = _written(view)
+        written = _written(view, called)
         if written is None:
             raise InputError("the tables are still computed; try again when they are there.")
         return as_zip(*whole(), paper, str(form), written)

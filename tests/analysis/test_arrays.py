@@ -10,19 +10,15 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import tiny
-from inputs import RIDGE, in_files, refused, words
+from inputs import RIDGE, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
+from mlem_core import AnalysisSpec, InputError, Store, run, stimulus_map
 from mlem_core.analysis import layer_tables
-from mlem_core.analysis.maps import stimulus_map
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.pairs.repetitions import cross_validated, shrunken
-from mlem_core.storage.store import Store
 
 TABLE = words()
 N = len(TABLE)
@@ -77,9 +73,7 @@ def same(a, b):
     np.testing.assert_allclose(ours.similarity_rsa, theirs.similarity_rsa, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "positions"), [(".npz", "all"), (".safetensors", "without-first")]
-)
+@for_each("suffix, positions", (".npz", "all"), (".safetensors", "without-first"))
 def test_precomputed_distances_give_what_their_rows_give(folder, store, suffix, positions):
     rows = run(spec(folder, "rows.npz", positions=positions), store)
     given = spec(folder, f"distances{suffix}", distance="precomputed", positions=positions)
@@ -165,24 +159,17 @@ def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeate
     assert "scans.npz" in note and "4 repetitions" in note and "mean" in note
 
 
-# --- one bad model among good ones ---------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "fact"),
-    [
-        ("config.json", b"{", "config.json is not valid JSON"),
-        ("model.safetensors", b"\xff" * 999, "model.safetensors is damaged"),
-    ],
+@for_each(
+    "name, content, fact",
+    ("config.json", b"{", "config.json is not valid JSON"),
+    ("model.safetensors", b"\xff" * 999, "model.safetensors is damaged"),
 )
-def test_a_model_that_cannot_be_used_is_left_out(
-    folder, bert, store, tmp_path, name, content, fact
-):
+def test_an_unusable_model_is_left_out(folder, bert, store, tmp_path, name, content, fact):
     bad = Path(shutil.copytree(bert, tmp_path / "bad"))
     (bad / name).write_bytes(content)
     given = spec(folder, "rows.npz", models=(str(bad), str(bert)), layers=(1, 2), device="cpu")
@@ -194,12 +181,10 @@ def test_a_model_that_cannot_be_used_is_left_out(
         run(replace(given, models=(str(bad),), representations=()), store)
 
 
-@pytest.mark.parametrize(
-    ("write", "facts"),
-    [
-        (lambda path: path.write_bytes(b"PK\x03\x04" + b"\x00" * 50), ["bad.npz is damaged"]),
-        (lambda path: None, ["no representations file"]),
-    ],
+@for_each(
+    "write, facts",
+    (lambda path: path.write_bytes(b"PK\x03\x04" + b"\x00" * 50), ["bad.npz is damaged"]),
+    (lambda path: None, ["no representations file"]),
 )
 def test_a_file_that_cannot_be_used_is_left_out(folder, store, tmp_path, write, facts):
     write(tmp_path / "bad.npz")
@@ -232,8 +217,6 @@ def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeyp
     assert (facts["dtype"], facts["special_tokens"]["start"]) == ("bfloat16", [])
 
 
-# --- files that change ---------------------------------------------------------------------
-
 WRITE = {
     ".npz": lambda path, rows: np.savez(path, layer_00=rows),
     ".csv": lambda path, rows: pd.DataFrame(rows).to_csv(path, index=False),
@@ -242,9 +225,7 @@ WRITE = {
 
 @pytest.mark.parametrize("after", ["_check_room", "_made"])
 @pytest.mark.parametrize("suffix", WRITE)
-def test_nothing_is_kept_of_a_file_that_changes_in_a_run(
-    folder, tmp_path, monkeypatch, suffix, after
-):
+def test_nothing_is_kept_of_a_file_changed_in_a_run(folder, tmp_path, monkeypatch, suffix, after):
     """After its room is checked, so before its rows are read, and after its tables are made."""
     path, write, known = tmp_path / f"a{suffix}", WRITE[suffix], getattr(layer_tables, after)
     a, b = np.random.default_rng(0).standard_normal((2, N, 3))

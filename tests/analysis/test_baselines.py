@@ -8,9 +8,8 @@ from inputs import finished, in_files, probing, refused, tables_of
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
+from mlem_core import RidgeMLEM, Store
 from mlem_core.analysis import baselines, cached_fits, methods
-from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.storage.store import Store
 
 N = 150
 FEATURES = ("part_of_speech", "tense", "word_position")

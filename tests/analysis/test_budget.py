@@ -1,20 +1,21 @@
-"""An analysis of a budget of pairs: near that of all pairs, with the errors that are stated."""
+"""A budget of pairs, and bins: near the numbers of all pairs, with the errors that are stated."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, finished, in_files, index_of, words
+from inputs import arguments_of, finished, in_files, index_of, noise, words
 
+from mlem_core import RidgeMLEM, Store, explain, run, with_intervals
 from mlem_core.analysis.pair_errors import DesignScores
-from mlem_core.analysis.run import run
+from mlem_core.analysis.similarities import pair_cells
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.inference import layer_pairs
-from mlem_core.inference.explanation import explain, with_chance, with_intervals
+from mlem_core.inference.explanation import with_chance
 from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.measures.importance import mean_scores
@@ -22,6 +23,7 @@ from mlem_core.pairs import designs
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.pair_sampling_error import together
+from mlem_core.pairs.similarities import SIMILARITIES
 
 BUDGET = 40_000
 A, B, C = (("m", layer) for layer in range(3))
@@ -53,14 +55,10 @@ def small(monkeypatch):
     monkeypatch.setattr(layer_pairs, "PERMUTED", 200)
 
 
-def test_numbers_say_how_many_pairs_they_are_from(some, every):
-    analysis = some.analysis
-    n, whole = analysis.tables.n_pairs, n_pairs(len(analysis.stimuli))
-    assert 0.9 * BUDGET < n < 1.1 * BUDGET < whole == every.tables.n_pairs
-
-
 def test_numbers_are_near_those_of_all_pairs(some, every):
     """Each within five of the standard errors that are stated of it."""
+    n, whole = some.analysis.tables.n_pairs, n_pairs(len(some.analysis.stimuli))
+    assert 0.9 * BUDGET < n < 1.1 * BUDGET < whole == every.tables.n_pairs
     errors = some.analysis.pair_errors
     assert set(errors["measure"]) == {"rho", "ceiling", "importance", "rsa", "contribution"}
     errors = errors.set_index(["measure", "layer", "feature"])["error"]
@@ -132,8 +130,6 @@ def test_the_command_line(some, tmp_path, capsys, monkeypatch):
     assert "give at least" in capsys.readouterr().err
 
 
-# --- the errors that are stated, on arrays --------------------------------------------------
-
 N, CHOSEN = 300, 12_000
 
 
@@ -176,3 +172,26 @@ def test_errors_are_those_of_halves_by_hand():
     biases[1] = (of_one - table["value"][1]) / 7
     np.testing.assert_allclose(table["bias"], biases)
     assert list(table["feature"]) == ["", "", "a", "b", "nothing"]
+
+
+def test_what_bins_cost_is_measured_and_their_cells_are_found_again(tmp_path, monkeypatch):
+    table = words()
+    layers = noise(len(table))
+    layers[1][:, 0] += 3 * table["length"]
+    spec = in_files(tmp_path, table, {"one": layers})
+    monkeypatch.setattr("mlem_core.pairs.patterns.TABLE_BYTES", 2**18)
+    analysis = run(spec, Store(tmp_path / "bins"), progress=False)
+    monkeypatch.undo()
+    exact = run(spec, Store(tmp_path / "exact"), progress=False)
+    assert len(analysis.tables.counts) < len(exact.tables.counts)
+    (said,) = [notice for notice in analysis.notices if "change held-out" in notice]
+    assert said in analysis.manifest["notices"] and not any("bins" in n for n in exact.notices)
+    # There are so few stimuli and layers that all are measured.
+    binned, plain = (one.results().scores["rho"].mean() for one in (analysis, exact))
+    value = re.search(r"by ([+−]\d\.\d+)", said)
+    assert value and float(value[1].replace("−", "-")) == pytest.approx(binned - plain, abs=6e-5)
+    assert abs(binned - plain) > 1e-4
+    cells = pair_cells(analysis, SIMILARITIES.named("cka"))
+    assert cells.n_cells == len(analysis.tables.counts)
+    pairs = LayerPairs.of(analysis, analysis.layers, Store(tmp_path / "bins"))
+    assert pairs.cells.max() + 1 == len(pairs.tables.counts)

@@ -7,7 +7,6 @@ import re
 import time
 import urllib.error
 import urllib.request
-from typing import Any
 
 import psutil
 import pytest
@@ -17,6 +16,7 @@ from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from waiting import until
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -52,9 +52,10 @@ def window(app, cookie, **headers):
     """The connection of a page that a browser with a cookie shows, and its session."""
     host = app.url.removeprefix("http://")
     headers = {"Origin": app.url, "Cookie": cookie, **headers}
-    proto: Any = ["streamlit"]
     stream = f"ws://{host}/_stcore/stream"
-    with connect(stream, subprotocols=proto, additional_headers=headers, max_size=None) as page:
+    with connect(
+        stream, subprotocols=["streamlit"], additional_headers=headers, max_size=None
+    ) as page:
         first = BackMsg()
         first.rerun_script.query_string = ""
         page.send(first.SerializeToString())
@@ -63,13 +64,6 @@ def window(app, cookie, **headers):
             if said.WhichOneof("type") == "new_session":
                 break
         yield page, said.new_session.initialize.session_id
-
-
-def until(holds):
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,23 @@
+"""The command line: options, `replicate`, and groups of models with planted seeds."""
+
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, noise, words
+from inputs import arguments_of, for_each, in_files, noise, two_systems, words
 
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core import AnalysisSpec, Store, run, write_csv
+from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
 from mlem_core.cli.commands import main
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.data.datasets import SETS
+from mlem_core.groups.summary import GroupSummary
+from mlem_core.inference.layer_intervals import stimuli_left
+from mlem_core.measures.decomposition import decompose
 
 
 def commands():
@@ -62,16 +70,14 @@ def inputs(tmp_path_factory):
         yield [*arguments_of(spec), f"--representations=hIT={folder / 'hIT.npz'}", "--folds=3"]
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (["why", "hIT:IT", "hIT:1"], ["layer hIT:1 twice"]),
-        (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
-        (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),
-        (["why", "m:0", "m:V1"], ["'V1'", "choices are 0, 1."]),
-        (["multiverse", "--out=x", "--claim=top nouns m:0"], ["unknown feature 'nouns'"]),
-        (["multiverse", "--out=x", "--claim=top noun x:0"], ["'x'"]),
-    ],
+@for_each(
+    "command, said",
+    (["why", "hIT:IT", "hIT:1"], ["layer hIT:1 twice"]),
+    (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
+    (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),
+    (["why", "m:0", "m:V1"], ["'V1'", "choices are 0, 1."]),
+    (["multiverse", "--out=x", "--claim=top nouns m:0"], ["unknown feature 'nouns'"]),
+    (["multiverse", "--out=x", "--claim=top noun x:0"], ["'x'"]),
 )
 def test_a_layer_or_feature_that_is_not_there_is_named(inputs, capsys, command, said):
     assert main([*command, *inputs]) == 2
@@ -85,3 +91,129 @@ def test_a_layer_has_the_name_that_is_shown(inputs, capsys):
     named = capsys.readouterr().out
     assert main(["why", "hIT:1", "hIT:0", *inputs]) == 0
     assert capsys.readouterr().out == named and "hIT IT" in named
+
+
+@pytest.mark.slow
+def test_results_and_halves_are_compared_and_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    given = [*arguments_of(two_systems(tmp_path)[0]), "--folds=3"]
+    one, out = str(tmp_path / "one"), tmp_path / "found" / "r.csv"
+    out.parent.mkdir()
+    assert main(["analyze", *given, f"--out={one}"]) == 0
+    capsys.readouterr()
+    assert main(["replicate", one, "--halves", f"--out={out}"]) == 0
+    said = capsys.readouterr()
+    assert "replicate" in said.out.splitlines()[0] and "correlate at" in said.out
+    assert "half (first; second)" in said.err
+    table = pd.read_csv(out)
+    assert table["quantity"].tolist() == ["importance", "rsa", "weighted_tau"]
+    assert (table["lower"] < table["value"]).all() and (table["value"] < table["upper"]).all()
+    for name in ("importances", "similarities"):
+        assert len(pd.read_csv(out.with_name(f"r_{name}.csv")))
+    # The same stimuli as a set, with the options of analyze, are the same result.
+    assert main(["replicate", one, *given[1:]]) == 0
+    assert "correlate at 1.00 (95 % CI 1.00 to 1.00" in capsys.readouterr().out
+    write_csv(words(40).assign(noun=lambda t: ~t["noun"]), tmp_path / "words.csv")
+    assert main(["replicate", one, one]) == 2
+    assert "not those of that run" in capsys.readouterr().err
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
+    in_files(tmp_path, words(), {})
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "manifest.json").write_text("[]")
+    for arguments, fact in (
+        (["x"], "one result"),
+        (["x", "y", "--halves"], "two results with --halves"),
+        ([str(bad), str(bad)], "manifest.json"),
+    ):
+        assert main(["replicate", *arguments]) == 2
+        assert fact in capsys.readouterr().err
+
+
+GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g", "h")}
+
+
+def seeds():
+    """Three seeds of three groups: all code `noun`, f and g `length` too, each has noise."""
+    table, rng = words(), np.random.default_rng(0)
+    noun = (table["noun"].to_numpy() - 0.5) * 3
+    length = table["length"].to_numpy(dtype=float)
+    found = {}
+    for group, members in GROUPS.items():
+        own = rng.standard_normal((len(table), 3)) * 2
+        coded = np.column_stack((noun, length * (group != "h"), own))
+        for member in members:
+            noise = rng.standard_normal((2, *own.shape)) @ np.eye(3, 5, 2)
+            found[member] = dict(enumerate(coded + noise))
+    return found
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seeds")
+    labels = {"f": ("kind:x",), "g": ("kind:x",), "h": ("kind:y",)}
+    return in_files(folder, words(), seeds(), groups=GROUPS, labels=labels)
+
+
+@pytest.fixture(scope="module")
+def analysis(given, tmp_path_factory):
+    return run(given, Store(tmp_path_factory.mktemp("groups")), progress=False)
+
+
+@pytest.mark.slow
+def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
+    groups = [f"--group={name}={','.join(members)}" for name, members in given.groups]
+    labels = ["--label=f=kind:x", "--label=g=kind:x", "--label=h=kind:y"]
+    asked = ["analyze", *arguments_of(given), *groups, *labels, f"--out={tmp_path / 'out'}"]
+    assert main([*asked, "--bootstrap=20"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{group} (3 models)" in said for group in GROUPS)
+    assert "over models, and sentences" in said and "too few to test kind" in said
+    read = {
+        name: pd.read_csv(tmp_path / "out" / f"{name}.csv")
+        for name in ("groups", "group_similarity", "universality", "group_tests")
+    }
+    groups = read["groups"]
+    assert len(groups) == 3 * 2 * 3 and (groups["members"] == 3).all()
+    assert (groups["lower"] <= groups["importance"]).all()
+    similar = read["group_similarity"].set_index(["group_a", "group_b"])
+    assert similar.loc[("f", "f"), "pairs"] == 3 and similar.loc[("f", "g"), "pairs"] == 9
+    whole = read["universality"].set_index("term").loc["rsa"]
+    assert whole["within"] > whole["between"] and whole["universality"] < 1
+    assert whole["universality_lower"] < whole["universality"] < whole["universality_upper"]
+    assert list(read["group_tests"]["factor"]) == ["group", "kind"]
+
+
+def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
+    found = GroupSummary(analysis, analysis.results())
+    terms = decompose(analysis.tables, analysis.rsa)
+    place = {layer: at for at, layer in enumerate(analysis.layers)}
+    pairs: dict[bool, list[np.ndarray]] = {True: [], False: []}
+    models = [(group, member) for group, members in GROUPS.items() for member in members]
+    for at, (group, one) in enumerate(models):
+        for other_group, other in models[:at]:
+            both = [terms.values[:, place[one, n], place[other, n]] for n in range(2)]
+            pairs[group == other_group].append(np.mean(both, axis=0))
+    table = found.universality.set_index("term").loc[list(terms.names)]
+    np.testing.assert_allclose(table["within"], np.mean(pairs[True], axis=0))
+    np.testing.assert_allclose(table["between"], np.mean(pairs[False], axis=0))
+    rows = found.universality.set_index("term")
+    # All code the noun; one of three groups does not code the length.
+    assert rows.loc["noun", "universality"] == pytest.approx(1.0, abs=0.25)
+    assert rows.loc["length", "between"] < 0.7 * rows.loc["length", "within"]
+    left = stimuli_left(analysis, Store(tmp_path), report=lambda _: None)
+    over_both = GroupSummary(analysis, analysis.results(), left=left)
+    assert found.over == "models" and "sentences" in over_both.over
+
+
+def test_labels_alone_are_tested_model_by_model(given, tmp_path):
+    labels = {name: (f"kind:{name[0]}",) for name, _ in given.representations}
+    spec = replace(given, groups=(), labels=labels)
+    analysis = run(spec, Store(tmp_path), progress=False)
+    (test,) = GroupSummary(analysis, analysis.results()).tests[0]
+    # Three seeds each, which share more among themselves than with others.
+    assert (test.factor, test.permuted, test.n) == ("kind", "models", 9)
+    assert test.value > 0 and test.p < 0.05

@@ -9,11 +9,8 @@ import pytest
 from distributed import LocalCluster
 from inputs import in_files, words
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.run import run
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core import Analysis, AnalysisSpec, Store, run
 from mlem_core.scale import cluster as clusters
-from mlem_core.storage.store import Store
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,8 @@ from inputs import refused
 
 from grammars import relative_clauses as rc
 from grammars.balance import PairSums
+from mlem_core import read_csv, write_csv
 from mlem_core.data import datasets
-from mlem_core.data.roles import read_csv
-from mlem_core.data.stimulus_csv import write_csv
 
 
 def distances(stimuli):

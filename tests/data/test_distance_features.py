@@ -1,11 +1,23 @@
+"""Features that are given by distances or follow from the stimuli, and the levels of features."""
+
+import itertools
+import sys
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused
+import wordfreq
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
+from mlem_core.data import datasets
+from mlem_core.data.added import add_bins, add_feature, merge_rare, quantile_bins
 from mlem_core.data.distance_features import euclidean, read_kept, save_rdms, with_rdm, with_vector
+from mlem_core.data.levels import Exchange, exchanges, level_of, strata_of, unit_agreement
 from mlem_core.data.stimulus_csv import from_frame, write_csv
 
 N = 12
@@ -66,9 +78,7 @@ def test_euclidean_distances_of_any_size(size):
     np.testing.assert_allclose(euclidean(vectors * size), expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize(
-    "form", ["npy", "condensed", "csv", "semicolons", "savetxt", "row", "array"]
-)
+@for_each("form", "npy", "condensed", "csv", "semicolons", "savetxt", "row", "array")
 def test_an_rdm_in_the_order_of_the_stimuli(form, tmp_path):
     expected, flat = square(), square()[np.triu_indices(N, 1)]
     path = tmp_path / ("rdm.npy" if form in ("npy", "condensed") else "rdm.csv")
@@ -112,36 +122,32 @@ def changed(row, column, value, both=True):
     return found
 
 
-@pytest.mark.parametrize(
-    ("distances", "fact"),
-    [
-        (square(N - 1), "has 11 rows, but there are 12 stimuli"),
-        (changed(2, 4, np.nan), "has nan in row 3, column 5"),
-        (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
-        (changed(2, 4, 9.0, both=False), "not symmetric: 9 in row 3, column 5"),
-        (changed(2, 2, 0.3), "has 0.3 in row 3, column 3, on its diagonal"),
-        (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
-    ],
+@for_each(
+    "distances, fact",
+    (square(N - 1), "has 11 rows, but there are 12 stimuli"),
+    (changed(2, 4, np.nan), "has nan in row 3, column 5"),
+    (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
+    (changed(2, 4, 9.0, both=False), "not symmetric: 9 in row 3, column 5"),
+    (changed(2, 2, 0.3), "has 0.3 in row 3, column 3, on its diagonal"),
+    (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
 )
 def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):
     with refused(fact):
         with_rdm(stimuli(), "own", distances)
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("0,1\n1,0,2", ("row 2", "3 cells")),
-        (",a,b\na,0,\nb,1,0", ("empty cell", "row 2, column 3")),
-        (",a,b\na,0,1\nc,1,0", ("row 'c'", "column")),
-        (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
-        (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
-        ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
-        ("", ("empty",)),
-        ("0,nan\nnan,0", ("nan", "row 1, column 2")),
-        ("0,१\n१,0", ("'१'", "row 1, column 2")),
-        ("0;1.234\n1.234;0,0", ("points", "commas")),
-    ],
+@for_each(
+    "text, facts",
+    ("0,1\n1,0,2", ("row 2", "3 cells")),
+    (",a,b\na,0,\nb,1,0", ("empty cell", "row 2, column 3")),
+    (",a,b\na,0,1\nc,1,0", ("row 'c'", "column")),
+    (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
+    (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
+    ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
+    ("", ("empty",)),
+    ("0,nan\nnan,0", ("nan", "row 1, column 2")),
+    ("0,१\n१,0", ("'१'", "row 1, column 2")),
+    ("0;1.234\n1.234;0,0", ("points", "commas")),
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(text, facts, tmp_path):
     (tmp_path / "own.csv").write_text(text)
@@ -209,3 +215,151 @@ def test_a_source_reads_them_and_sees_that_a_file_has_changed(tmp_path):
             StimulusSource(vectors=[text])
         with refused("NAME=FILE"):
             StimulusSource(rdms=[text])
+
+
+SENTENCES = ["The dog, he runs.", "The dog, he runs.", "a zxqvk sleeps"]
+WORDS = from_frame(
+    pd.DataFrame({"sentence": SENTENCES, "word_index": [1, 3, 1], "f": [1, 2, 3]}), "words"
+)
+
+
+@for_each(
+    "name, expected",
+    ("word_length", [3, 4, 5]),
+    ("word_position", [1, 3, 1]),
+    ("position_from_end", [2, 0, 1]),
+    ("sentence_length", [4, 4, 3]),
+    ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
+)
+def test_a_feature_has_the_values_that_are_known(name, expected):
+    stimuli = add_feature(WORDS, name)
+    np.testing.assert_array_equal(stimuli.values(name), expected)
+    assert name not in WORDS.table  # the stimuli that were given stay as they were
+    german = add_feature(WORDS, "frequency", "de").values("frequency")
+    assert german[1] == wordfreq.zipf_frequency("runs", "de")
+
+
+def test_what_cannot_be_added_is_refused(monkeypatch):
+    probing, sentences = datasets.load("probing"), datasets.load("relative-clauses")
+    cases = [
+        (WORDS, "frequancy", "en", ("'frequancy'", "frequency")),
+        (probing, "word_length", "en", ("'word_length' already",)),
+        (sentences, "word_length", "en", ("word_length", "sentence_length")),
+        (WORDS, "frequency", "klingon", ("'klingon'",)),
+        (WORDS.take(np.array([0, 1])), "sentence_length", "en", ("same value",)),
+    ]
+    for stimuli, name, language, facts in cases:
+        with refused(*facts):
+            add_feature(stimuli, name, language)
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    with refused("pip install wordfreq"):
+        add_feature(WORDS, "frequency")
+
+
+@given(st.integers(2, 9), st.integers(0, 10_000))
+def test_bins_of_different_values_are_those_of_pandas(n_bins, seed):
+    values = np.random.default_rng(seed).permutation(np.linspace(-1, 1, n_bins * 5))
+    expected = pd.qcut(values, n_bins, labels=False) + 1.0
+    np.testing.assert_array_equal(quantile_bins(values, n_bins), expected)
+
+
+def test_bins_replace_the_feature_that_is_carried_along():
+    stimuli = add_bins(add_feature(datasets.load("probing"), "frequency"), "frequency", 4)
+    names = [feature.name for feature in stimuli.features]
+    assert "frequency" not in names and names[-1] == "frequency_bin"
+    zipf = stimuli.table["_frequency"].astype(float)
+    highest = zipf.groupby(stimuli.table["frequency_bin"]).max().to_numpy()
+    lowest = zipf.groupby(stimuli.table["frequency_bin"]).min().to_numpy()
+    assert (highest[:-1] < lowest[1:]).all()
+
+
+def test_rare_values_become_one():
+    values = [*"aaaaaabbbbbccdd", None, "e"]
+    frame = pd.DataFrame({"sentence": [f"s {k}" for k in range(17)], "kind": values})
+    stimuli = from_frame(frame.assign(other=["x", "other", *"y" * 15]), "made up")
+    for least in (2, 3, 6):
+        counts = Counter(values)
+        expected = [v if v is None or counts[v] >= least else "other" for v in values]
+        found = merge_rare(stimuli, "kind", least)
+        assert list(found.values("kind")) == expected
+    assert "4 values of kind with fewer than 6 stimuli (10 stimuli in all)" in found.notes[-1]
+    assert list(stimuli.values("kind")) == values
+    assert set(merge_rare(stimuli, "other", 3).values("other")) == {"y", "other (rare)"}
+    assert "none was merged" in merge_rare(found, "kind", 2).notes[-1]
+    for name, least, facts in (
+        ("kind", 7, "'a', has 6"),
+        ("kind", 1, "at least 2"),
+        ("x", 2, "'x'"),
+    ):
+        with refused(facts):
+            merge_rare(stimuli, name, least)
+
+
+RNG = np.random.default_rng(0)
+FORMS = np.array(["cat", "dog", "sees", "is"])[RNG.integers(0, 4, (40, 3))]
+SENTENCE, WORD = np.repeat(np.arange(40), 3), FORMS.ravel()
+FRAME = pd.DataFrame(
+    {
+        "sentence": np.repeat([f"{' '.join(row)} {n}" for n, row in enumerate(FORMS)], 3),
+        "word_index": np.tile([0, 1, 2], 40),
+        "noun": np.isin(WORD, ["cat", "dog"]).astype(str),
+        "length": [float(len(word)) for word in WORD],
+        "clause": np.array(["main", "sub"])[SENTENCE % 2],
+        "place": np.tile([0.0, 1.0, 2.0], 40),
+        "nearly": np.where(RNG.random(120) < 0.1, "x", WORD),
+    }
+)
+STIMULI = from_frame(FRAME, "words")
+FOLDS = SENTENCE % 5
+
+
+def by_pairs(values, units):
+    """Krippendorff's α with the feature's own distance, a pair at a time."""
+    apart = {True: [], False: []}
+    for (x, u), (y, v) in itertools.combinations(list(zip(values, units, strict=True)), 2):
+        apart[u == v].append(abs(x - y) if isinstance(x, float) else x != y)
+    return 1 - np.mean(apart[True]) / np.mean(apart[True] + apart[False])
+
+
+def test_a_feature_is_of_the_coarsest_unit_that_it_is_constant_on():
+    levels = {name: level_of(STIMULI, name) for name in FRAME.columns[2:]}
+    assert levels == {
+        "noun": "word", "length": "word", "clause": "sentence", "place": "stimulus",
+        "nearly": "stimulus",
+    }  # fmt: skip
+    assert [own.level for own in exchanges(STIMULI, FOLDS, "nearly")] == ["stimulus", "word"]
+
+
+@pytest.mark.parametrize("name", ["noun", "place", "nearly", "length"])
+def test_agreement_is_that_of_explicit_pairs(name):
+    found = unit_agreement(STIMULI, name)
+    for level, units in (("word", WORD), ("sentence", SENTENCE)):
+        expected = by_pairs(FRAME[name].tolist(), units)
+        assert found[level] == pytest.approx(expected, abs=1e-12)
+
+
+def test_words_exchange_whole_lists_inside_their_stratum():
+    (exchange,) = exchanges(STIMULI, FOLDS, "noun")
+    assert exchange.moved(FRAME["noun"].to_numpy(object)) == pytest.approx(0.75)
+    for givers in exchange.draw(20, np.random.default_rng(1)):
+        giver = {unit: set(exchange.units[givers[exchange.units == unit]]) for unit in range(4)}
+        assert sorted(map(len, giver.values())) == [1] * 4
+        assert len({min(own) for own in giver.values()}) == 4
+    many = Exchange("word", np.repeat(np.arange(40), np.arange(1, 41)), strata_of(np.arange(1, 41)))
+    assert (np.bincount(many.strata) >= 12).all()
+    labels = np.random.default_rng(4).random(40)[many.units]
+    # What follows from the number of stimuli hardly moves among words of about the same number.
+    assert many.moved(labels) > 0.9 > many.moved(np.bincount(many.units)[many.units] * 1.0)
+    for givers in many.draw(5, np.random.default_rng(2)):
+        taken = many.units[givers]
+        assert (many.strata[taken] == many.strata[many.units]).all()
+        # As many different stimuli as there are, where the giver has no fewer.
+        for unit in range(40):
+            own = givers[many.units == unit]
+            assert len(set(own)) == min(len(own), 1 + int(many.units[own[0]]))
+
+
+def test_single_stimuli_exchange_inside_their_fold():
+    (exchange,) = exchanges(STIMULI, FOLDS, "place")
+    for givers in exchange.draw(5, np.random.default_rng(3)):
+        assert sorted(givers) == list(range(120)) and (FOLDS[givers] == FOLDS).all()

@@ -8,22 +8,17 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
+from damaging import contents, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import refused
+from inputs import for_each, refused
 
-from mlem_core.base.errors import InputError
+from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import workbook as workbooks
-from mlem_core.data.reading.content import (
-    ReadAs,
-    decode,
-    parse_decimal,
-    parse_marks,
-    parse_separator,
-)
+from mlem_core.data.reading.content import decode, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, as_csv, read_csv
+from mlem_core.data.roles import apply_roles, as_csv
 
 FRENCH = pd.DataFrame(
     {
@@ -35,9 +30,7 @@ FRENCH = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"]
-)
+@for_each("encoding", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
 @pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
 @pytest.mark.parametrize("missing", ["", "NA"])
 def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):
@@ -60,14 +53,12 @@ def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, m
     assert again.digest == stimuli.digest == read_csv(as_csv(stimuli)).digest
 
 
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [
-        ("Mężczyzna widzi żółtą łódź", "cp1250"),
-        ("La mère préfère le garçon aimé", "mac_roman"),
-        ("犬が猫を見る", "shift_jis"),
-        ("狗看见了猫", "gb18030"),
-    ],
+@for_each(
+    "text, encoding",
+    ("Mężczyzna widzi żółtą łódź", "cp1250"),
+    ("La mère préfère le garçon aimé", "mac_roman"),
+    ("犬が猫を見る", "shift_jis"),
+    ("狗看见了猫", "gb18030"),
 )
 def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     data = f"sentence;f\n{text};1\n{text} x;2\n".encode(encoding)
@@ -77,14 +68,12 @@ def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     assert stimuli.sentences == [text, f"{text} x"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
-    [
-        "she said “no” – twice, the dog’s café is naïve",
-        "fiancée;1\ncafé",
-        "le garçon a mangé",  # Latin-1, a part of it
-        "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
-    ],
+    "she said “no” – twice, the dog’s café is naïve",
+    "fiancée;1\ncafé",
+    "le garçon a mangé",  # Latin-1, a part of it
+    "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
 )
 def test_western_text_is_windows_1252(text):
     assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
@@ -128,19 +117,17 @@ def test_thousands_are_understood_where_a_comma_shows_what_points_are():
     assert point.frame["f"].tolist() == ["1,5", "12"]
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (["1", "2.5", "NA", "none", ".", "-", "?"], {"NA", "none", ".", "-", "?"}),
-        (["1,5", "2", "NULL"], {"NULL"}),
-        (["past", "present", "NA", "n/a", "-"], {"NA", "n/a", "-"}),
-        (["null", "overt", "none"], set()),  # a null subject
-        (["i", "na"], set()),  # kinds of Japanese adjectives
-        (["+", "-"], set()),
-        (["NN", ".", ",", "-"], set()),  # tags of punctuation
-        (["NA", "NaN"], {"NA", "NaN"}),
-        (["yes", None, "", " NA "], {"NA"}),
-    ],
+@for_each(
+    "values, expected",
+    (["1", "2.5", "NA", "none", ".", "-", "?"], {"NA", "none", ".", "-", "?"}),
+    (["1,5", "2", "NULL"], {"NULL"}),
+    (["past", "present", "NA", "n/a", "-"], {"NA", "n/a", "-"}),
+    (["null", "overt", "none"], set()),  # a null subject
+    (["i", "na"], set()),  # kinds of Japanese adjectives
+    (["+", "-"], set()),
+    (["NN", ".", ",", "-"], set()),  # tags of punctuation
+    (["NA", "NaN"], {"NA", "NaN"}),
+    (["yes", None, "", " NA "], {"NA"}),
 )
 def test_a_mark_is_missing_only_where_it_can_be_no_value(values, expected):
     assert missing_marks(values) == expected
@@ -169,9 +156,6 @@ def test_separators_decimals_and_marks_by_name():
         parse_decimal(";")
 
 
-# --- workbooks -------------------------------------------------------------------------------
-
-
 def workbook(*sheets):
     book = openpyxl.Workbook()
     book.remove(book.active)
@@ -197,19 +181,11 @@ SHEET = "xl/worksheets/sheet1.xml"
 NAMESPACE = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 
 
-def zipped(parts):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return file.getvalue()
-
-
 def with_part(part, data=None):
     """A workbook with one part replaced; without `data` the second half of the part is gone."""
-    whole = zipfile.ZipFile(io.BytesIO(SMALL))
-    parts = {entry: whole.read(entry) for entry in whole.namelist()}
-    return zipped({**parts, part: parts[part][: len(parts[part]) // 2] if data is None else data})
+    parts = contents(io.BytesIO(SMALL))
+    half = parts[part][: len(parts[part]) // 2]
+    return packed({**parts, part: half if data is None else data}, zipfile.ZIP_DEFLATED)
 
 
 def of_rows(*rows):
@@ -305,7 +281,7 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "shared text": (SHARED, ("1,000 characters",)),
     "half a sheet": (with_part(SHEET), ("mine.xlsx cannot be read",)),
     "a part outside": (
-        zipped({"xl/workbook.xml": b"", "../outside.xml": b""}),
+        packed({"xl/workbook.xml": b"", "../outside.xml": b""}),
         ("'../outside.xml'",),
     ),
     "of before 2007": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ("2007", ".xlsx")),
@@ -338,8 +314,6 @@ def test_an_encoding_that_is_none_or_says_no_place(name):
     with refused(name, "encoding"):
         decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
 
-
-# --- any table -------------------------------------------------------------------------------
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=8)
 ROW = st.tuples(CELL, CELL, st.floats(-1e6, 1e6, width=32))

@@ -1,10 +1,14 @@
+"""Roles of columns, and what is said of a table, which would mislead if it were wrong."""
+
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
-from inputs import refused
+from inputs import for_each, refused
 
-from mlem_core import read_csv
+from mlem_core import from_frame, read_csv
+from mlem_core.data.added import add_bins, add_feature
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles, parse_role
 
@@ -33,21 +37,19 @@ def test_a_table_of_other_names_is_recognised():
     assert again.digest == stimuli.digest
 
 
-@pytest.mark.parametrize(
-    ("roles", "facts", "table"),
-    [
-        ({"Text": "nominal"}, ("other.csv", "sentence"), OTHER),
-        ({"note": "sentence"}, ("'Text', 'note'", "sentence"), OTHER),
-        ({"colour": "nominal"}, ("'colour'",), OTHER),
-        ({"note": "feature"}, ("'feature'",), OTHER),
-        ({"Case": "ordered"}, ("'subject' in row 1", "number"), OTHER),
-        ({"target": "ignore", "Case": "word_index"}, ("'subject' in row 1", "'Case'"), OTHER),
-        ({"constant": "ordered"}, ("'1'", "underscore"), OTHER),
-        ({"constant": "nominal"}, ("'1'",), OTHER.replace("1.0", "1")),
-        ({"f": "ordered"}, ("'f'", "no value"), "sentence,f,g\na,,1\nb,,2\n"),
-        ({}, ("'the' in row 1", "2 times"), "text,word,f\nthe dog the cat,the,a\na cat,cat,b\n"),
-        ({}, ("word in row 1",), "sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n"),
-    ],
+@for_each(
+    "roles, facts, table",
+    ({"Text": "nominal"}, ("other.csv", "sentence"), OTHER),
+    ({"note": "sentence"}, ("'Text', 'note'", "sentence"), OTHER),
+    ({"colour": "nominal"}, ("'colour'",), OTHER),
+    ({"note": "feature"}, ("'feature'",), OTHER),
+    ({"Case": "ordered"}, ("'subject' in row 1", "number"), OTHER),
+    ({"target": "ignore", "Case": "word_index"}, ("'subject' in row 1", "'Case'"), OTHER),
+    ({"constant": "ordered"}, ("'1'", "underscore"), OTHER),
+    ({"constant": "nominal"}, ("'1'",), OTHER.replace("1.0", "1")),
+    ({"f": "ordered"}, ("'f'", "no value"), "sentence,f,g\na,,1\nb,,2\n"),
+    ({}, ("'the' in row 1", "2 times"), "text,word,f\nthe dog the cat,the,a\na cat,cat,b\n"),
+    ({}, ("word in row 1",), "sentence,target,word_index,f\nthe dog,the,1,1\na cat,cat,1,2\n"),
 )
 def test_roles_that_cannot_be_are_refused(roles, facts, table):
     with refused(*facts):
@@ -81,6 +83,13 @@ def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_s
     inside = read_table(b"sentence,word,f\nthe dog runs,Dog,1\na cat sits,cat,2\n")
     assert guess_roles(inside)["word"] == "word_index"
     assert apply_roles(inside).word_index.tolist() == [1, 1]
+    # Where a word recurs, a column that counts to it says which one; else its place is a feature.
+    again = b"sentence,word,Position,f\nthe dog saw the cat,The,3,1\na cat sits,cat,1,2\n"
+    assert guess_roles(read_table(again))["Position"] == "word_index"
+    assert apply_roles(read_table(again)).word_index.tolist() == [3, 1]
+    assert guess_roles(read_table(again.replace(b",3,", b",2,")))["Position"] == "ordered"
+    once = again.replace(b"the dog saw", b"a dog saw")
+    assert guess_roles(read_table(once))["Position"] == "ordered"
     other = read_table(b"sentence,word,f\nthe dog runs,x1,1\na cat sits,x2,2\n")
     assert guess_roles(other)["word"] == "word"
     read = apply_roles(other)
@@ -160,3 +169,31 @@ def test_thousands_among_decimal_commas_are_said():
     assert stimuli.values("n")[0] == 1.234 and stimuli.values("m")[0] == 1.25
     said = [note for note in stimuli.notes if "thousands" in note]
     assert [("'n'" in note, "'m'" in note) for note in said] == [(True, False), (False, True)]
+
+
+MARKED = "sentence;f;g\nl'été;1,5;-\nun œuf;2;x\nla mère;-;y\n".encode("cp1252")
+WORDS = from_frame(
+    pd.DataFrame(
+        {"sentence": ["The dog runs.", "a zxqvk", "a cat"], "word_index": 1, "f": [1, 2, 3]}
+    ),
+    "words",
+)
+
+
+@for_each(
+    "notes, sentence",
+    (
+        lambda: read_csv(OTHER.encode(), name="other.csv").notes,
+        "In other.csv 'Text' is the sentence, 'target' says which word is the stimulus and "
+        "'constant' has one value only and is no feature.",
+    ),
+    (
+        lambda: read_csv(MARKED, name="mine.csv").notes,
+        "mine.csv was read as Windows-1252 text separated by semicolons; numbers have a "
+        "decimal comma; '-' is a missing value.",
+    ),
+    (lambda: add_feature(WORDS, "frequency").notes, "frequency is missing for 1 of 3 stimuli."),
+    (lambda: add_bins(WORDS, "f", 9).notes, "f is in 3 bins, not 9: equal values stay together."),
+)
+def test_what_is_said_of_a_table(notes, sentence):
+    assert notes() == (sentence,)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused
+from inputs import for_each, refused
 
 from mlem_core.data import datasets
 from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS
@@ -131,17 +131,12 @@ def test_the_shipped_treebank_is_what_a_second_parse_gives():
             assert ours.fillna("").tolist() == expected[name].fillna("").tolist()
 
 
-# --- what is no treebank ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("\t0\troot", "\t7\troot", "has 0 roots"),
-        ("\t7\tdet", "\t99\tdet", "whose head is no word"),
-        ("\t7\tdet", "\t0\tdet", "has 2 roots"),
-        ("\t4\tobj", "\t5\tobj", "a circle of heads through word 5"),
-    ],
+@for_each(
+    "old, new, why",
+    ("\t0\troot", "\t7\troot", "has 0 roots"),
+    ("\t7\tdet", "\t99\tdet", "whose head is no word"),
+    ("\t7\tdet", "\t0\tdet", "has 2 roots"),
+    ("\t4\tobj", "\t5\tobj", "a circle of heads through word 5"),
 )
 def test_a_sentence_without_a_tree_is_left_out_and_said(old, new, why):
     assert old in TREE
@@ -153,13 +148,11 @@ def test_a_sentence_without_a_tree_is_left_out_and_said(old, new, why):
         read_treebank([bad.encode()])
 
 
-@pytest.mark.parametrize(
-    ("data", "level", "facts"),
-    [
-        (TREE + "just text\n", "word", ("sentence 2", "CoNLL-U")),
-        (lines("1 _ _ NOUN _ 0 root _"), "word", ("no forms",)),
-        (TREE, "words", ("'words'", "word")),
-    ],
+@for_each(
+    "data, level, facts",
+    (TREE + "just text\n", "word", ("sentence 2", "CoNLL-U")),
+    (lines("1 _ _ NOUN _ 0 root _"), "word", ("no forms",)),
+    (TREE, "words", ("'words'", "word")),
 )
 def test_what_is_no_conllu_is_refused(data, level, facts):
     with refused(*facts):
@@ -182,9 +175,6 @@ def test_files_folders_and_patterns(tmp_path):
     pd.testing.assert_frame_equal(
         one.table.drop(columns="_sent_id"), stimuli.table.drop(columns="_sent_id")
     )
-
-
-# --- samples ---------------------------------------------------------------------------------
 
 
 def test_a_sample_has_whole_sentences_and_is_the_same_for_a_seed():
@@ -216,8 +206,6 @@ def test_a_balanced_sample_recovers_a_planted_rare_value():
         read_treebank([FILE], "word", Sampling(1))
 
 
-# --- what breaks the format, or is too large -------------------------------------------------
-
 FIRST = OTHER.splitlines()[0]
 
 
@@ -228,24 +216,22 @@ def edited(column, value, row=0):
     return "\n".join(map("\t".join, rows)) + "\n\n" + TREE
 
 
-@pytest.mark.parametrize(
-    ("data", "line", "fact"),
-    [
-        (OTHER.replace("\t_\t_\n", "\t_\n", 1), 1, "9 columns"),
-        (OTHER.replace(FIRST, f"{FIRST}\t_"), 1, "11 columns"),
-        (edited(0, "0"), 1, "'0', not 1"),
-        (edited(0, "1", row=1), 2, "'1', not 2"),
-        (edited(0, "٢", row=1), 2, "not 2"),
-        (edited(0, "3-4", row=1), 2, "'3-4', not 2"),
-        (OTHER.replace(FIRST, lines("2-1 Dogs _ _ _ _ _ _").strip()), 1, "'2-1'"),
-        (lines("1-9 Dogs _ _ _ _ _ _").strip() + "\n" + OTHER, 6, "ends at 9"),
-        (TREE.replace("3\tn't", "3-4\tn't" + "\t_" * 8 + "\n3\tn't"), 4, "'3-4'"),
-        (edited(6, "1.0"), 1, "HEAD '1.0'"),
-        (edited(6, "9" * 5_000), 1, "HEAD '999"),
-        (edited(5, "Plur"), 1, "'Plur' in FEATS"),
-        (edited(5, "Number=Plur|Number=Sing"), 1, "'Number=Sing' in FEATS"),
-        ("# global.columns = ID FORM UPOS\n" + OTHER, 1, "columns"),
-    ],
+@for_each(
+    "data, line, fact",
+    (OTHER.replace("\t_\t_\n", "\t_\n", 1), 1, "9 columns"),
+    (OTHER.replace(FIRST, f"{FIRST}\t_"), 1, "11 columns"),
+    (edited(0, "0"), 1, "'0', not 1"),
+    (edited(0, "1", row=1), 2, "'1', not 2"),
+    (edited(0, "٢", row=1), 2, "not 2"),
+    (edited(0, "3-4", row=1), 2, "'3-4', not 2"),
+    (OTHER.replace(FIRST, lines("2-1 Dogs _ _ _ _ _ _").strip()), 1, "'2-1'"),
+    (lines("1-9 Dogs _ _ _ _ _ _").strip() + "\n" + OTHER, 6, "ends at 9"),
+    (TREE.replace("3\tn't", "3-4\tn't" + "\t_" * 8 + "\n3\tn't"), 4, "'3-4'"),
+    (edited(6, "1.0"), 1, "HEAD '1.0'"),
+    (edited(6, "9" * 5_000), 1, "HEAD '999"),
+    (edited(5, "Plur"), 1, "'Plur' in FEATS"),
+    (edited(5, "Number=Plur|Number=Sing"), 1, "'Number=Sing' in FEATS"),
+    ("# global.columns = ID FORM UPOS\n" + OTHER, 1, "columns"),
 )
 def test_a_line_that_breaks_the_format_is_named(data, line, fact):
     with refused("sentence 1 of", f"line {line} ", fact):
@@ -264,18 +250,16 @@ def test_a_word_that_nobody_sees_takes_no_other_s_place(form):
     assert read_treebank([part]).words == ["Mary", "see", "the", "000", "dogs"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
-    [
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace("\n", "\r"),
-        lambda text: "\n \n" + text + "\n\n",
-        lambda text: f"# a\tb = c\n# newpar\n\n#\n{text}".replace("\n5\t", "\n# late\n5\t"),
-        lambda text: text.replace("\tDogs\t", "\t Dogs \t"),
-        lambda text: text.replace("\t_", "\t"),
-        lambda text: text.rstrip(),
-    ],
+    lambda text: "\ufeff" + text,
+    lambda text: text.replace("\n", "\r\n"),
+    lambda text: text.replace("\n", "\r"),
+    lambda text: "\n \n" + text + "\n\n",
+    lambda text: f"# a\tb = c\n# newpar\n\n#\n{text}".replace("\n5\t", "\n# late\n5\t"),
+    lambda text: text.replace("\tDogs\t", "\t Dogs \t"),
+    lambda text: text.replace("\t_", "\t"),
+    lambda text: text.rstrip(),
 )
 def test_what_does_not_change_a_treebank(change):
     assert read_treebank([change(OTHER).encode()]).digest == read_treebank([OTHER.encode()]).digest
@@ -300,23 +284,20 @@ def test_sentences_words_and_features_are_bounded(monkeypatch):
         read_treebank([(TREE + OTHER).encode()])
 
 
-@pytest.mark.parametrize(
-    ("word", "inside"),
-    [("«Él!»", "él"), ("?!", "?!"), ("a.", "a"), ("don't,\n", "don't"), ("", "")],
+@for_each(
+    "word, inside", ("«Él!»", "él"), ("?!", "?!"), ("a.", "a"), ("don't,\n", "don't"), ("", "")
 )
 def test_a_bare_word_is_without_what_is_around_it(word, inside):
     assert bare(word) == inside
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("1\tDogs", "# text = Dogs sleep and Tom\n1\tDogs", "text of 1 sentence .*'mine-1'"),
-        ("1\tDogs", "# text = Dogs sleepand  Tom sings\n1\tDogs", ""),
-        ("\tCCONJ\t", "\tcconj\t", "'cconj' in 'mine-1'"),
-        ("5\tsings", "5\ts\u00adings", r"soft hyphen \(U\+00AD\)"),
-        ("5\tsings", "5\tsäings", "was read as Windows-1252"),
-    ],
+@for_each(
+    "old, new, says",
+    ("1\tDogs", "# text = Dogs sleep and Tom\n1\tDogs", "text of 1 sentence .*'mine-1'"),
+    ("1\tDogs", "# text = Dogs sleepand  Tom sings\n1\tDogs", ""),
+    ("\tCCONJ\t", "\tcconj\t", "'cconj' in 'mine-1'"),
+    ("5\tsings", "5\ts\u00adings", r"soft hyphen \(U\+00AD\)"),
+    ("5\tsings", "5\tsäings", "was read as Windows-1252"),
 )
 def test_what_a_treebank_may_mean_otherwise_is_said(old, new, says):
     text = TREE + "# sent_id = mine-1\n" + OTHER

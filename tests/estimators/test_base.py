@@ -1,12 +1,10 @@
 """Estimators and stimulus sets in scikit-learn's hands."""
 
-from typing import Any
-
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import refused, words
+from inputs import for_each, refused, words
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, train_test_split
@@ -14,7 +12,6 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, t
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.base import MetricModel
 from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.soft_rank import SoftRankMLEM
 from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
@@ -80,17 +77,15 @@ def test_alpha_has_the_highest_mean_score_over_the_splits():
         assert model.alpha_ == model.alphas[best]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "model",
-    [
-        RidgeMLEM((1.0,), interactions=True),
-        SpearmanMLEM(interactions=True),
-        FRRSA(interactions=True),
-        SoftRankMLEM(interactions=True, batch_size=200),
-    ],
+    RidgeMLEM((1.0,), interactions=True),
+    SpearmanMLEM(interactions=True),
+    FRRSA(interactions=True),
+    SoftRankMLEM(interactions=True, batch_size=200),
 )
 def test_fitted_names(model, stimuli, rows):
-    calls: list[Any] = [lambda: model.W_, model.get_feature_names_out]
+    calls = [lambda: model.W_, model.get_feature_names_out]
     calls += [lambda: model.predict(stimuli), lambda: model.score(stimuli, rows)]
     for call in calls:
         with pytest.raises(NotFittedError):
@@ -155,7 +150,7 @@ def test_features_are_found_by_name(model, data):
 
 
 # What is wrong, the facts that are said of it, and whether a fit refuses it as well.
-WRONG_X: dict[str, tuple[Any, tuple[str, ...], bool]] = {
+WRONG_X = {
     "no names": (lambda x: x.to_numpy(), ("ndarray",), True),
     "a missing column": (lambda x: x.drop(columns="kind"), ("lack 'kind'",), False),
     "an added column": (lambda x: x.assign(new=1), ("add 'new'",), False),
@@ -195,7 +190,7 @@ def test_categories_without_a_fit_differ_like_others(data):
         assert not np.array_equal(gone[0], model.predict(table))
 
 
-WRONG_Y: dict[str, tuple[Any, str]] = {
+WRONG_Y = {
     "1 dimension": (lambda y: y[:, 0], "(40,)"),
     "no unit": (lambda y: y[:, :0], "(40, 0)"),
     "fewer rows": (lambda y: y[1:], "39 rows"),
@@ -218,7 +213,7 @@ def test_neural_data_that_cannot_be_used(model, what, data):
 
 
 NUMBERS = ([], [-1.0], [1.0, -1.0], [np.nan], [np.inf], [1e12], ["a"], [None], [True], [[1.0]])
-WRONG_PARAMETERS: dict[str, tuple[MetricModel, tuple[Any, ...]]] = {
+WRONG_PARAMETERS = {
     "alphas": (MODELS[0], (*NUMBERS, 1.0, None, "1", {1.0}, iter([1.0]))),
     "betas": (MODELS[2], (*NUMBERS, 1.0, None, "1", {1.0}, iter([1.0]))),
     "target": (MODELS[0], (None, 1, "ranks", ["rank"])),

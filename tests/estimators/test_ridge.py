@@ -1,14 +1,18 @@
-"""Ridge metrics: scikit-learn's on the explicit pairs, planted weights, and folds of groups."""
+"""Ridge metrics, and the choice between two: scikit-learn on explicit pairs, planted weights."""
+
+import itertools
 
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from inputs import random_case, refused, tables_of
+from scipy.spatial.distance import squareform
 from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
 from mlem_core.data.folds import group_folds
+from mlem_core.estimators.choice import ChoosingSolver, across_folds
 from mlem_core.estimators.normal_equations import (
     moments,
     penalty_matrices,
@@ -16,6 +20,7 @@ from mlem_core.estimators.normal_equations import (
     training_blocks,
 )
 from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
+from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.pairs.crossfit import fold_ceilings
 
 N = 75
@@ -150,3 +155,64 @@ def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
         expected = np.corrcoef(best, ranks)[0, 1]
         assert fits.ceiling[0, fold] == pytest.approx(expected, abs=0.03)
     assert fits.ceiling.mean() > fits.rho.mean() + 0.02 > 0.07
+
+
+FEW, TARGETS = 50, ("distance", "rank")
+
+
+@pytest.fixture(scope="module")
+def few():
+    return random_case(FEW, 2, train_ranks=True)
+
+
+def slowly(x, target, folds, of):
+    """The highest mean ρ across two folds over the strengths, the spread being that of all."""
+    ranks = rankdata(target) - (len(target) + 1) / 2
+    i, j = explicit.pairs(len(folds))
+    means = np.zeros(len(ALPHAS))
+    for a, b in itertools.combinations(range(5), 2):
+        test = (np.minimum(folds[i], folds[j]) == a) & (np.maximum(folds[i], folds[j]) == b)
+        use = explicit.training(folds, a, b) & (folds[i] != folds[j])
+        y = explicit.scaled(target[use]) if of == "distance" else ranks[use] / len(ranks)
+        own = ranks[test] - ranks[test].mean()
+        spread = (ranks @ ranks) * test.sum() / len(ranks)
+        for at, alpha in enumerate(ALPHAS):
+            predicted = rankdata(np.round(x[test] @ explicit.ridge(x[use], y, alpha).coef_, 12))
+            predicted -= predicted.mean()
+            means[at] += own @ predicted / np.sqrt(max(predicted @ predicted * spread, 1e-300))
+    return means.max() / 10
+
+
+@pytest.mark.parametrize("of", TARGETS)
+def test_scores_across_folds_are_those_of_sklearn_on_explicit_pairs(few, of):
+    folds, layers, tables, distances = few
+    expected = [slowly(distances**2, explicit.squared(rows), folds, of) for rows in layers]
+    np.testing.assert_allclose(across_folds(tables, of == "rank"), expected, atol=1e-6)
+
+
+def test_what_is_tested_has_no_part_in_the_choice(few):
+    folds, layers, tables, _ = few
+    square = squareform(np.sqrt(explicit.squared(layers[0])))
+    i, j = explicit.pairs(FEW)
+    i, j = (end[folds[i] == folds[j]] for end in (i, j))
+    square[i, j] = square[j, i] = np.random.default_rng(0).permutation(square[i, j])
+    other = tables_of(
+        explicit.random_features(FEW), [square], folds, distance="precomputed", train_ranks=True
+    )
+    for of in TARGETS:
+        np.testing.assert_allclose(
+            *(across_folds(one, of == "rank")[:1] for one in (other, tables)), rtol=1e-9
+        )
+    tested = [RidgeSolver().cross_validate(one).rho[0] for one in (other, tables)]
+    assert np.abs(tested[0] - tested[1]).max() > 0.05
+
+
+def test_the_one_that_scores_higher_is_fitted(few, monkeypatch):
+    tables = few[2]
+    for better in TARGETS:
+        monkeypatch.setattr(
+            "mlem_core.estimators.choice.across_folds",
+            lambda _, ranked=False, better=better: np.array([0.5 * (TARGETS[ranked] == better)]),
+        )
+        found = ChoosingSolver().cross_validate(tables).weights
+        np.testing.assert_array_equal(found, RidgeSolver(better).cross_validate(tables).weights)

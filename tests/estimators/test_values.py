@@ -198,14 +198,11 @@ def test_importance_is_what_permuting_the_pairs_of_values_does(case):
     assert found.shape == (2, 5, 4)
     test = explicit.held_out(folds, 3)
     own = [k for k, name in enumerate(names) if name.startswith("kind:")]
-
-    def permute(x, rng):
-        x[:, own] = x[rng.permutation(len(x))][:, own]
-        return x
-
     for layer, representations in enumerate(layers):
         target = explicit.squared(representations)[test]
-        mean, error = explicit.drop(x[test], weights[layer, 3], target, permute, 200)
+        mean, error = explicit.drop(
+            x[test], weights[layer, 3], target, explicit.permuting(own), 200
+        )
         assert found[layer, 3, 0] == pytest.approx(mean, abs=4 * error + 0.01)
 
 

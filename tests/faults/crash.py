@@ -199,17 +199,7 @@ def _all_there(folder):
         return [] if there() == whole else [f"neither there nor deleted: {whole - there()}"]
 
 
-def _careless(folder):
-    """What the other scenarios must not do, to see that it is found."""
-    (folder / "out").mkdir(exist_ok=True)
-    half = Path(tempfile.mkdtemp()) / "half"
-    half.write_text("a" * 100)
-    half.rename(folder / "out" / "a")
-    half.parent.rmdir()
-
-
 SCENARIOS = {
-    "careless": Scenario(_careless),
     "analyze-warm": Scenario(_analyze(), _of_another_run, _no_mixture),
     "bootstrap-warm": Scenario(_analyze("--bootstrap", "20"), _of_another_run, _no_mixture),
     "capsule": Scenario(

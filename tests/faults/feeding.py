@@ -57,7 +57,6 @@ class Fates:
     """
 
     counts: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     slowest: tuple[float, str] = (0.0, "")
     largest: tuple[int, str] = (0, "")
@@ -65,8 +64,7 @@ class Fates:
     def __str__(self):
         return (
             f"{self.counts.total()} files: {dict(self.counts)}; slowest {self.slowest[0]:.1f} s "
-            f"({self.slowest[1]}), most memory {self.largest[0] / 1e9:.2f} GB ({self.largest[1]}); "
-            f"{dict(self.kinds)}"
+            f"({self.slowest[1]}), most memory {self.largest[0] / 1e9:.2f} GB ({self.largest[1]})"
         )
 
     def none_fails(self, what="", capsys=None):
@@ -97,7 +95,6 @@ def feed(files, read, folder, monkeypatch):
         if wrong:
             fates.failures.append(f"{number} {file.name} {file.suffix}: {wrong}")
         fates.counts["failure" if wrong else fate] += 1
-        fates.kinds[file.name.split(" ")[0]] += 1
         shutil.rmtree(place)
     return fates
 

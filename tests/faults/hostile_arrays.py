@@ -14,8 +14,7 @@ from itertools import chain, product
 
 import numpy as np
 import safetensors.numpy
-from archives import packed
-from damaging import damaged_bytes
+from damaging import damaged_bytes, packed
 from feeding import Hostile
 
 N, UNITS = 12, 5

@@ -8,20 +8,18 @@ import json
 import zipfile
 from functools import reduce
 from operator import getitem
-from typing import Any
 
 import numpy as np
-from archives import packed
+from damaging import packed
 from feeding import Fate, Hostile
 from inputs import in_files, noise, words
 
-from mlem_core.analysis.run import run
+from mlem_core import Store, run
 from mlem_core.base.schema import parsed
 from mlem_core.data.columns import NUMBER
 from mlem_core.figures.plots import Drawing
 from mlem_core.report import capsule
 from mlem_core.report.contents import About, as_json
-from mlem_core.storage.store import Store
 
 # What may stand in the place of a value.
 VALUES = (
@@ -50,7 +48,7 @@ def _digest(data):
 def sealed(files):
     """The files with fresh digests, freshly sealed."""
     kept = dict(files)
-    about: dict[str, Any] = json.loads(kept.pop("capsule.json"))
+    about = json.loads(kept.pop("capsule.json"))
     about["files"] = {name: _digest(data) for name, data in kept.items()}
     sealed_about = parsed(About, json.dumps(about).encode(), "it").sealed()
     return {**kept, "capsule.json": as_json(sealed_about)}
@@ -64,7 +62,7 @@ def forged(files, target, **changed):
 
 def places(value, place=(), leaves=False):
     """Where a document can be changed; leaves: only its values, and what is empty."""
-    inside: list[tuple[Any, Any]] = []
+    inside = []
     if isinstance(value, dict | list):
         inside = list(value.items() if isinstance(value, dict) else enumerate(value))
     if (place and not leaves) or (leaves and not inside):
@@ -83,7 +81,7 @@ def edited(document, place):
     """A copy of a document in which one field has another value of its kind."""
     made, inside = _at(document, place)
     old = inside[place[-1]]
-    other: dict[type, Any] = {bool: not old, str: f"{old}x", list: ["x"], dict: {"x": "x"}}
+    other = {bool: not old, str: f"{old}x", list: ["x"], dict: {"x": "x"}}
     number = 1 if old is None else 2 * old + 1 if isinstance(old, int | float) else None
     inside[place[-1]] = other.get(type(old), number)
     return made

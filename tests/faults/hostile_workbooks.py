@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 from zipfile import ZIP_DEFLATED
 
 import openpyxl
-from archives import contents, packed
+from damaging import contents, packed
 from feeding import Hostile
 
 _NS = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import refused
+from inputs import for_each, refused
 
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError
+from mlem_core import AnalysisSpec, InputError, Store
 from mlem_core.base.files import write_json
 from mlem_core.base.shared import Shared, shared
 from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import wording
@@ -67,20 +65,18 @@ def finished(store, *, stimuli=b"sentence,f\na b,1\n"):
     return job.name
 
 
-@pytest.mark.parametrize(
-    ("lines", "facts"),
-    [
-        (["nonsense = 1"], ["unknown", "'nonsense'"]),
-        (["upload = 1"], ["did you mean upload"]),
-        (["hub = 1"], ["true or false"]),
-        (["models = 'x'", "models = [1]", "[models]"], ["list of folders"]),
-        (["models = ['nowhere']"], ["no folder", "nowhere"]),
-        (["minutes = 0", "minutes = nan", "minutes = true"], ["minutes", "above 0"]),
-        (["memory_gb = '8'"], ["memory_gb", "above 0"]),
-        (["runs_at_once = 1.5", "runs_each = -1", "runs_address = 0"], ["runs_", "whole number"]),
-        (["proxies = ['here']", "proxies = '10.0.0.1'", "proxies = 1"], ["list of addresses"]),
-        (["a b"], ["TOML"]),
-    ],
+@for_each(
+    "lines, facts",
+    (["nonsense = 1"], ["unknown", "'nonsense'"]),
+    (["upload = 1"], ["did you mean upload"]),
+    (["hub = 1"], ["true or false"]),
+    (["models = 'x'", "models = [1]", "[models]"], ["list of folders"]),
+    (["models = ['nowhere']"], ["no folder", "nowhere"]),
+    (["minutes = 0", "minutes = nan", "minutes = true"], ["minutes", "above 0"]),
+    (["memory_gb = '8'"], ["memory_gb", "above 0"]),
+    (["runs_at_once = 1.5", "runs_each = -1", "runs_address = 0"], ["runs_", "whole number"]),
+    (["proxies = ['here']", "proxies = '10.0.0.1'", "proxies = 1"], ["list of addresses"]),
+    (["a b"], ["TOML"]),
 )
 def test_a_setting_that_cannot_be_is_one_sentence(settings, lines, facts):
     for line in lines:
@@ -302,12 +298,10 @@ def ended(*tasks):
     return until(tasks, lambda found: all(one.state in ("failed", "done") for one in found))
 
 
-@pytest.mark.parametrize(
-    ("line", "request_", "says"),
-    [
-        ("memory_gb = 0.4", {"bytes": 600_000_000, "seconds": 30}, "more than 0.4 GB of memory"),
-        ("minutes = 0.02", {"seconds": 30}, "more than 0.02 minutes"),
-    ],
+@for_each(
+    "line, request_, says",
+    ("memory_gb = 0.4", {"bytes": 600_000_000, "seconds": 30}, "more than 0.4 GB of memory"),
+    ("minutes = 0.02", {"seconds": 30}, "more than 0.02 minutes"),
 )
 def test_a_run_that_takes_too_much_ends_with_a_sentence(settings, root, work, line, request_, says):
     settings(line)

@@ -16,16 +16,12 @@ from inputs import in_files, probing
 from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
-from mlem_core import figures
+from mlem_core import Store, compared, figures, run, stimulus_map
 from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import BASELINES, of_analysis
-from mlem_core.analysis.maps import stimulus_map
-from mlem_core.analysis.run import run
-from mlem_core.analysis.similarities import compared
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.robustness import noise
-from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))

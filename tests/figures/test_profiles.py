@@ -1,13 +1,15 @@
-"""Lines over layers, depth, methods and training: means, spreads and bands are the tables'."""
+"""Lines, values, terms, counts, two analyses, the audit: what is drawn is what the tables say."""
 
+import itertools
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from figure_tables import FEATURES, importance_of, named, of_type, scores_of
+from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core import figures
+from mlem_core.robustness.variants import CONTROL, SAYS
 
 ACCURACY, CEILING = "prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"
 LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
@@ -188,3 +190,172 @@ def test_trajectories_have_a_line_each_with_bands_over_seeds():
     broken = over_training({"t": [(1, 3), (10, 3), (100, 1), (1000, 3)]})
     bands = [trace for trace in figures.trajectories(broken, ["x", "y"]).data if trace.fill]
     assert len(bands) == 3 and {len(trace.x) for trace in bands} == {4}
+
+
+THREE = [("m", 0), ("m", 4), ("n", 1)]
+VALUES = ["<b>noun</b>", "verb", "a value, one", "a value, two"]
+
+
+@pytest.fixture
+def distances():
+    """Of every two values in three layers; no pair of stimuli has the second value twice."""
+    table = distances_of(THREE, "pos", VALUES)
+    table.loc[(table["value_a"] == "verb") & (table["value_b"] == "verb"), "n_pairs"] = 0
+    return table
+
+
+def test_matrices_of_values_share_a_scale_and_mark_what_no_pair_tells(distances):
+    figure = figures.value_matrices(distances, "pos", THREE[:2])
+    # The layer that is not drawn counts too.
+    assert figure.layout.coloraxis.cmin == 0
+    assert figure.layout.coloraxis.cmax == pytest.approx(distances["distance"].max())
+    for trace, (model, layer) in zip(of_type(figure, "heatmap"), THREE[:2], strict=True):
+        rows = distances[(distances["model"] == model) & (distances["layer"] == layer)]
+        np.testing.assert_allclose(trace.z, np.transpose(trace.z))
+        for row in rows.itertuples():
+            i, j = VALUES.index(row.value_a), VALUES.index(row.value_b)
+            assert trace.z[i][j] == row.distance
+            told = trace.hovertext[i][j]
+            assert ("no pair of stimuli" if row.n_pairs == 0 else f"{row.n_pairs} pairs") in told
+    rings, crosses = (named(figure, name)[0] for name in ("within a value", "no pair of stimuli"))
+    assert list(rings.x) == list(rings.y) == [0, 2, 3] and list(crosses.x) == [1]
+
+
+def test_lines_name_the_pairs_furthest_apart_and_leave_out_what_no_pair_has(distances):
+    few = distances.copy()
+    few.loc[(few["value_a"] == VALUES[0]) & (few["value_b"] == "verb"), "n_pairs"] = 0
+    figure = figures.value_lines(few, "pos")
+    apart = few[(few["value_a"] != few["value_b"]) & (few["n_pairs"] > 0)]
+    means = apart.groupby(["value_a", "value_b"])["distance"].mean().sort_values()
+    first = [t for t in figure.data if t.name != "other pairs" and t.showlegend]
+    assert len(first) == 5 == len(means)
+    a, b = means.index[-1]
+    own = apart[(apart["value_a"] == a) & (apart["value_b"] == b) & (apart["model"] == "m")]
+    np.testing.assert_allclose(first[0].y, own["distance"])
+
+
+def test_counts_are_the_counts_of_the_table():
+    table = pd.DataFrame(
+        {"pos": ["Noun", "Verb", "Noun", None] * 20, "length": [3.0, np.nan, 3.0, 10.0] * 20}
+    ).assign(many=np.arange(80.0))
+    kinds = [("pos", "nominal"), ("length", "ordered"), ("many", "ordered")]
+    figure = figures.feature_counts(table, kinds)
+    pos, length, many = figure.data
+    assert list(pos.y) == list(length.y) == [40, 20, 20]
+    assert list(figure.layout.xaxis.ticktext) == ["Noun", "Verb", "missing"]
+    assert list(figure.layout.xaxis2.ticktext) == ["3", "10", "missing"]
+    assert sum(many.y) == 80 and len(many.y) <= 12
+
+
+def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
+    terms = pd.DataFrame({"term": [*FEATURES, "unexplained"], "value": [0.1, 0.3, -0.05, 0.2]})
+    bars, total = figures.waterfall(terms, FEATURES).data
+    assert list(bars.customdata) == ["tense", "pos", "number", "unexplained"]
+    np.testing.assert_allclose(bars.x, [0.3, 0.1, -0.05, 0.2])
+    # Each bar begins where the one before it ended.
+    np.testing.assert_allclose(np.array(bars.base, dtype=float), [0.0, 0.3, 0.4, 0.35], atol=1e-12)
+    assert total.x[0] == pytest.approx(0.55) and bars.error_x.array is None
+    # A feature keeps its colour when another one is left out.
+    rest = figures.waterfall(terms.iloc[1:], FEATURES).data[0]
+    assert bars.marker.color[0] == rest.marker.color[0]
+    sure = terms.assign(lower=terms["value"] - 0.04, upper=terms["value"] + 0.06)
+    first = figures.waterfall(sure, FEATURES)
+    np.testing.assert_allclose(first.data[0].error_x.array, 0.06)
+    np.testing.assert_allclose(first.data[0].error_x.arrayminus, 0.04)
+    # What is kept of a figure is not changed by who draws it.
+    drawn = first.to_json()
+    first.update_layout(margin_t=99).update_yaxes(range=[0, 1])
+    assert figures.waterfall(sure, FEATURES).to_json() == drawn
+
+
+def test_terms_without_universality_are_left_out():
+    bounds = {"universality_lower": [0.4, np.nan, 0.7], "universality_upper": [0.7, np.nan, 0.9]}
+    table = pd.DataFrame({"term": ["x", "y", "rsa"], "universality": [0.5, np.nan, 0.8], **bounds})
+    (bars,) = figures.universality(table).data
+    np.testing.assert_allclose(bars.x, [0.5, 0.8])
+    np.testing.assert_allclose(bars.error_x.array, [0.2, 0.1])
+    np.testing.assert_allclose(bars.error_x.arrayminus, [0.1, 0.1])
+
+
+def test_models_of_both_analyses_stand_beside_each_other_and_others_come_last():
+    def of_one_analysis(models, scale):
+        importance = importance_of(FEATURES, dict.fromkeys(models, 3))
+        return importance.assign(importance=scale * (1 + importance["layer"]))
+
+    both = of_one_analysis(["a", "only", "b"], 0.1), of_one_analysis(["b", "a"], 0.2)
+    figure = figures.side_by_side(both, tuple(map(scores_of, both)), FEATURES)
+    titles = [one.text for one in figure.layout.annotations]
+    assert titles == ["a, first", "a, second", "b, first", "b, second", "only, first"]
+    assert max(named(figure, "tense")[0].y) == pytest.approx(0.3)
+    assert max(named(figure, "tense")[1].y) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_differences_of_importance_tell_their_interval_and_test_if_there_is_one(sure):
+    rows = list(itertools.product(["m"], range(2), ["colour", "size"]))
+    table = pd.DataFrame(rows, columns=["model", "layer", "feature"])
+    table = table.assign(first=0.3, second=0.1, difference=[0.2, -0.2, 0.1, 0.0])
+    bound = 0.05 if sure else np.nan
+    table = table.assign(lower=table["difference"] - bound, upper=table["difference"] + bound)
+    p_corrected = [0.01, 0.01, 0.2, 0.9] if sure else np.nan
+    table = table.assign(p=0.01 if sure else np.nan, p_corrected=p_corrected)
+    figure = figures.importance_differences(table, ["colour", "size"])
+    colour, size = (next(t for t in named(figure, f) if t.hovertext) for f in ("colour", "size"))
+    told = colour.hovertext[0]
+    assert ("0.150 to 0.250" in told) == ("not 0: p" in told) == ("interval" in told) == sure
+    assert "above 0" not in told and "sd" not in told and size.y[0] == -0.2
+    if sure:
+        assert list(colour.marker.symbol) == ["circle", "circle-open"]
+
+
+MARKED = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity"]
+MARKS = pd.DataFrame(
+    [
+        ("profiles", "a", 1, "", -1, "without-first", "f matters most, not g", 4.0),
+        ("scores", "a", 1, "", -1, "without-first", "ρ is 0.1 instead of 0.4", 0.0),
+        ("scores", "a", 0, "", -1, "random-weights", "random weights reach ρ = 0.4", 2.0),
+        ("rsa", "a", 0, "<b>", 2, "cosine", "RSA is 0.9 instead of 0.1", 4.0),
+    ],
+    columns=MARKED,
+)
+
+
+def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
+    frame = pd.DataFrame([("a", 0), ("a", 1), ("<b>", 2)], columns=["model", "layer"])
+    layers = frame.assign(position0_ranks=[0.1, 0.7, np.nan], mean_cosine=[-0.2, 0.6, 0.3])
+    layers = layers.assign(outlier_share=[0.0, 0.9, 0.2], n_outliers=[0, 2, 1], n_units=50)
+    first = frame.assign(variant="without-first", rsa_change=[-0.3, 0.8, 0.1], rho=0.1)
+    random = frame[:2].assign(variant="random-weights", rsa_change=0.0, rho=[0.4, 0.1])
+    changes = pd.concat([first, random], ignore_index=True)
+    changes = changes.assign(rho_before=0.4, tau=0.5, rsa_with="a:0")
+    figure = figures.audit_map(layers, changes, MARKS, SAYS, CONTROL)
+    heat, dots = figure.data
+    rows = [text.replace(":<br>", ": ") for text in figure.layout.yaxis.ticktext]
+    values = dict(zip(rows, np.array(heat.z, dtype=float), strict=True))
+    for row, expected in {
+        "position 0: share of variance": [0.1, 0.7, np.nan],
+        "outlier units: share of variance": [0.0, 0.9, 0.2],
+        "mean cosine": [0.0, 0.6, 0.3],
+        "without position 0: change of RSA": [0.3, 0.8, 0.1],
+        "random weights: share of ρ": [1.0, 0.25, np.nan],
+        "with cosine distance: change of RSA": [np.nan] * 3,
+    }.items():
+        np.testing.assert_allclose(values[row], expected, err_msg=row)
+    at = [(x, rows[y]) for x, y in zip(dots.x, dots.y, strict=True)]
+    assert at == [(1, "without position 0: change of RSA"), (0, "random weights: share of ρ")]
+    assert "f matters most, not g<br>ρ is 0.1" in dots.hovertext[0]
+
+
+def test_the_curve_shows_every_variant_and_its_choices():
+    curve = pd.DataFrame({"universe": [2, 3, 1, 0], "margin": [-0.2, -0.1, 0.3, 0.4]})
+    curve = curve.assign(own=curve["universe"] == 0, holds=curve["margin"] > 0, place=range(4))
+    distance, special_tokens = ["cosine"] * 2 + ["euclidean"] * 2, ["model", "start"] * 2
+    curve = curve.assign(distance=distance, special_tokens=special_tokens)
+    figure = figures.specification_curve(curve, ["distance", "special_tokens"], "f rules a:1")
+    traces = {trace.name: trace for trace in figure.data}
+    assert list(traces["holds"].y) == [0.3, 0.4] and list(traces["holds"].x) == [2, 3]
+    assert list(traces["does not hold"].y) == [-0.2, -0.1]
+    assert list(traces["this analysis"].x) == [3]
+    assert list(traces["distance=cosine"].x) == [0, 1]
+    assert list(traces["special_tokens=start"].x) == [1, 3]
+    assert figure.layout.title.text == "f rules a:1: 2 of 4"

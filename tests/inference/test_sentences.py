@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import for_each
 
 from mlem_core.base.labels import Names
 from mlem_core.groups.mrqap import mrqap, sentence
@@ -139,13 +140,11 @@ def test_what_is_said_among_others(sentence, part):
     assert part in sentence
 
 
-@pytest.mark.parametrize(
-    ("sentence", "part"),
-    [
-        (two_layers(0.06, place=0.2, pos=0.1).headline, "place"),
-        (BY_CHANCE.headline, "pos"),
-        (two_layers(0.06, True, [0.1, 0.05], place=0.2, pos=0.1).sentence, "Permuted"),
-    ],
+@for_each(
+    "sentence, part",
+    (two_layers(0.06, place=0.2, pos=0.1).headline, "place"),
+    (BY_CHANCE.headline, "pos"),
+    (two_layers(0.06, True, [0.1, 0.05], place=0.2, pos=0.1).sentence, "Permuted"),
 )
 def test_what_is_not_said(sentence, part):
     assert part not in sentence
@@ -154,13 +153,11 @@ def test_what_is_not_said(sentence, part):
 SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")]
 
 
-@pytest.mark.parametrize(
-    ("members", "parts"),
-    [
-        (["s0@step0", "s0@step9"], ["one run (s0), which says nothing of other runs."]),
-        (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % intervals are over seeds, and speak of"]),
-        (["a@random", "a@2"], ["one run (a)", "random weights, as training would begin from,"]),
-    ],
+@for_each(
+    "members, parts",
+    (["s0@step0", "s0@step9"], ["one run (s0), which says nothing of other runs."]),
+    (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % intervals are over seeds, and speak of"]),
+    (["a@random", "a@2"], ["one run (a)", "random weights, as training would begin from,"]),
 )
 def test_of_a_trajectory_it_is_said_what_varies(members, parts):
     line = training_line("x", members, "seeds")
@@ -170,16 +167,14 @@ def test_of_a_trajectory_it_is_said_what_varies(members, parts):
 BOTH = Units(40, 12)
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (BOTH.others, "other sentences and other words"),
-        (Units(40, 9).others, "other sentences made of these words"),
-        (Units(40).others, "other sentences of this kind"),
-        (BOTH.held_out("sentences"), "unseen sentences made of these words"),
-        (Units(40, 10, "item").held_out("both"), "unseen sentences with unseen items"),
-        (BOTH.permuted("both"), "words of the same part of the folds and of as many stimuli"),
-    ],
+@for_each(
+    "said, expected",
+    (BOTH.others, "other sentences and other words"),
+    (Units(40, 9).others, "other sentences made of these words"),
+    (Units(40).others, "other sentences of this kind"),
+    (BOTH.held_out("sentences"), "unseen sentences made of these words"),
+    (Units(40, 10, "item").held_out("both"), "unseen sentences with unseen items"),
+    (BOTH.permuted("both"), "words of the same part of the folds and of as many stimuli"),
 )
 def test_of_what_an_interval_speaks(said, expected):
     assert said == expected

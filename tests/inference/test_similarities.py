@@ -9,10 +9,8 @@ import pytest
 from inputs import layer_pairs, refused
 from scipy.stats import t
 
+from mlem_core import Store, explain, from_frame, run, with_intervals
 from mlem_core.analysis import similarities
-from mlem_core.analysis.run import run
-from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.explanation import explain, with_intervals
 from mlem_core.inference.jackknife import t_quantile
 from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -24,7 +22,6 @@ from mlem_core.pairs.similarity_sums import PairCells, of_some
 from mlem_core.robustness.audit import audit, find_audit
 from mlem_core.robustness.claims import Claim, over_stimuli
 from mlem_core.robustness.flags import check
-from mlem_core.storage.store import Store
 
 OTHERS, ALIGNED = ("cka", "neighbours"), ("procrustes", "cca")
 N, N_ALIGNED = 60, 40

@@ -84,9 +84,7 @@ def test_a_packaged_model_gives_what_a_padded_batch_gives(name, side, tmp_path):
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
-def test_other_poolings_are_means_and_last_tokens_of_transformers_states(
-    kind, architectures, tmp_path
-):
+def test_other_poolings_are_means_and_last_tokens_of_transformers(kind, architectures, tmp_path):
     loaded, store = architectures[kind], Store(tmp_path)
     stimuli = word_stimuli(["Did they see theyverya elephants?", "The old dogs and cats run."])
     ours = from_model(stimuli, loaded, store, ExtractionOptions(pooling="mean"))
@@ -193,9 +191,6 @@ def test_a_tokenizer_that_does_not_tell_where_its_tokens_are(tmp_path):
         options = ExtractionOptions(special_tokens=choice)
         ours = from_model(stimuli, loaded, Store(tmp_path), options)
         close(ours[3], state_of(loaded, tokens)[[2, 9, 14]].numpy())  # ï has two bytes
-
-
-# --- numbers of half the length ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", tiny.ARCHITECTURES)

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 import safetensors.numpy
-from inputs import refused
+from inputs import for_each, refused
 from tiny import sentence_stimuli
 
 from mlem_core.models.array_files import CountsRows, are_distances, not_finite
@@ -81,9 +81,6 @@ def test_arrays_beside_numbered_layers_are_no_layers_and_said(three, tmp_path, o
     assert all(name in note for name in [*others, f"a{suffix}"])
     own = save(tmp_path / "own.npz", {name: arrays[name] for name in others})
     assert from_file(own, three).notes == ()
-
-
-# --- arrays as they lie in the file --------------------------------------------------------
 
 
 def mapped(array):
@@ -162,9 +159,6 @@ def test_distances_are_square(three, tmp_path, suffix):
         from_file(bad, three, distances=True)
 
 
-# --- what cannot be used -------------------------------------------------------------------
-
-
 class Trap:
     def __reduce__(self):
         return (os._exit, (3,))
@@ -178,30 +172,26 @@ def wrong_at(value):
     return {"layer_07": np.where(np.arange(6).reshape(3, 2) == 3, value, 1.0)}
 
 
-@pytest.mark.parametrize(
-    ("arrays", "facts", "only"),
-    [
-        (wrong_at(np.nan), ("layer_07", "nan in row 2, unit 2"), ""),
-        (wrong_at(-np.inf), ("layer_07", "-inf in row 2, unit 2"), ""),
-        ({"layer_00": np.zeros((4, 2))}, ("layer_00", "4 rows", "3 stimuli"), ""),
-        ({"layer_00": np.zeros(3)}, ("shape (3)", "(stimuli, units)"), ""),
-        ({"layer_00": np.zeros((3, 2, 2))}, ("2 rows", "3 stimuli"), ""),
-        (
-            {"layer_00": np.where(np.arange(24).reshape(4, 3, 2) == 14, np.nan, 1.0)},
-            ("layer_00", "nan in repetition 3, row 2, unit 1"),
-            "",
-        ),
-        ({"V1": TWO, "weights": np.zeros((4, 2))}, ("weights", "4 rows"), ""),
-        ({"layer_1": TWO, "layer_01": TWO}, ("layer 1", "layer_01 and layer_1"), ""),
-        (OBJECTS, ("layer_00", "pickle"), ".npz"),
-        (OBJECTS, ("Python objects",), ".npy"),
-        ({"layer_00": np.array([["a"]] * 3)}, ("layer_00", "<U1", "real numbers"), ".npz"),
-        ({"": TWO, "V1": TWO}, ("without a name",), ".npz"),
-    ],
+@for_each(
+    "arrays, facts, only",
+    (wrong_at(np.nan), ("layer_07", "nan in row 2, unit 2"), ""),
+    (wrong_at(-np.inf), ("layer_07", "-inf in row 2, unit 2"), ""),
+    ({"layer_00": np.zeros((4, 2))}, ("layer_00", "4 rows", "3 stimuli"), ""),
+    ({"layer_00": np.zeros(3)}, ("shape (3)", "(stimuli, units)"), ""),
+    ({"layer_00": np.zeros((3, 2, 2))}, ("2 rows", "3 stimuli"), ""),
+    (
+        {"layer_00": np.where(np.arange(24).reshape(4, 3, 2) == 14, np.nan, 1.0)},
+        ("layer_00", "nan in repetition 3, row 2, unit 1"),
+        "",
+    ),
+    ({"V1": TWO, "weights": np.zeros((4, 2))}, ("weights", "4 rows"), ""),
+    ({"layer_1": TWO, "layer_01": TWO}, ("layer 1", "layer_01 and layer_1"), ""),
+    (OBJECTS, ("layer_00", "pickle"), ".npz"),
+    (OBJECTS, ("Python objects",), ".npy"),
+    ({"layer_00": np.array([["a"]] * 3)}, ("layer_00", "<U1", "real numbers"), ".npz"),
+    ({"": TWO, "V1": TWO}, ("without a name",), ".npz"),
 )
-def test_arrays_that_cannot_be_used_are_refused_with_their_place(
-    three, tmp_path, arrays, facts, only
-):
+def test_unusable_arrays_are_refused_with_their_place(three, tmp_path, arrays, facts, only):
     for suffix in [only] if only else (".npz", ".safetensors"):
         path = save(tmp_path / f"bad{suffix}", arrays)
         with refused("bad", *facts):
@@ -239,15 +229,10 @@ def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
             from_file(tmp_path / name, three)
 
 
-# --- a CSV of one layer --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
+@for_each(
     "content",
-    [
-        "0,1\n1.5,2\n-3,4e-2\n5,6\n",  # as pandas names columns
-        '\ufeff"unit, first",unit 2\r\n1.5, 2\r\n\r\n-3,0.04\r\n5,6',
-    ],
+    "0,1\n1.5,2\n-3,4e-2\n5,6\n",  # as pandas names columns
+    '\ufeff"unit, first",unit 2\r\n1.5, 2\r\n\r\n-3,0.04\r\n5,6',
 )
 def test_a_csv_is_a_layer_and_one_of_another_content_is_read_again(three, tmp_path, content):
     path = tmp_path / "brain.csv"
@@ -262,19 +247,17 @@ def test_a_csv_is_a_layer_and_one_of_another_content_is_read_again(three, tmp_pa
     assert again[0][2, 0] == 4.5 and again.identity != ours.identity
 
 
-@pytest.mark.parametrize(
-    ("content", "facts"),
-    [
-        ("1,2\n3,4\n", ("2 rows", "3 stimuli")),
-        ("1,2\n3,4,5\n6,7\n", ("row 2", "3 cells", "2")),
-        ("a,b\n1,2\n3,four\n5,6\n", ("'four'", "row 2, column 2")),
-        ("1,2\n3,nan\n5,6\n", ("nan", "row 2, unit 2")),
-        ("1;2\n3;4\n5;6\n", ("semicolons",)),
-        (",0,1\n0,1,2\n1,3,4\n2,5,6\n", ("first column", "no name")),
-        ("id,0,1\n0,1.5,7\n1.0,2,8\n2,3,9\n", ("first column", "0 to 2")),
-        ("\udcff\udcfe1\n", ("damaged",)),
-        ('"1\n2\n3\n', ("damaged",)),
-    ],
+@for_each(
+    "content, facts",
+    ("1,2\n3,4\n", ("2 rows", "3 stimuli")),
+    ("1,2\n3,4,5\n6,7\n", ("row 2", "3 cells", "2")),
+    ("a,b\n1,2\n3,four\n5,6\n", ("'four'", "row 2, column 2")),
+    ("1,2\n3,nan\n5,6\n", ("nan", "row 2, unit 2")),
+    ("1;2\n3;4\n5;6\n", ("semicolons",)),
+    (",0,1\n0,1,2\n1,3,4\n2,5,6\n", ("first column", "no name")),
+    ("id,0,1\n0,1.5,7\n1.0,2,8\n2,3,9\n", ("first column", "0 to 2")),
+    ("\udcff\udcfe1\n", ("damaged",)),
+    ('"1\n2\n3\n', ("damaged",)),
 )
 def test_a_csv_that_cannot_be_used(three, tmp_path, content, facts):
     (tmp_path / "bad.csv").write_bytes(content.encode("utf-8", "surrogateescape"))
@@ -282,9 +265,7 @@ def test_a_csv_that_cannot_be_used(three, tmp_path, content, facts):
         from_file(tmp_path / "bad.csv", three)
 
 
-@pytest.mark.parametrize(
-    "text", [",0,1\n0,4,5\n1,6,7\n2,8,9\n", "n,0\n1,4\n2,6\n3,8\n", "0,4,5\n1,6,7\n2,8,9\n"]
-)
+@for_each("text", ",0,1\n0,4,5\n1,6,7\n2,8,9\n", "n,0\n1,4\n2,6\n3,8\n", "0,4,5\n1,6,7\n2,8,9\n")
 def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     path = tmp_path / "brain.csv"
     path.write_text(text)

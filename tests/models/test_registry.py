@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from inputs import refused
+from inputs import for_each, refused
 
 from mlem_core.base.errors import InputError
 from mlem_core.models import forward, hub, registry
@@ -34,9 +34,6 @@ def bert(tmp_path_factory):
 def folder(bert, tmp_path):
     """A sound model folder to spoil."""
     return Path(shutil.copytree(bert, tmp_path / "model"))
-
-
-# --- names ---------------------------------------------------------------------------------
 
 
 def test_known_models_are_listed_without_torch():
@@ -74,9 +71,6 @@ def test_an_unknown_device():
         with refused(*facts):
             resolve_device(name)
     assert resolve_device("auto") in ("cpu", "cuda")
-
-
-# --- the hub -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -190,22 +184,17 @@ def test_a_revision_is_fetched_by_its_name(served, monkeypatch):
         registry.identity("someone/bert@step3")
 
 
-@pytest.mark.parametrize(
-    ("name", "facts", "by"),
-    [
-        ("someone/bert@step2000", ("'someone/bert'", "'step2000'"), InputError),
-        ("bert-base-uncasd", ("bert-base-uncased",), InputError),
-        ("someone/gated", ("terms",), ModelUnavailable),
-    ],
+@for_each(
+    "name, facts, by",
+    ("someone/bert@step2000", ("'someone/bert'", "'step2000'"), InputError),
+    ("bert-base-uncasd", ("bert-base-uncased",), InputError),
+    ("someone/gated", ("terms",), ModelUnavailable),
 )
 def test_what_the_hub_does_not_have_or_give(served, name, facts, by):
     with refused(*facts, by=by):
         registry.identity(name)
     if "@" in name:
         assert look_up(name).where == "nowhere"
-
-
-# --- folders -------------------------------------------------------------------------------
 
 
 def test_a_folder_changes_its_identity_with_its_weights(folder, bert):
@@ -253,23 +242,21 @@ def larger_vocabulary(folder):
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize(
-    ("spoil", "facts"),
-    [
-        (written({WEIGHTS: None, "pytorch_model.bin": b""}), ("pytorch_model.bin", "safetensors")),
-        (written({WEIGHTS: None}), ("no weights",)),
-        (written({"config.json": None}), ("no config.json",)),
-        (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),
-        (changed(model_type="own", auto_map={"AutoModel": "code.Model"}), ("'own'", "never done")),
-        (truncated, (WEIGHTS, "damaged")),
-        (one_shard_of_two, ("model-00002-of-00002.safetensors",)),
-        (changed(num_hidden_layers=4), ("16 of the tensors", "encoder.layer.3")),
-        (changed(hidden_size=32), ("shapes", "config.json")),
-        (written(dict.fromkeys(["tokenizer.json", "tokenizer_config.json"])), ("no tokenizer",)),
-        (larger_vocabulary, ("another model's", "token 300", "300 tokens")),
-        (written({WEIGHTS: None, "a.gguf": b"GGUF", "b.gguf": b"GGUF"}), ("2 GGUF files",)),
-        (written({WEIGHTS: None, "a.gguf": b"not one"}), ("a.gguf", "no GGUF file")),
-    ],
+@for_each(
+    "spoil, facts",
+    (written({WEIGHTS: None, "pytorch_model.bin": b""}), ("pytorch_model.bin", "safetensors")),
+    (written({WEIGHTS: None}), ("no weights",)),
+    (written({"config.json": None}), ("no config.json",)),
+    (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),
+    (changed(model_type="own", auto_map={"AutoModel": "code.Model"}), ("'own'", "never done")),
+    (truncated, (WEIGHTS, "damaged")),
+    (one_shard_of_two, ("model-00002-of-00002.safetensors",)),
+    (changed(num_hidden_layers=4), ("16 of the tensors", "encoder.layer.3")),
+    (changed(hidden_size=32), ("shapes", "config.json")),
+    (written(dict.fromkeys(["tokenizer.json", "tokenizer_config.json"])), ("no tokenizer",)),
+    (larger_vocabulary, ("another model's", "token 300", "300 tokens")),
+    (written({WEIGHTS: None, "a.gguf": b"GGUF", "b.gguf": b"GGUF"}), ("2 GGUF files",)),
+    (written({WEIGHTS: None, "a.gguf": b"not one"}), ("a.gguf", "no GGUF file")),
 )
 def test_a_folder_that_cannot_be_used_is_told_in_a_sentence(folder, spoil, facts):
     spoil(folder)
@@ -287,9 +274,6 @@ def test_the_longest_input(bert, tmp_path):
         assert open_model(str(folder), "cpu").max_tokens == longest
 
 
-# --- what is known before anything is loaded --------------------------------------------------
-
-
 @pytest.mark.parametrize("name", packaged())
 def test_what_comes_with_the_program_is_here(name):
     offer = look_up(name)
@@ -303,19 +287,17 @@ def test_what_cannot_be_reached_may_be_there_later(no_hub):
     assert look_up("EleutherAI/pythia-70m@step1000").where == "away"
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("minlm", "did you mean minilm"),
-        ("a b", "unknown model 'a b'"),
-        ("/nowhere/model", "there is no model folder"),
-        ("~/nowhere", "no model folder"),
-        ("", "''"),
-        ("minilm@step3", "comes with the program, in one revision"),
-        ("mini-gpt2@step3", "without 'step3': the choices behind its name are "),
-        ("mini-gpt2@main", "@step512"),
-        ("gpt2@", "names no revision"),
-    ],
+@for_each(
+    "name, says",
+    ("minlm", "did you mean minilm"),
+    ("a b", "unknown model 'a b'"),
+    ("/nowhere/model", "there is no model folder"),
+    ("~/nowhere", "no model folder"),
+    ("", "''"),
+    ("minilm@step3", "comes with the program, in one revision"),
+    ("mini-gpt2@step3", "without 'step3': the choices behind its name are "),
+    ("mini-gpt2@main", "@step512"),
+    ("gpt2@", "names no revision"),
 )
 def test_what_is_nowhere_is_a_sentence(no_hub, name, says):
     offer = look_up(name)

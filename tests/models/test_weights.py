@@ -1,26 +1,31 @@
-"""Weights that are packed, of GGUF files, random, read both ways; and surprisal."""
+"""Weights packed, of GGUF, random, read both ways; surprisal; layers kept and as a pass goes on."""
 
+import dataclasses
 import math
+import shutil
 
 import gguf
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 import tiny
 import torch
-from inputs import refused
+from inputs import for_each, refused
+from tiny import close, sentence_stimuli, word_stimuli
 
+from mlem_core import Store, from_frame
 from mlem_core.data import datasets
-from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.models import forward, representations
 from mlem_core.models.bidirectional import BidirectionalMambaConfig, BidirectionalMambaModel
+from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.forward import hidden_states, quietly
 from mlem_core.models.loading import load_with_head, open_model, read_once, read_packed
 from mlem_core.models.registry import locate
+from mlem_core.models.representations import from_model
 from mlem_core.models.surprisal import surprisal, word_surprisal
-from mlem_core.models.tokens import tokenize
+from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
 from training.packed import GROUP, pack
-
-# --- packed -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("bits", "steps"), [(8, 127), (4, 7)])
@@ -49,9 +54,6 @@ def test_a_broken_file_is_said(content, tmp_path):
         read_packed(tmp_path / "w.safetensors")
 
 
-# --- GGUF -------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_the_reader_gives_what_the_package_s_gives():
     files = locate("smollm2")
@@ -70,9 +72,6 @@ def test_the_reader_gives_what_the_package_s_gives():
     for mine, tensor in zip(ours.tensors, theirs.tensors, strict=True):
         assert (mine.name, mine.tensor_type) == (tensor.name, tensor.tensor_type)
         np.testing.assert_array_equal(mine.data[:2], tensor.data[:2])
-
-
-# --- random -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +99,6 @@ def test_a_seed_is_one_set_of_weights(folder):
         assert value.shape == other[key].shape and not torch.equal(value, other[key])
 
 
-# --- the bidirectional Mamba ------------------------------------------------------------------
-
-
 def model():
     torch.manual_seed(0)
     sizes = {"vocab_size": 30, "hidden_size": 16, "state_size": 4, "intermediate_size": 24}
@@ -123,9 +119,6 @@ def test_reversed_text_with_its_halves_swapped_gives_reversed_states():
         hidden_states(made, 3, ids), hidden_states(swapped, 3, ids.flip(1)), strict=True
     ):
         torch.testing.assert_close(ours, theirs.flip(1))
-
-
-# --- surprisal --------------------------------------------------------------------------------
 
 
 SENTENCES = ["the grandmother hesitated", "why did Christopher whisper", "the men sing"]
@@ -169,3 +162,218 @@ def test_what_has_no_surprisal():
         surprisal(STIMULI, "mini-bert", "cpu")
     with refused("words"):
         surprisal(datasets.load("relative-clauses"), "mini-gpt2", "cpu")
+
+
+# Sentences of equally many tokens, which share a batch.
+ALIKE = [f"The old dog sees a cat{letter}" for letter in "abcdefghijklm"]
+
+
+class Counting(torch.nn.Module):
+    """A model that notes what goes through it, and has room for so many inputs at once."""
+
+    def __init__(self, model, room=10**9):
+        super().__init__()
+        self.model = model
+        self.config = model.config
+        self.room = room
+        self.seen: list[int] = []
+
+    def get_input_embeddings(self):
+        return self.model.get_input_embeddings()
+
+    def forward(self, input_ids, **more):
+        if len(input_ids) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        self.seen.append(len(input_ids))
+        return self.model(input_ids=input_ids, **more)
+
+
+def counting(loaded, room=10**9):
+    model = Counting(loaded.model, room)
+    return dataclasses.replace(loaded, model=model), model
+
+
+def test_other_features_need_no_model_other_words_do(architectures, tmp_path):
+    loaded, store = architectures["gpt2"], Store(tmp_path)
+    first = from_model(word_stimuli(), loaded, store)
+    broken = dataclasses.replace(loaded, model=None)
+    again = from_model(word_stimuli(other=list(range(len(word_stimuli())))), broken, store)
+    assert again.identity == first.identity
+    assert np.array_equal(again[2], first[2])
+    found = representations.kept_states(word_stimuli(), broken, store)
+    assert found is not None and np.array_equal(found[1], first[1])
+    assert representations.kept_states(word_stimuli(tiny.SENTENCES[:2]), broken, store) is None
+    with pytest.raises(AttributeError):
+        from_model(word_stimuli(tiny.SENTENCES[:2]), broken, store)
+    with pytest.raises(AttributeError):
+        from_model(word_stimuli(), dataclasses.replace(broken, identity="other"), store)
+
+
+def test_a_batch_is_halved_until_it_fits_and_what_never_does_is_named(architectures, tmp_path):
+    whole = from_model(word_stimuli(ALIKE), architectures["gpt2"], Store(tmp_path / "a"))
+    loaded, model = counting(architectures["gpt2"], room=2)
+    halved = from_model(word_stimuli(ALIKE), loaded, Store(tmp_path / "b"))
+    assert sum(model.seen) == len(ALIKE) and max(model.seen) <= 2
+    for layer in whole.layers:
+        close(halved[layer], whole[layer])
+    with refused("row 21", "memory of cpu"):
+        from_model(word_stimuli(), counting(loaded, room=0)[0], Store(tmp_path / "c"))
+
+
+@for_each(
+    "stimuli, facts",
+    (word_stimuli(["A cat.", "dog " * 600]), ("row 3", "602 tokens", "512")),
+    # A zero-width space is no white space, and this tokenizer drops it.
+    (word_stimuli(["A cat.", "A \u200b cat."]), ("row 4", "no token")),
+    (sentence_stimuli(["A cat.", "\u200b"]), ("row 2", "finds nothing")),
+)
+def test_what_a_model_does_not_read_is_named(stimuli, facts, tmp_path):
+    with refused(*facts):
+        from_model(stimuli, tiny.opened("minilm"), Store(tmp_path))
+
+
+def test_a_token_that_goes_on_into_the_next_word(architectures, tmp_path):
+    import tokenizers
+    import transformers
+
+    whole = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({"[UNK]": 0, "of course": 1}, unk_token="[UNK]")
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=whole, unk_token="[UNK]")
+    loaded = dataclasses.replace(architectures["gpt2"], tokenizer=tokenizer, identity="x")
+    with refused("row 1", "'of'"):
+        from_model(word_stimuli(["of course"]), loaded, Store(tmp_path))
+
+
+def test_a_model_that_gives_nan(architectures, tmp_path):
+    folder = tiny.save("gpt2", tmp_path / "model")
+    loaded = open_model(str(folder), "cpu")
+    with torch.no_grad():
+        loaded.model.h[1].ln_2.weight[0] = float("nan")
+    with refused("NaN", "layer 2"):
+        from_model(word_stimuli(), loaded, Store(tmp_path))
+
+
+@pytest.mark.parametrize("when", ["before it is loaded", "in the run"])
+def test_nothing_is_kept_of_a_model_that_changes(when, tmp_path, monkeypatch):
+    a, b = (tiny.save("gpt2", tmp_path / name) for name in "ab")
+    weights = safetensors.numpy.load_file(b / "model.safetensors")
+    other = {name: -values for name, values in weights.items()}
+    safetensors.numpy.save_file(other, b / "model.safetensors", {"format": "pt"})
+    folder, store, stimuli = tmp_path / "model", Store(tmp_path / "store"), word_stimuli()
+
+    def put(model):
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+
+    def then(name):
+        known = getattr(representations, name)
+        return lambda *args: (put(b), known(*args))[1]
+
+    put(a)
+    name = "open_model" if when == "before it is loaded" else "extract"
+    with monkeypatch.context() as patch:
+        patch.setattr(representations, name, then(name))
+        with refused("changed"):
+            from_model(stimuli, str(folder), store)
+    put(a)
+    assert representations.kept_states(stimuli, str(folder), store) is None
+    ours, theirs = (from_model(stimuli, str(one), store) for one in (folder, b))
+    assert ours.identity != theirs.identity and not np.array_equal(ours[1], theirs[1])
+
+
+def test_a_registered_pooling_is_what_it_says(architectures, tmp_path, monkeypatch):
+    loaded, stimuli = architectures["gpt2"], word_stimuli()
+    first = Pooling("first", {"word": Mean("first sub-token", lambda first, last: (first, first))})
+    monkeypatch.setitem(POOLINGS, "first", first)
+    found = from_model(stimuli, loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
+    assert found.facts["pooling"] == "first sub-token"
+    words = tokenize(stimuli, loaded).spans
+    assert words is not None and (words[:, 0] < words[:, 1]).any()
+    for row, sentence in enumerate(stimuli.sentences):
+        ids = loaded.tokenizer(sentence, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            state = loaded.model(ids, output_hidden_states=True).hidden_states[1][0]
+        close(found[1][[row]], state[[words[row, 0]]].numpy())
+    with refused("pooling", "'first'"):
+        from_model(sentence_stimuli(), loaded, Store(tmp_path), ExtractionOptions(pooling="first"))
+
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+IDS = torch.tensor([[5, 7, 2, 9], [4, 4, 1, 3]])
+
+
+def given(loaded):
+    found: list[torch.Tensor] = []
+    forward.each_layer(loaded, IDS, lambda state: found.append(state.clone()))
+    return found
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_layers_are_given_as_the_whole_pass_gives_them(kind, architectures):
+    loaded = architectures[kind]
+    expected = forward.hidden_states(loaded.model, loaded.n_layers, IDS)
+    assert loaded.streams
+    for streams in (True, False):
+        found = given(dataclasses.replace(loaded, streams=streams))
+        assert len(found) == len(expected) == 4
+        assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("kind", tiny.ARCHITECTURES)
+def test_some_layers_are_those_of_all_and_no_block_after_them_runs(kind, architectures, tmp_path):
+    loaded, stimuli, options = architectures[kind], word_stimuli(), ExtractionOptions(layers=(0, 2))
+    stores = [Store(tmp_path / name) for name in "ab"]
+    whole = from_model(stimuli, loaded, stores[0])
+    ran: list[object] = []
+    last = forward._blocks(loaded.model, loaded.n_layers)[-1]
+    hook = last.register_forward_hook(lambda *_: ran.append(1))
+    some = from_model(stimuli, loaded, stores[1], options)
+    hook.remove()
+    assert not ran and some.layers == (0, 2) and some.every_layer == whole.layers
+    assert some.folder is not None and len(list(some.folder.glob("layer_*"))) == 2
+    for store in stores:  # where all are there they are used
+        found = representations.kept_states(stimuli, loaded, store, options)
+        assert found is not None and all(np.array_equal(found[n], whole[n]) for n in (0, 2))
+    again = from_model(stimuli, loaded, stores[1])
+    assert all(np.array_equal(again[n], whole[n]) for n in whole.layers)
+    none = from_model(stimuli, loaded, Store(tmp_path / "c"), ExtractionOptions(layers=(9,)))
+    assert none.layers == (0,) and none.every_layer == whole.layers
+
+
+def test_a_model_of_which_blocks_do_not_tell_is_not_streamed(architectures):
+    class Shifted(torch.nn.Module):
+        """Its second hidden state is not what enters its second block."""
+
+        def __init__(self, model):
+            super().__init__()
+            self.model, self.config = model, model.config
+            self.device = model.device
+
+        def forward(self, **options):
+            output = self.model(**options)
+            first, second, *others = output.hidden_states
+            output.hidden_states = (first, second + 1, *others)
+            return output
+
+    model = architectures["gpt2"].model
+    assert forward.count_blocks("gpt2", model) == (3, True)
+    assert forward.count_blocks("shifted", Shifted(model)) == (3, False)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("several", [False, True])
+def test_pooled_rows_are_means_over_their_tokens(several, dtype, device):
+    rng = np.random.default_rng(0)
+    states = [torch.from_numpy(rng.standard_normal((3, 6, n))).to(dtype) for n in (5, 2)]
+    first, last = np.array([0, 2, 5, 1]), np.array([3, 2, 5, 4])
+    spans = Spans(np.array([2, 0, 0, 1]), first if several else last, last)
+    copies = torch.cuda.Stream(device) if device != "cpu" else None
+    pooled = PooledRows(spans, 6, device, copies)
+    for state in states:
+        pooled.take(to_device(state.float().numpy(), device).to(dtype))
+    for state, found in zip(states, pooled.arrays(), strict=True):
+        assert found.dtype == np.float32 and found.shape == (4, state.shape[2])
+        for row, (sentence, begin, end) in zip(found, zip(*spans, strict=True), strict=True):
+            tokens = state[sentence, begin : end + 1].double().numpy()
+            np.testing.assert_allclose(row, tokens.mean(axis=0), rtol=1e-5, atol=1e-6)

@@ -13,8 +13,7 @@ from inputs import in_files, words
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.storage.store import Store
+from mlem_core import AnalysisSpec, Store
 from mlem_core.tasks import analyses, followups, runner
 from mlem_core.tasks.analyses import Job
 from pages.parts.screens import SCREENS

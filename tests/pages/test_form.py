@@ -1,4 +1,4 @@
-"""The form of a new analysis: what is read of a file, what is chosen, and what is refused."""
+"""The form of a new analysis or a duplicate: what is read, chosen, carried over and refused."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -7,16 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from huggingface_hub import constants
-from inputs import probing, words
+from inputs import for_each, in_files, noise, probing, words
 from scipy.spatial.distance import pdist, squareform
 from screens import Screen, jobs_in
 
+from mlem_core import AnalysisSpec, Store, write_csv
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.analysis.spec import parameters
 from mlem_core.data import datasets
 from mlem_core.data.added import frequency
-from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.models import hub
+from mlem_core.tasks import analyses
+from pages.form import models, options
+from pages.form.draft import draft
+from pages.parts import choices, stored
+from pages.parts.duplicate import form_of
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +63,7 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert screen.errors == []
     screen.press("Next: Roles")
     assert screen.widget("selectbox", "Role of Häufigkeit").value == "ordered"
-    assert "'tense' has no value in" in screen.said
+    assert "has missing values: tense" in screen.said
     screen.press("Next: Models").choose("form models", ["mini-bert"], "multiselect")
     screen.choose("choice layers", "0,6", "text_input").press("Run")
     spec = screen.spec(store)
@@ -98,7 +103,7 @@ def test_how_a_file_is_read_can_be_changed_and_goes_along(store, tmp_path):
     assert "2 features, 3 cautions" in screen.said
     # What one types into a list stands in the address.
     screen = Screen("new", **screen.address, na="?").press("step roles")
-    said = "'kind' has no value in 4 of 20"
+    said = "has missing values: kind"
     assert said in screen.said
     # An address opens the same form, and other pages lose nothing of it.
     assert said in Screen("new", **screen.address).said
@@ -173,12 +178,10 @@ BAD_INDEX = b"sentence,word_index,kind\nthe cat sleeps,0,a\nthe dog barks,7,b\n"
 PHOTO = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(range(256))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "step", "facts"),
-    [
-        ("bad.csv", BAD_INDEX, "roles", ("word_index", "row 2", "7")),
-        ("photo.xls", PHOTO, "read", ("photo.xls",)),
-    ],
+@for_each(
+    "name, content, step, facts",
+    ("bad.csv", BAD_INDEX, "roles", ("word_index", "row 2", "7")),
+    ("photo.xls", PHOTO, "read", ("photo.xls",)),
     ids=["index", "photo"],
 )
 def test_a_bad_file_loses_and_runs_nothing(store, csv, tmp_path, name, content, step, facts):
@@ -202,16 +205,14 @@ def test_two_tables_at_once_are_refused(store, csv, tmp_path):
     assert can_run(screen.press("Go on with probing")) and screen.errors == []
 
 
-@pytest.mark.parametrize(
-    ("asked", "facts"),
-    [
-        ({"layers": "three"}, ("'three'",)),
-        ({"models": "mini-brt"}, ("'mini-brt'", "mini-bert")),
-        ({"stimuli": f"{'0' * 64}/gone.csv"}, ("gone.csv", "not on this machine")),
-        ({"models": "none"}, ("no model",)),
-        ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
-        ({"pooling": "last"}, ("pooling of a word", "standard, mean")),
-    ],
+@for_each(
+    "asked, facts",
+    ({"layers": "three"}, ("'three'",)),
+    ({"models": "mini-brt"}, ("'mini-brt'", "mini-bert")),
+    ({"stimuli": f"{'0' * 64}/gone.csv"}, ("gone.csv", "not on this machine")),
+    ({"models": "none"}, ("no model",)),
+    ({"estimator": "spearman", "values": "tense"}, ("spearman", "tense")),
+    ({"pooling": "last"}, ("pooling of a word", "standard, mean")),
 )
 def test_what_cannot_be_is_said_in_an_address_too(store, asked, facts):
     screen = Screen("new", **{"step": "models", "models": "mini-bert", **asked})
@@ -255,3 +256,131 @@ def test_a_model_that_cannot_be_reached_is_left_out(store, csv):
     assert "cannot be reached" in screen.said
     screen.press("Run")
     assert any("gpt2 was left out" in one.value for one in screen.app.warning)
+
+
+TABLE = words(20).assign(tense=["past", "present"] * 34 + ["past"] * (len(words(20)) - 68))
+BANK = "bank.conllu"
+TWO, STEPS = ("mini-gpt2", "mini-bert"), ("mini-bert@step512", "mini-bert@step1024")
+# Each field with a value that is none's default, and what else such an analysis needs.
+ASKED = {
+    "stimuli": ("words.csv", {}),
+    "sep": (";", {"stimuli": "other.csv"}),
+    "encoding": ("windows-1252", {}),
+    "decimal": (",", {"stimuli": "other.csv", "sep": ";"}),
+    "na": (("past", "-"), {}),
+    "sheet": ("second", {"stimuli": "words.xlsx"}),
+    "roles": ((("tense", "ignore"),), {}),
+    "level": ("sentence", {"stimuli": BANK}),
+    "sample": (60, {"stimuli": BANK}),
+    "balance": (("upos",), {"stimuli": BANK, "sample": 60}),
+    "sample_seed": (2**32 - 1, {"stimuli": BANK, "sample": 60}),
+    "add": (("word_length",), {}),
+    "language": ("de", {}),
+    "bins": ((("length", 3),), {}),
+    "merge_rare": ((("tense", 30),), {}),
+    "vectors": ((("both", ("length", "position")),), {}),
+    "rdms": ((("given", "rdm.npy"),), {}),
+    "ordered": (("length",), {"nominal": ("position",)}),
+    "nominal": (("length",), {}),
+    "models": (TWO, {}),
+    "representations": ((("brain", "brain.npz"),), {}),
+    "precomputed": (("brain",), {"representations": (("brain", "brain.npz"),)}),
+    "first_column": ((("brain", "skip"),), {"representations": (("brain", "brain.npz"),)}),
+    "layers": ((0, 3), {}),
+    "features": (("noun", "position"), {}),
+    "missing": ("level", {}),
+    "as_in": ("paper1", {}),
+    "estimator": ("spearman", {}),
+    "interactions": (True, {}),
+    "values": (("tense",), {}),
+    "distance": ("cosine", {}),
+    "already_squared": (True, {"distance": "cosine"}),
+    "folds": (37, {}),
+    "folds_over": ("items", {}),
+    "seed": (2**32 - 1, {}),
+    "pairs": (0, {}),
+    "device": ("cpu", {}),
+    "dtype": ("bfloat16", {}),
+    "special_tokens": ("none", {}),
+    "pooling": ("mean", {}),
+    "positions": ("without-first", {}),
+    "units": ("standardised", {}),
+    "half": ("second", {}),
+    "groups": ((("g", TWO[:1]), ("h", TWO[1:])), {"models": TWO}),
+    "labels": (tuple((name, ("size:small",)) for name in TWO), {"models": TWO}),
+    "trajectories": ((("t", STEPS),), {"models": STEPS}),
+}
+
+
+@pytest.fixture(scope="module")
+def upload(tmp_path_factory):
+    """Gives a value with the names of files in it as uploads of a store."""
+    folder = tmp_path_factory.mktemp("uploads")
+    in_files(folder, TABLE, {"brain": noise(len(TABLE))})
+    TABLE.to_csv(folder / "other.csv", sep=";", index=False)
+    with pd.ExcelWriter(folder / "words.xlsx") as book:
+        TABLE.to_excel(book, sheet_name="first", index=False)
+        TABLE.to_excel(book, sheet_name="second", index=False)
+    (folder / BANK).write_bytes(datasets.SETS["treebank"].file.read_bytes())
+    np.save(folder / "rdm.npy", np.abs(np.subtract.outer(TABLE.index, TABLE.index)))
+    store = Store(folder / "store")
+
+    def kept(value):
+        if isinstance(value, tuple):
+            return tuple(map(kept, value))
+        if value in ("words.csv", "other.csv", "words.xlsx", BANK, "rdm.npy", "brain.npz"):
+            return str(analyses.keep_upload((folder / value).read_bytes(), value, store))
+        return value
+
+    kept.store = store  # type: ignore[attr-defined]
+    return kept
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(AnalysisSpec)])
+def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
+    value, more = ASKED[name]  # a new field has to stand there
+    asked = {"stimuli": "words.csv", "models": ("mini-gpt2",), **more, name: value}
+    spec = AnalysisSpec(**{key: upload(one) for key, one in asked.items()})
+    assert getattr(spec, name) != next(f.default for f in fields(spec) if f.name == name)
+    spec.check()
+    form = form_of(spec)
+    assert set(form) <= set(choices.FORM)  # or the address does not have it
+    monkeypatch.setattr(choices, "get", form.get)
+    monkeypatch.setattr(stored, "store", lambda: upload.store)  # type: ignore[attr-defined]
+    now = draft()
+    assert now.error == ""
+    found = models.spec_of(now, options.chosen(now.stimuli))
+    # The form says of features by roles what else is said by kinds or names.
+    by_roles = {"roles", "ordered", "nominal", "features"}
+    for each in fields(AnalysisSpec):
+        if each.name not in by_roles:
+            assert getattr(found, each.name) == getattr(spec, each.name), each.name
+    ours, theirs = (one.load_stimuli().select(one.features) for one in (found, spec))
+    assert ours.features == theirs.features
+    for each in theirs.features:
+        assert ours.table[each.name].equals(theirs.table[each.name]), each.name
+
+
+def test_missing_values_are_one_line_with_what_can_be_done(tmp_path, store):
+    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(40)]})
+    frame = frame.assign(
+        kind=list("ab") * 20, size=["x", "y", None, "x"] * 10, form=[None, *"cd"] * 13 + ["c"]
+    )
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    screen = Screen("new", step="roles").upload(tmp_path / "gaps.csv")
+    screen = Screen("new", **{**screen.address, "step": "roles"})
+    assert "2 features have missing values: size and form" in screen.said
+    assert screen.press("A value of its own").address["missing"] == ["level"]
+    screen.press("Drop the features")
+    assert "missing values" not in screen.said and "1 feature" in screen.said
+
+
+def test_fewer_stimuli_than_folds_are_said_and_fewer_folds_offered(tmp_path, store):
+    frame = pd.DataFrame({"sentence": [f"s{n // 3} word" for n in range(12)], "word_index": 1})
+    frame.assign(f=list("abc") * 4, word_index=[0, 1, 0] * 4).to_csv(
+        tmp_path / "few.csv", index=False
+    )
+    screen = Screen("new").upload(tmp_path / "few.csv")
+    assert "Fix step 2" in screen.said and not can_run(screen)
+    screen.press("step roles").press("Use 4 folds")
+    assert screen.address["folds"] == ["4"] and "Fix" not in screen.said

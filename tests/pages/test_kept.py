@@ -3,7 +3,6 @@
 import ast
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock, call
 
 import pytest
@@ -26,9 +25,9 @@ def test_each_selection_has_results_of_its_own():
         replace(one, interactions=True),
     ]
     results_of = Mock(side_effect=lambda selection: (selection,))
-    analysis: Any = Mock(results_of=results_of)
+    analysis = Mock(results_of=results_of)
     for selection in (one, *others, one, *others):
-        found: Any = _results("job", selection, analysis)
+        found = _results("job", selection, analysis)
         assert found == (selection,)
     assert results_of.call_args_list == [call(each) for each in (one, *others)]
     _results("another job", one, analysis)

@@ -1,12 +1,15 @@
-"""Every screen: with a result, with nothing to show, and where it says why it shows nothing."""
+"""Every screen: what it shows of an analysis, what choices change, and why it shows nothing."""
 
 import os
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from screens import Screen, in_this_process
+from inputs import in_files, words
+from screens import Screen, in_this_process, jobs_in, ran
 
+from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
 from mlem_core.base.typing import layer_name
 from mlem_core.tasks import analyses, processes, runner
@@ -123,7 +126,8 @@ def test_a_first_visit_finds_something_and_one_click_says_why(store, example):
     assert [screen.address[name] for name in "ab"] == [[name] for name in pair]
     screen.go("home").press("home trust")
     assert screen.title == "Trust"
-    assert Screen().press("Analyse your own").title == "New analysis"
+    begun = Screen("new", step="models").go("home").press("Analyse your own")
+    assert begun.title == "New analysis" and "step" not in begun.address
 
 
 def test_two_layers_that_share_an_artefact_are_no_finding(store):
@@ -167,3 +171,207 @@ def test_what_runs_stands_on_every_screen_until_one_has_looked(mine):
     assert screen.title == "MLEM Explorer" and screen.job == job
     assert f"look {job}" not in screen.buttons
     assert "one layer" in screen.said and "Audit every layer" in screen.buttons
+
+
+SCORES = {"prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"}
+FEATURES = {"noun", "position", "kind"}
+
+
+def seen(own, **query):
+    """Explore with an analysis of one's own."""
+    return Screen("explore", analysis=own.jobs[0].id, **query)
+
+
+def test_profiles_draw_what_was_run(own):
+    screen = seen(own, tab="profiles")
+    assert screen.traces("profiles") == {*FEATURES, *SCORES, "band"}
+    drawn = screen.figures["profiles"]["data"]
+    importance = own.jobs[0].analysis().results().importance
+    mean = importance.groupby(["feature", "model", "layer"])["importance"].mean()
+    for name in FEATURES:
+        found = np.ravel([one["y"] for one in drawn if one.get("name") == name])
+        assert np.allclose(np.sort(found), np.sort(mean[name])), name
+    assert screen.panels("profiles") == {"one", "two"}
+
+
+def test_dropping_a_feature_needs_no_run_and_goes_along(own):
+    screen, before = seen(own, tab="profiles"), jobs_in(own.store)
+    screen.tick_off("kind")
+    assert screen.traces("profiles") == {"noun", "position", *SCORES, "band"}
+    assert jobs_in(own.store) == before
+    assert screen.address["features"] == ["noun", "position"]
+    screen.tab("pairs").tab("features", "look")
+    assert screen.traces("compare") == {"noun", "position", "equal importance"}
+    assert screen.go("trust").address["features"] == ["noun", "position"]
+    # From its address to another window, with what stands there too.
+    other = Screen("explore", **{**screen.address, "tab": "profiles", "products": "yes"})
+    assert "noun × position" in other.traces("profiles")
+    assert not [name for name in other.traces("profiles") if "kind" in name]
+    other.tick_off("two", among="choice show_models")
+    assert other.panels("profiles") == {"one"}
+    other.tick_off("noun", "position")
+    assert other.figures == {} and len(other.app.info) == 1
+
+
+def test_a_pair_is_the_same_in_every_tab(own):
+    screen = seen(own, a="one:0", b="two:1", look="features")
+    for tab in ("profiles", "all", "stimuli", "pairs"):
+        assert screen.tab(tab).errors == [] and screen.figures
+    axes = screen.figures["compare"]["layout"]
+    titles = {axes[axis]["title"]["text"] for axis in ("xaxis", "yaxis")}
+    assert all(any(name in title for title in titles) for name in ("one layer 0", "two layer 1"))
+    results = own.jobs[0].analysis().results()
+    shown = {one.value.replace("-", "−") for one in screen.app.metric}
+    for square in (results.similarity_rsa, results.similarity_profiles):
+        assert f"{square.loc['one:0', 'two:1']:.2f}".replace("-", "−") in shown
+    screen.tab("maps", "look").choose("choice colour", "kind")
+    assert screen.traces("stimuli-a") >= {"act", "fact", "tool"}
+
+
+def test_both_similarities_of_every_two_layers_are_drawn(own):
+    screen = seen(own)
+    squares = [one for one in screen.figures["similarity"]["data"] if one["type"] == "heatmap"]
+    # Of three layers of two systems, with a gap between the two.
+    assert [np.shape(one["z"]) for one in squares] == [(7, 7)] * 2
+    assert screen.traces("why") == {"terms", "total"}
+    agreement = own.jobs[0].analysis().results().agreement
+    assert screen.app.metric[0].value == f"{agreement:.2f}"
+    screen.choose("choice order", "clustering")
+    assert screen.address["order"] == ["clustering"] and screen.errors == []
+
+
+def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(own):
+    screen = seen(own, partial="ratio").unfold("folded similar in")
+    assert "similar-in" in screen.figures and screen.errors == []
+    assert "S_feat" in screen.said and "S_rest" in screen.said
+    assert sum("Transfer" in one.label for one in screen.app.metric) == 2
+
+
+def test_the_example_shows_the_pairs_of_stimuli_behind_its_finding(store):
+    screen = Screen("explore", analysis="example").unfold("folded pairs behind")
+    (table,) = [one.value for one in screen.app.dataframe if len(one.value) == 8]
+    assert "contribution" in table.columns
+
+
+@pytest.mark.slow
+def test_a_similarity_with_terms_stands_beside_rsa(mine):
+    screen = seen(mine, a="one:0", b="one:1", similarity="cka").press("Compute CKA")
+    assert "cells by squared distances" in screen.traces("similarity")
+    assert "(CKA 0." in screen.said and screen.errors == []
+    screen.tab("features", "look")
+    assert any("(CKA)" in one.label for one in screen.app.metric)
+    screen.tab("why", "look")
+    screen.press([one for one in screen.buttons if one.startswith("Add confidence intervals")][-1])
+    assert re.search(r"CKA between [\d.−]+ and [\d.]+", screen.said)
+    assert screen.tab("all").figures and "CKA" in screen.how("why-layers")
+
+
+@pytest.mark.slow
+def test_a_similarity_without_terms_says_so_where_those_of_rsa_stand(mine):
+    asked = {"a": "one:0", "b": "one:1", "similarity": "procrustes"}
+    screen = seen(mine, **asked).press("Compute Procrustes")
+    assert "has no terms by feature" in screen.said and "(RSA" in screen.said
+    assert re.search(r"Procrustes similarity of one layer 0 and one layer 1 is 0\.\d", screen.said)
+    screen.press("Add its confidence interval")
+    assert re.search(r"would put it between [\d.]+ and [\d.]+", screen.said)
+
+
+def test_values_are_told_apart_where_that_is_chosen(mine):
+    """Of three kinds two lie close together, and one far from both."""
+    screen, there = seen(mine, tab="profiles").unfold("folded values"), jobs_in(mine.store)
+    screen.press("Tell apart the values of kind")
+    assert screen.address["apart"] == ["yes"] and "kind" in screen.how("profiles")
+    assert jobs_in(mine.store) == there
+    (matrix,) = [one for one in screen.figures["values"]["data"] if one["type"] == "heatmap"]
+    assert {"values", "values-map", "values-layers", "values-matrices"} <= set(screen.figures)
+    (act, fact, _, _), *_ = matrix["z"]
+    assert fact < matrix["z"][0][2] and fact < matrix["z"][1][2] and act == 0
+    assert any(" / " in name for name in screen.traces("values-layers"))
+    two = Screen("explore", **{**screen.address, "tab": "pairs", "look": "features"})
+    assert "values-compared" in two.unfold("folded values").figures
+    # An estimator that cannot tell them apart is refused before anything runs.
+    refused = Screen("explore", **screen.address, fit="spearman")
+    assert "values of kind" in refused.errors[0] and refused.figures == {}
+
+
+def test_missing_values_are_treated_otherwise(mine):
+    screen = seen(mine, tab="profiles")
+    before, there = screen.how("profiles"), jobs_in(mine.store)
+    screen.choose("choice cells", "level")
+    assert screen.address["cells"] == ["level"] and jobs_in(mine.store) == there
+    assert screen.how("profiles") != before and "value of their own" in screen.how("profiles")
+
+
+def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
+    screen = seen(mine, tab="profiles").unfold("folded baselines", "folded methods")
+    assert {"MLEM, ridge"} <= screen.traces("methods")
+    screen.press("Compute it")
+    assert screen.traces("baseline-decoding") >= FEATURES
+    drawn = [screen.figures[name]["data"] for name in ("profiles", "baseline-decoding")]
+    above, below = ({one.get("name"): one.get("line") for one in lines} for lines in drawn)
+    assert all(above[name]["color"] == below[name]["color"] for name in FEATURES)
+    again = seen(mine, tab="profiles").unfold("folded baselines")
+    assert "baseline-decoding" in again.figures and "Compute it" not in again.buttons
+
+
+@pytest.mark.slow
+def test_intervals_and_tests_are_corrected_as_one_chooses(mine):
+    screen = Screen("trust", analysis=mine.jobs[0].id)
+    screen.press("Add confidence intervals and tests")
+    screen.unfold("folded importance-tests", "folded similarity-tests")
+    assert "Benjamini-Hochberg" in screen.said and len(screen.app.dataframe) == 2
+    screen.choose("choice correction", "bonferroni")
+    assert screen.address["correction"] == ["bonferroni"] and "Bonferroni" in screen.said
+    profiles = Screen("explore", **screen.address, tab="profiles")
+    assert "Bonferroni" in profiles.how("profiles")
+    # Other features have no intervals yet: the bands are named as what they are.
+    profiles.tick_off("kind")
+    assert "standard deviation over folds" in profiles.how("profiles")
+    assert "Add confidence intervals and tests" in profiles.buttons
+
+
+def systems(folder, names, layers=(0, 1), **more):
+    """An analysis of words by systems that know what a noun is and, less, how long it is."""
+    table, rng = words(), np.random.default_rng(0)
+    coded = table[["noun", "length"]].to_numpy(float) * [3.0, 1.0]
+    made_up = {
+        name: {n: coded * max(n, 1) + rng.standard_normal(coded.shape) for n in layers}
+        for name in names
+    }
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    return in_files(folder, table, made_up, **more)
+
+
+def test_groups_have_their_profiles_and_universality(store, tmp_path):
+    members = {name: [f"{name}{seed}" for seed in range(3)] for name in ("f", "g")}
+    spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
+    screen = Screen("explore", analysis=ran(spec, store).id, tab="all")
+    assert "f (3 models) and g (3 models)" in screen.said
+    # A line and a band for each of two groups and three features.
+    assert len(screen.figures["group-profiles"]["data"]) == 12
+    kinds = {name: {one["type"] for one in f["data"]} for name, f in screen.figures.items()}
+    assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
+
+
+def test_training_is_drawn_over_its_steps(store, tmp_path):
+    members = [f"s{seed}@step{step}" for seed in range(2) for step in (0, 10, 100)]
+    spec = systems(tmp_path, members, trajectories={"run": members})
+    screen = Screen("explore", analysis=ran(spec, store).id, tab="all", depth="1")
+    assert "3 steps" in screen.said and "2 seeds" in screen.said
+    assert "group-profiles" not in screen.figures
+    # A line and a band of three features and the score.
+    assert len(screen.figures["trajectories"]["data"]) == 8
+    assert screen.widget("selectbox", "Depth").value == "1"
+
+
+def test_published_numbers_stand_beside_ours(store, tmp_path):
+    models = list(PUBLISHED_MODELS)
+    job = ran(systems(tmp_path, models, (4, 8)), store)
+    tau, ours = job.analysis().results().similarity_profiles, job.analysis().results().agreement
+    screen = Screen("explore", analysis=job.id)
+    drawn = screen.figures["published"]["data"]
+    published, here = ([*one["x"]] for one in drawn if one.get("mode") == "markers")
+    assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
+        [ours, tau.loc["gpt2:8", f"{models[0]}:4"], tau.loc[f"{models[2]}:8", f"{models[0]}:4"]]
+    )

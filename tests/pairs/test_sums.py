@@ -1,21 +1,31 @@
-"""Pair tables: every sum is that of the explicit pairs, ranked by SciPy."""
+"""Pair tables: every sum is that of the explicit pairs, kept in files, with folds over both."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import explicit
 import numpy as np
+import pandas as pd
 import pytest
-from inputs import index_of, refused, sums_of
+from inputs import index_of, refused, sums_of, tables_of
 from scipy.stats import rankdata, spearmanr
+from sklearn.model_selection import GroupKFold
 
+from mlem_core import RidgeMLEM, from_frame
+from mlem_core.data.folds import FOLDS_OVER, fold_pairs, in_training, stimulus_folds
+from mlem_core.estimators.spearman import training_objective
+from mlem_core.measures.decomposition import decompose
+from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import PassOptions
+from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.kernels.sweep import LANES
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.pair_sampling_error import together
 from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.ranks import PairRanks
+from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables_io import pack, unpack
 
 N = 60
 LARGER = 200
@@ -198,3 +208,183 @@ def test_sums_are_the_same_without_the_ranks_of_pairs(kind, train_ranks, threads
         np.testing.assert_allclose(own.target_sums, sums.target_sums, rtol=1e-12)
         np.testing.assert_array_equal(own.target_low, sums.target_low)
         np.testing.assert_array_equal(own.target_high, sums.target_high)
+
+
+KEPT = 90
+
+
+@pytest.fixture(scope="module")
+def tables():
+    rng = np.random.default_rng(1)
+    layers = [rng.standard_normal((KEPT, 6)), rng.integers(0, 3, (KEPT, 2)).astype(float)]
+    features, folds = explicit.random_features(KEPT), explicit.random_folds(KEPT)
+    # Some stimuli stand between two folds.
+    folds = np.where(np.arange(KEPT) % 7 == 0, -1 - folds, folds)
+    return tables_of(features, layers, folds, train_ranks=True)
+
+
+def test_numbers_of_every_size_come_back():
+    rng = np.random.default_rng(0)
+    for bits in (0, 1, 7, 8, 15, 16, 31, 32, 47, 62):
+        numbers = rng.integers(-(2**bits), 2**bits, 200)
+        np.testing.assert_array_equal(unpack(pack(numbers)), numbers)
+    ends = np.array([-(2**63), 2**63 - 1, 0, -1])
+    np.testing.assert_array_equal(unpack(pack(ends)), ends)
+    assert pack(np.arange(-128, 128)).shape == (1, 256)
+    assert unpack(pack(np.empty(0, dtype=np.int64))).shape == (0,)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_ranks_come_back_to_the_last_bit_and_targets_as_known(tables, tmp_path, compress):
+    tables_io.save_pair_tables(tables, tmp_path / "tables.npz", compress=compress)
+    kept = tables_io.load_pair_tables(tmp_path / "tables.npz")
+    for field in fields(PairTables):
+        one, other = getattr(kept, field.name), getattr(tables, field.name)
+        if field.name not in ("levels", "target_sums", "train_sums"):
+            np.testing.assert_array_equal(one, other, err_msg=field.name)
+            assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
+    np.testing.assert_array_equal(kept.training_ranks, tables.training_ranks)
+    np.testing.assert_array_equal(kept.patterns, tables.patterns)
+    np.testing.assert_allclose(kept.target_sums, tables.target_sums, rtol=1e-11, atol=0)
+    assert tables.within_sums.any() and tables.training_ranks.any()
+    tables_io.save_pair_tables(kept, tmp_path / "again.npz", compress=compress)
+    again, once = ((tmp_path / name).read_bytes() for name in ("again.npz", "tables.npz"))
+    assert again == once
+
+
+def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(tables, tmp_path):
+    tables_io.save_pair_tables(tables, tmp_path / "tables.npz")
+    kept = tables_io.load_pair_tables(tmp_path / "tables.npz")
+    (tmp_path / "tables.npz").unlink()
+    assert kept.training_ranks is kept.training_ranks
+    fewer = kept.of_layers([1]).of_features(["gender"])
+    assert fewer.training_ranks.shape == (1, 5, len(fewer.counts))
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_damaged_file_is_a_plain_error(tables, tmp_path, compress):
+    path = tmp_path / "tables.npz"
+    tables_io.save_pair_tables(tables, path, compress=compress)
+    data = path.read_bytes()
+    for damaged in (data[: len(data) // 2], b"", b"no table", data[:300] + b"x" * 99 + data[399:]):
+        path.write_bytes(damaged)
+        with pytest.raises((ValueError, KeyError, OSError)):
+            tables_io.load_pair_tables(path)
+    path.write_bytes(data)
+    with np.load(path) as kept:
+        arrays = dict(kept)
+    np.savez(path, **{name: array for name, array in arrays.items() if name != "train_03"})
+    with refused("run it again"):
+        _ = tables_io.load_pair_tables(path).training_ranks
+
+
+def test_tables_without_ranks_among_training_pairs_have_none_on_the_disk(tables, tmp_path):
+    plain = replace(tables, train_sums=None, train_squares=None)
+    tables_io.save_pair_tables(plain, tmp_path / "plain.npz")
+    assert tables_io.load_pair_tables(tmp_path / "plain.npz").train_sums is None
+    assert plain.of_layers([1]).of_features(["gender"]).train_sums is None
+
+
+def test_sums_that_are_no_ranks_are_not_written(tables, tmp_path):
+    with pytest.raises(ValueError, match="half-integers"):
+        tables_io.save_pair_tables(
+            replace(tables, rank_sums=tables.rank_sums + 0.1), tmp_path / "tables.npz"
+        )
+
+
+N_SENTENCES, N_FORMS, LENGTH, K = 36, 20, 3, 3
+N_WORDS = N_SENTENCES * LENGTH
+ALPHAS = (1e-3, 1.0, 100.0)
+
+
+def made_up():
+    rng = np.random.default_rng(0)
+    forms = [rng.choice(N_FORMS, LENGTH, replace=False) for _ in range(N_SENTENCES)]
+    sentences = [" ".join([*(f"w{w}" for w in own), f"x{k}"]) for k, own in enumerate(forms)]
+    features = explicit.random_features(N_WORDS)
+    features.insert(0, "sentence", np.repeat(sentences, LENGTH))
+    features.insert(1, "word_index", np.tile(np.arange(LENGTH), N_SENTENCES))
+    return from_frame(features, "words")
+
+
+@pytest.fixture(scope="module")
+def over_both():
+    """Stimuli, features' distances, layers, folds, those of sentence and word, index and tables."""
+    stimuli = made_up()
+    features = stimuli.table[[feature.name for feature in stimuli.features]]
+    layers = [explicit.random_layer(features, seed) for seed in range(2)]
+    folds = stimulus_folds(stimuli, "both", K, 0)
+    index = index_of(stimuli, folds)
+    # The fold of each stimulus's sentence and that of its word.
+    division = GroupKFold(K, shuffle=True, random_state=0)
+    apart = np.full((N_WORDS, 2), -1)
+    for column, own in enumerate((stimuli.sentences, stimuli.words)):
+        number = pd.factorize(np.array(own))[0]
+        for fold, (_, test) in enumerate(division.split(own, groups=number)):
+            apart[test, column] = fold
+    x = explicit.feature_distances(features)
+    return stimuli, x, layers, folds, apart, index, sums_of(index, layers, train_ranks=True)
+
+
+def test_held_out_pairs_have_no_sentence_and_no_word_of_training(over_both):
+    stimuli, *_, folds, apart, _, _ = over_both
+    words, sentences = np.array(stimuli.words), np.array(stimuli.sentences)
+    for fold in range(K):
+        test, train = folds == fold, in_training(folds, fold)
+        np.testing.assert_array_equal(test, (apart == fold).all(axis=1))
+        np.testing.assert_array_equal(train, (apart != fold).all(axis=1))
+        assert test.sum() >= 3 and train.sum() > N_WORDS / 4
+        assert not set(words[test]) & set(words[train])
+        assert not set(sentences[test]) & set(sentences[train])
+    np.testing.assert_array_equal(fold_pairs(folds), np.sort(apart, axis=1))
+    assert (folds < 0).any() and folds.max() == K - 1
+
+
+def test_sums_and_objectives_are_those_of_the_explicit_pairs(over_both):
+    _, x, layers, _, apart, index, tables = over_both
+    assert tables.n_folds == K and tables.counts.sum() == N_WORDS * (N_WORDS - 1) / 2
+    np.testing.assert_allclose(index.patterns[index.pair_pattern], x, atol=1e-12)
+    for layer, rows in enumerate(layers):
+        target = explicit.squared(rows)
+        explicit.hold_sums(tables, layer, target, index.cell, apart)
+        objective = training_objective(tables, layer)
+        weights = np.abs(np.random.default_rng(0).standard_normal((K, 4)))
+        found = objective.exact(weights[:, None])[:, 0]
+        for fold in range(K):
+            use = explicit.training(apart, fold)
+            expected = explicit.rho_a(x[use] ** 2 @ weights[fold], target[use])
+            assert found[fold] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("target_of", ["distance", "rank"])
+def test_models_and_scores_are_those_of_the_explicit_pairs(over_both, target_of):
+    _, x, layers, _, apart, _, tables = over_both
+    fits = RidgeMLEM(ALPHAS, target=target_of).cross_validate(tables)
+    target = explicit.squared(layers[1])
+    for fold in range(K):
+        explicit.hold_ridge(fits, 1, fold, x**2, target, apart, ALPHAS, target_of)
+
+
+def test_terms_and_ceilings_are_those_of_explicit_loops(over_both):
+    _, x, layers, _, apart, _, tables = over_both
+    targets = [explicit.squared(layer) for layer in layers]
+    a, b = map(rankdata, targets)
+    orders = [explicit.priority(x, ranks, apart) for ranks in (a, b)]
+    expected = explicit.cross_fitted(x, a, b, apart, range(4), orders)
+    found = decompose(tables, np.eye(2)).terms[:, 0, 1].sum()
+    assert found == pytest.approx(expected, abs=1e-9)
+    for fold in range(K):
+        expected = explicit.ceiling(x, targets[0], apart, fold)
+        assert fold_ceilings(tables)[0, fold] == pytest.approx(expected, abs=1e-9)
+
+
+def test_folds_that_cannot_be_are_refused():
+    stimuli = made_up()
+    with refused("at most 10", "sentences", "items"):
+        stimulus_folds(stimuli, "both", 11, 0)
+    with refused("of 8 over both", "tests"):
+        stimulus_folds(stimuli, "both", 8, 0)
+    once = stimuli.take(np.flatnonzero(~pd.Series(stimuli.words).duplicated().to_numpy()))
+    for over in FOLDS_OVER[1:]:
+        with refused("only choice", "sentences"):
+            stimulus_folds(once, over, 3, 0)

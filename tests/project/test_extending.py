@@ -10,24 +10,17 @@ from inputs import arguments_of, in_files, noise, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
-from mlem_core.analysis.run import run
+from mlem_core import Store, run
 from mlem_core.cli.commands import main
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import moments, training_blocks
 from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec
 from mlem_core.estimators.registry import register as register_estimator
 from mlem_core.figures.plots import Drawing
-from mlem_core.pairs.distances import (
-    DISTANCES,
-    Distance,
-    metrics,
-    register,
-    squared_distances,
-)
+from mlem_core.pairs.distances import DISTANCES, Distance, metrics, register, squared_distances
 from mlem_core.report import capsule
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.robustness.multiverse import choices_of, multiverse
-from mlem_core.storage.store import Store
 
 LAYERS = noise(len(words()), n_layers=2)
 
@@ -73,9 +66,7 @@ def spec(tmp_path, monkeypatch):
     return in_files(tmp_path, words(), {"brain": LAYERS}, folds=3)
 
 
-def test_a_registered_estimator_and_distance_run_from_the_command_line(
-    spec, tmp_path, clipped, distances
-):
+def test_own_estimators_and_distances_run_on_the_command_line(spec, tmp_path, clipped, distances):
     out = tmp_path / "out"
     options = [*arguments_of(spec), "--folds=3", "--estimator=clipped", "--distance=chebyshev"]
     assert main(["analyze", *options, f"--out={out}"]) == 0
@@ -96,9 +87,7 @@ def test_a_registered_estimator_and_distance_run_from_the_command_line(
 
 
 @pytest.mark.slow
-def test_a_registered_estimator_and_distance_are_universes_and_go_into_a_capsule(
-    spec, tmp_path, clipped, distances, capsys
-):
+def test_own_ones_are_universes_and_go_into_a_capsule(spec, tmp_path, clipped, distances, capsys):
     asked = in_files(tmp_path, words(), {"brain": LAYERS}, folds=3, distance="chebyshev")
     analysis, store = run(asked, Store(), progress=False), Store()
     assert choices_of(analysis)["distance"] == metrics() and "chebyshev" in metrics()

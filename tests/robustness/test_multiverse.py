@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import tiny
 from explicit import rho
-from inputs import arguments_of, finished, in_files, probing, refused, words
+from inputs import arguments_of, finished, for_each, in_files, probing, refused, words
 from scipy.spatial.distance import pdist
 
 from mlem_core.analysis import methods
@@ -119,43 +119,37 @@ def test_margins_are_those_of_the_formulas(found):
         np.testing.assert_allclose(Claim.parse(text).margins(found), margins, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("top 'part of speech' a:b:3", "part of speech matters most in a:b:3"),
-        ("above f g a:1", "f matters more than g in a:1"),
-        ("more-in f a:1 b:2", "f matters more in a:1 than in b:2"),
-        ("closer a:1 b:2 c:3 tau", "a:1 is more like b:2 than like c:3 by τ"),
-        ("alike a:1 b:2 .3", "RSA of a:1 and b:2 is above 0.3"),
-    ],
+@for_each(
+    "text, sentence",
+    ("top 'part of speech' a:b:3", "part of speech matters most in a:b:3"),
+    ("above f g a:1", "f matters more than g in a:1"),
+    ("more-in f a:1 b:2", "f matters more in a:1 than in b:2"),
+    ("closer a:1 b:2 c:3 tau", "a:1 is more like b:2 than like c:3 by τ"),
+    ("alike a:1 b:2 .3", "RSA of a:1 and b:2 is above 0.3"),
 )
 def test_claims_in_words(text, sentence):
     assert Claim.parse(text).sentence == sentence
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("tpo noun brain:0", ["did you mean top"]),
-        ("top noun brain:0 length", ["1 and 2"]),
-        ("above noun noun brain:0", ["twice"]),
-        ("", ["is no claim"]),
-        ("top nuon brain:0", ["did you mean noun"]),
-        ("top noun brain:1", ["'brain:1'"]),
-    ],
+@for_each(
+    "text, facts",
+    ("tpo noun brain:0", ["did you mean top"]),
+    ("top noun brain:0 length", ["1 and 2"]),
+    ("above noun noun brain:0", ["twice"]),
+    ("", ["is no claim"]),
+    ("top nuon brain:0", ["did you mean noun"]),
+    ("top noun brain:1", ["'brain:1'"]),
 )
 def test_a_claim_that_is_none_is_refused(found, text, facts):
     with refused(*facts):
         Claim.parse(text).margins(found)
 
 
-@pytest.mark.parametrize(
-    ("layers", "choices", "fact"),
-    [
-        ([("brain", 1)], None, "did you mean brain:2"),
-        ([], None, "no layer is chosen"),
-        ([A], {"distanze": ("cosine",)}, "did you mean distance"),
-    ],
+@for_each(
+    "layers, choices, fact",
+    ([("brain", 1)], None, "did you mean brain:2"),
+    ([], None, "no layer is chosen"),
+    ([A], {"distanze": ("cosine",)}, "did you mean distance"),
 )
 def test_bad_choices_are_refused(made, layers, choices, fact):
     with refused(fact):

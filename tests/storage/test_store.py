@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import in_files, noise, refused, words
+from waiting import until
 
-from mlem_core.analysis.run import run
+from mlem_core import InputError, Store, run
 from mlem_core.base import room
-from mlem_core.base.errors import InputError
 from mlem_core.base.folders import default_root
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests
 from mlem_core.storage.digests import Digested, Watched
 from mlem_core.storage.stage import Packed, Stage
-from mlem_core.storage.store import Store
 
 
 def write(text):
@@ -70,13 +68,6 @@ def start(tmp_path, name):
         text=True,
         cwd=Path(__file__).parents[2],
     )
-
-
-def wait_for(path):
-    end = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < end, f"{path.name} did not come"
-        time.sleep(0.01)
 
 
 def test_an_entry_is_made_once_and_found_again(tmp_path):
@@ -196,9 +187,9 @@ def test_a_failing_make_leaves_nothing(tmp_path, error):
 
 def test_two_processes_make_an_entry_once(tmp_path):
     first = start(tmp_path, "first")
-    wait_for(tmp_path / "first.making")
+    until((tmp_path / "first.making").exists)
     second = start(tmp_path, "second")
-    wait_for(tmp_path / "second.waiting")
+    until((tmp_path / "second.waiting").exists)
     (tmp_path / "go").touch()
     assert [one.communicate(timeout=20)[0].strip() for one in (first, second)] == ["first"] * 2
     assert not (tmp_path / "second.making").exists()
@@ -206,9 +197,9 @@ def test_two_processes_make_an_entry_once(tmp_path):
 
 def test_a_killed_process_leaves_no_entry_and_a_later_one_succeeds(tmp_path):
     killed = start(tmp_path, "killed")
-    wait_for(tmp_path / "killed.making")
+    until((tmp_path / "killed.making").exists)
     waiting = start(tmp_path, "heir")
-    wait_for(tmp_path / "heir.waiting")
+    until((tmp_path / "heir.waiting").exists)
     store, unfinished = Store(tmp_path / "store"), tmp_path / "store" / "unfinished"
     # The leavings of another entry are cleaned, but not what that process is at.
     store.entry("stage", 1, write("x"), a=2)
@@ -240,9 +231,6 @@ def test_the_environment_names_the_root(tmp_path, monkeypatch):
     assert Store().root == tmp_path / "there"
     monkeypatch.delenv("MLEM_CACHE")
     assert default_root() == Path(__file__).resolve().parents[2] / "cache"
-
-
-# --- files that change ------------------------------------------------------------------------
 
 
 def rewritten(path):
@@ -282,9 +270,6 @@ def test_other_rights_and_another_name_of_a_file_change_nothing(tmp_path):
     path.chmod(0o600)
     os.link(path, tmp_path / "second")
     Watched(file.digest, (file,)).check()
-
-
-# --- room -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.storage.store import Store
+from mlem_core import AnalysisSpec, Store
 from mlem_core.tasks import analyses
 
 

@@ -1,4 +1,4 @@
-"""Background jobs, with real processes that are really killed."""
+"""Background jobs and work on finished ones: real processes, really killed, on a real store."""
 
 import json
 import os
@@ -8,23 +8,34 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from inputs import in_files, noise, refused, words
+import tiny
+from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
+from mlem_core.analysis.baselines import decoding
+from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Progress
+from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.figures.plots import Drawing
+from mlem_core.inference import layer_intervals
+from mlem_core.inference.explanation import best_known, explain, with_chance, with_transfer
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.permutation import CHANCE, score_above_chance
+from mlem_core.report import capsule
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, processes, runner
+from mlem_core.tasks import analyses, examples, followups, processes, runner
 from mlem_core.tasks.analyses import Job
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def few(tmp_path):
     """A few sentences and a file that stands for a model: no model has to be loaded."""
     table = words()
     return in_files(tmp_path, table, {"mine": noise(len(table))})
@@ -48,12 +59,12 @@ def made_up(store):
     return folder
 
 
-def test_a_job_gives_what_a_run_gives(tiny, store, tmp_path):
-    job = analyses.start(tiny, store)
+def test_a_job_gives_what_a_run_gives(few, store, tmp_path):
+    job = analyses.start(few, store)
     status = wait(job, "done")
     stages = [(p.stage, p.done, p.total, p.unit) for p in status.stages]
     assert stages == [("pair tables", 2, 2, "layers")]
-    direct = run(tiny, Store(tmp_path / "another"))
+    direct = run(few, Store(tmp_path / "another"))
     assert job.analysis().results().importance.equals(direct.results().importance)
     contents = job.contents()
     assert contents.models == ("mine",)
@@ -65,39 +76,37 @@ def test_a_job_gives_what_a_run_gives(tiny, store, tmp_path):
     with refused("again"):
         job.analysis()
     assert job.status().state == "failed"
-    wait(analyses.start(tiny, store), "done")
+    wait(analyses.start(few, store), "done")
     job.analysis()
     # What the user got wrong is the message.
-    wrong = replace(tiny, features=("nosuch",))
+    wrong = replace(few, features=("nosuch",))
     status = wait(analyses.start(wrong, store), "failed")
     with pytest.raises(InputError) as error:
         run(wrong, store)
     assert status.message == str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("models", "{}"), ("models", "{}@random"), ("add", "surprisal:{}")]
-)
-def test_the_content_of_a_file_or_a_model_makes_another_job(tiny, field, value):
-    folder = Path(tiny.stimuli).parent / "model"
+@for_each("field, value", ("models", "{}"), ("models", "{}@random"), ("add", "surprisal:{}"))
+def test_the_content_of_a_file_or_a_model_makes_another_job(few, field, value):
+    folder = Path(few.stimuli).parent / "model"
     folder.mkdir()
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_bytes(b"{}")
-    spec = replace(tiny, **{field: (value.format(folder),)})
+    spec = replace(few, **{field: (value.format(folder),)})
     before = analyses.job_id(spec)
     assert analyses.job_id(AnalysisSpec.from_dict(spec.to_dict())) == before
     (folder / "model.safetensors").write_bytes(b"[]")  # as long as before
     again = analyses.job_id(spec)
-    with Path(tiny.stimuli).open("a") as file:
+    with Path(few.stimuli).open("a") as file:
         file.write("\n")
     assert len({before, again, analyses.job_id(spec)}) == 3
 
 
 @pytest.mark.parametrize("when", ["while it waits", "while it runs"])
-def test_a_job_whose_files_change_after_its_start_gives_no_result(tiny, store, monkeypatch, when):
-    (_, path), = tiny.representations  # fmt: skip
+def test_a_job_whose_files_change_after_its_start_gives_no_result(few, store, monkeypatch, when):
+    (_, path), = few.representations  # fmt: skip
     monkeypatch.setattr(Job, "start", lambda *_: None)
-    job = analyses.start(tiny, store)
+    job = analyses.start(few, store)
 
     def change():
         np.savez(path, **{name: rows[::-1] for name, rows in np.load(path).items()})
@@ -110,7 +119,7 @@ def test_a_job_whose_files_change_after_its_start_gives_no_result(tiny, store, m
     unfinished = job.folder / "unfinished-0"
     unfinished.mkdir()
     with refused("has changed"):
-        analyses.make_analysis(tiny.to_dict(), unfinished, lambda _: None)
+        analyses.make_analysis(few.to_dict(), unfinished, lambda _: None)
 
 
 @pytest.mark.parametrize("after", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])
@@ -132,7 +141,7 @@ def test_cancel_ends_a_process_that_ignores_the_polite_signal(store, long):
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print('deaf', flush=True); time.sleep(60)"
     )
-    piped: Any = {"start_new_session": True, "stdout": subprocess.PIPE}
+    piped = {"start_new_session": True, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", deaf], **piped) as child:
         assert child.stdout.readline() == b"deaf\n"
         processes.write_pid(folder, child.pid)
@@ -143,26 +152,26 @@ def test_cancel_ends_a_process_that_ignores_the_polite_signal(store, long):
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_a_failed_job_that_starts_again(tiny, store, long):
+def test_a_killed_process_is_a_failed_job_that_starts_again(few, store, long):
     first = analyses.start(long, store)  # has the turn, so that the tiny one waits to be killed
     wait(first, "running")
-    job = analyses.start(tiny, store)
+    job = analyses.start(few, store)
     wait(job, "queued")
     os.kill(pid_of(job), signal.SIGKILL)
     assert str(job.folder / "log") in wait(job, "failed", seconds=5).message
     first.cancel()
-    assert analyses.start(tiny, store) == job
+    assert analyses.start(few, store) == job
     wait(job, "done")
 
 
 @pytest.mark.slow
-def test_one_job_runs_at_a_time_in_the_order_they_were_asked_for(tiny, store, long):
+def test_one_job_runs_at_a_time_in_the_order_they_were_asked_for(few, store, long):
     first = analyses.start(long, store)
     wait(first, "running")
     pid = pid_of(first)
     # The same analysis is one job.
     assert analyses.start(long, store) == first and pid_of(first) == pid
-    waiting = [analyses.start(replace(tiny, seed=seed), store) for seed in range(3)]
+    waiting = [analyses.start(replace(few, seed=seed), store) for seed in range(3)]
     time.sleep(4)  # long enough for the tiny ones to have finished, had they begun
     assert [job.status().state for job in (first, *waiting)] == ["running", *["queued"] * 3]
     assert analyses.recent(store)[:4] == [*waiting[::-1], first]
@@ -178,7 +187,7 @@ def test_one_job_runs_at_a_time_in_the_order_they_were_asked_for(tiny, store, lo
 
 
 @pytest.mark.slow
-def test_a_job_outlives_the_server_that_started_it(tiny, store):
+def test_a_job_outlives_the_server_that_started_it(few, store):
     starts = (
         "import json, sys; from mlem_core.tasks import analyses;"
         "from mlem_core.storage.store import Store;"
@@ -186,10 +195,10 @@ def test_a_job_outlives_the_server_that_started_it(tiny, store):
         "spec = AnalysisSpec.from_dict(json.loads(sys.argv[1]));"
         "print(analyses.start(spec, Store(sys.argv[2])).id)"
     )
-    command = [sys.executable, "-c", starts, json.dumps(tiny.to_dict()), str(store.root)]
+    command = [sys.executable, "-c", starts, json.dumps(few.to_dict()), str(store.root)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     job = analyses.find(told, store)
-    assert job.spec == tiny
+    assert job.spec == few
     wait(job, "done")
     assert len(job.analysis().results().scores)
 
@@ -222,3 +231,120 @@ def test_an_upload_is_kept_under_its_content(store):
     assert len(analyses.keep_upload(b"", "x" * 400 + ".csv", store).name) <= 100
     for name in ("", "../../etc", "0123456789abcdeg", "0123456789abcdef"):
         assert analyses.find(name, store) is None
+
+
+FITTED = {"features": ["tense", "number"], "estimator": "ridge", "interactions": False}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def job(kept, tmp_path_factory):
+    folder, table = tmp_path_factory.mktemp("input"), probing(60)
+    layers = {"brain": noise(len(table), units=4)}
+    job = analyses.start(in_files(folder, table, layers, features=("tense", "number")), kept)
+    wait(job, "done")
+    return job
+
+
+def test_a_follow_up_makes_the_tables_that_its_function_makes(job, kept):
+    options = {"name": "decoding", "layers": [["brain", 1]]}
+    task = followups.start_followup("baseline", job.id, options, kept)
+    wait(task, "done")
+    analysis = job.analysis()
+    rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", kept)[1])}
+    expected = decoding(analysis.stimuli, rows, analysis.folds).table
+    pd.testing.assert_frame_equal(task.tables()["table"], expected)
+    again = followups.followup_of("baseline", job.id, options, kept)
+    assert again == task and again.status().state == "done"
+    other = followups.followup_of("baseline", job.id, {**options, "name": "univariate"}, kept)
+    assert other.status().state != "done"
+    # It is no analysis.
+    own = [one.id for one in analyses.recent(kept) if one.id != examples.ID]
+    assert own == [job.id] and analyses.find(task.id, kept) is None
+    # Once it is damaged, it is made again.
+    (task.result / "table.csv").write_bytes(b"\xff\xfe\x00")
+    with refused("again"):
+        task.tables()
+    wait(followups.start_followup("baseline", job.id, options, kept), "done")
+    assert len(task.tables()["table"])
+
+
+def test_what_cannot_be_done_is_one_sentence(job, kept):
+    task = followups.start_followup("baseline", job.id, {"name": "x", "layers": []}, kept)
+    gone = followups.start_followup("baseline", "0" * 16, {"name": "decoding", "layers": []}, kept)
+    for one, said in ((task, "baseline"), (gone, "no longer in the store")):
+        message = wait(one, "failed").message
+        assert said in message and "Traceback" not in message and "\n" not in message
+    with refused("baseline"):
+        followups.followup_of("bass", job.id, {}, kept)
+
+
+@pytest.mark.slow
+def test_a_capsule_is_the_one_that_the_command_line_writes(job, kept, tmp_path, monkeypatch):
+    monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
+    layers = [("brain", 0), ("brain", 1)]
+    options = {**FITTED, "features": ["tense"], "layers": layers, "pair": layers}
+    task = followups.start_followup("capsule", job.id, options, kept)
+    selection, drawing = job.analysis().select(["tense"], layers), Drawing(tuple(layers), kept)
+    expected = capsule.write(job.analysis(), tmp_path / "x.zip", selection, drawing=drawing)
+    wait(task, "done")
+    assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.slow
+def test_representations_that_have_gone_are_made_again(tmp_path):
+    """As on a machine that has only the example, whose store has no representations."""
+    folder = tiny.save("gpt2", tmp_path / "model")
+    frame = tiny.word_stimuli(tiny.SENTENCES).table
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=(str(folder),), folds=3)
+    analysis = run(spec, Store(tmp_path / "first"))
+    empty, name = Store(tmp_path / "other"), str(folder)
+    with refused("no longer in the store"):
+        representations_of(analysis, name, empty)
+    seen: list[Progress] = []
+    made = followups.work("representations", analysis, {"models": [name]}, empty, seen.append)
+    assert made == {} and {step.stage for step in seen} == {"representations"}
+    before = representations_of(analysis, name, Store(tmp_path / "first"))
+    np.testing.assert_array_equal(representations_of(analysis, name, empty)[2], before[2])
+    tiny.save("gpt2", folder, n_layer=2)
+    with refused("no longer the one"):
+        followups.restore_representations(analysis, [name], empty, lambda progress: None)
+
+
+def test_scores_are_tested_against_permuted_labels(job, kept):
+    analysis, layer = job.analysis(), ("brain", 0)
+    options = {"layers": [list(layer)], "permutations": 39, **FITTED}
+    followups.work("chance", analysis, options, kept, lambda progress: None)
+    chosen = analysis.select(layers=[layer], **FITTED)
+    made = analysis.kept(CHANCE, kept, chosen, permutations=39)
+    pairs = LayerPairs.of(analysis, [layer], kept, ["tense", "number"])
+    expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
+    pd.testing.assert_frame_equal(made, expected)
+    with refused("ridge"):
+        followups.work("chance", analysis, options | {"estimator": "rigde"}, kept, lambda _: None)
+
+
+@pytest.mark.slow
+def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, kept):
+    analysis = job.analysis()
+    a, b = analysis.layers[:2]
+    options = {"a": list(a), "b": list(b), "features": ["tense", "number"]}
+    for fitted in ({}, {"estimator": "ridge-rank", "interactions": True}):
+        followups.work("error-bars", analysis, options | fitted, kept, lambda _: None)
+        why, chosen = explain(analysis, a, b, ["tense", "number"]), analysis.select(**fitted)
+        expected = with_chance(with_transfer(why, analysis, chosen), analysis, kept).partial
+        made = best_known(why, analysis, chosen, kept)
+        pd.testing.assert_frame_equal(made.partial[["quantity", "value"]], expected)
+        assert list(made.partial.columns) == ["quantity", "value", "lower", "upper"]
+    # Those of all layers are found where they are looked for.
+    asked = FITTED | {"features": ["tense"]}
+    options = {**asked, "layers": [list(layer) for layer in analysis.layers]}
+    followups.work("all-error-bars", analysis, options, kept, lambda _: None)
+    assert layer_intervals.known_intervals(analysis, kept, analysis.select(**asked)).columns == (
+        "tense",
+    )

@@ -1,18 +1,30 @@
-"""What users write on analyses, kept whole, and the names by which analyses are told apart."""
+"""What users write on analyses and delete, and the example that comes with the program."""
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
-from inputs import refused
+from inputs import for_each, in_files, noise, refused, words
+from waiting import wait
 
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core import AnalysisSpec, Store, explain, run, stimulus_map
+from mlem_core.analysis.run import coded_otherwise, values_to_resolve
 from mlem_core.base.files import write_json
-from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes
+from mlem_core.inference import layer_intervals
+from mlem_core.inference.caveats import HARDLY
+from mlem_core.inference.pair_contributions import kept_at, pair_contributions
+from mlem_core.inference.tables import terms_and_whole
+from mlem_core.measures.decomposition import UNEXPLAINED
+from mlem_core.pairs.tables import BY_LAYER
+from mlem_core.robustness import audit, multiverse
+from mlem_core.robustness.variants import SAYS
+from mlem_core.tasks import analyses, examples, followups, notes, trash
 from mlem_core.tasks.notes import Notes, derived, job_names
 
 ID = "0123456789abcdef"
@@ -33,15 +45,13 @@ def test_what_is_written_is_read_by_another_process_s_store(store):
     assert notes.read_notes("fedcba9876543210", store) == Notes()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
-    [
-        b"",
-        b"\xff\xfe",
-        b'{"version": 99, "name": "a", "note": "", "shown": {}, "report": []}',
-        b'{"version": 1, "name": "a", "note": "", "shown": [1], "report": []}',
-        b'{"version": 1, "name": "a"}',
-    ],
+    b"",
+    b"\xff\xfe",
+    b'{"version": 99, "name": "a", "note": "", "shown": {}, "report": []}',
+    b'{"version": 1, "name": "a", "note": "", "shown": [1], "report": []}',
+    b'{"version": 1, "name": "a"}',
 )
 def test_a_damaged_file_is_empty_notes_and_a_sentence_in_the_log(content, store, caplog):
     path = store.root / "notes" / f"{ID}.json"
@@ -131,3 +141,190 @@ def test_no_two_are_called_the_same(store, tmp_path):
     assert found[jobs[2].id].endswith(jobs[2].id[:6])  # started in the same minute
     assert found[jobs[4].id].startswith("words · ")
     assert job_names(jobs[4:5], store) == {jobs[4].id: "words"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A finished analysis, with work on it and notes; every test has a copy."""
+    folder, table = tmp_path_factory.mktemp("made"), words()
+    store = Store(folder / "store")
+    job = analyses.start(in_files(folder, table, {"brain": noise(len(table))}), store)
+    wait(job, "done")
+    work = followups.start_followup("fits", job.id, job.analysis().select().to_dict(), store)
+    wait(work, "done")
+    notes.change_notes(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
+    return store, job.id
+
+
+@pytest.fixture
+def job(made, store):
+    whole, its = made
+    shutil.copytree(whole.root, store.root, dirs_exist_ok=True)
+    job = analyses.find(its, store)
+    assert job is not None and job.status().state == "done"
+    return job
+
+
+def listed(store):
+    return [one.id for one in analyses.recent(store) if one.id != examples.ID]
+
+
+def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(job, store):
+    before = job.analysis().results().importance
+    (work,) = trash.followups_of(job.id, store)
+    deleted = trash.delete(job.id, "Mine", store)
+    assert listed(store) == [] and not job.folder.exists() and not work.exists()
+    assert notes.read_notes(job.id, store) == notes.Notes()
+    assert trash.in_trash(Store(store.root)) == [deleted] and not deleted.dismissed
+    with refused("deleted already"):
+        trash.delete(job.id, "Mine", store)
+    deleted.dismiss()
+    (found,) = trash.in_trash(store)
+    assert found.dismissed
+    trash.restore(found, store)
+    assert listed(store) == [job.id] and work.is_dir() and trash.in_trash(store) == []
+    assert notes.read_notes(job.id, store).note == "to be looked at"
+    assert analyses.find(job.id, store).analysis().results().importance.equals(before)
+    with refused("no longer in the trash"):
+        trash.restore(found, store)
+    found.dismiss()  # of what is not there: nothing
+
+
+@pytest.mark.slow
+def test_what_runs_is_cancelled_first(job, store, long):
+    runs = analyses.start(long, store)
+    work = followups.start_followup("representations", job.id, {"models": ["brain"]}, store)
+    trash.delete(job.id, "Mine", store)  # its work waits for its turn
+    deleted = trash.delete(runs.id, "long", store)
+    assert listed(store) == [] and not work.folder.exists()
+    trash.restore(deleted, store)
+    assert runs.status().state == "cancelled"
+
+
+@pytest.mark.slow
+def test_what_was_made_anew_meanwhile_stays(job, store):
+    deleted = trash.delete(job.id, "Mine", store)
+    again = analyses.start(job.spec, store)
+    assert again.id == job.id and wait(again, "done")
+    notes.change_notes(job.id, store, lambda old: old.named("Second"))
+    made = os.stat(again.result).st_ino
+    trash.restore(deleted, store)
+    assert os.stat(again.result).st_ino == made and notes.read_notes(job.id, store).name == "Second"
+    assert len(list(trash.followups_of(job.id, store))) == 1 and trash.in_trash(store) == []
+
+
+def test_old_and_many_are_removed_for_good_and_a_damaged_one_is_left_out(store):
+    jobs = store.root / "jobs"
+    for n in range(5):
+        (jobs / f"{n:016x}").mkdir(parents=True)
+        (jobs / f"{n:016x}" / "spec.json").write_text("{}")
+        trash.delete(f"{n:016x}", str(n), store)
+    trash.purge(store)
+    assert [one.name for one in trash.in_trash(store)] == ["4", "3", "2", "1", "0"]
+    trash.purge(store, most=2)
+    (last, _) = trash.in_trash(store)
+    (last.folder / "deleted.json").write_text('{"analysis": 1}')
+    assert [one.name for one in trash.in_trash(store)] == ["3"]
+    trash.purge(store, days=0.0)
+    assert not [one for one in (store.root / "trash").iterdir() if one != last.folder]
+
+
+LAYER = ("minilm", 3)
+ALONE = replace(examples.SPEC, models=LAYER[:1], layers=LAYER[1:], groups=(), labels=())
+
+
+def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path):
+    assert example.spec == examples.SPEC
+    assert {model for model, _ in example.layers} == set(examples.SPEC.models)
+    assert set(example.maps) == set(example.layers) and examples.example_size() < 20e6
+    # The last layers of two architectures that have learned from the same text.
+    assert example.most_alike() == (("mini-gpt2@seed1", 6), ("mini-mamba@seed1", 11))
+    store = Store(tmp_path)
+    job = analyses.find(examples.ID, store)
+    assert job.status().state == "done" and analyses.recent(store) == [job]
+    assert job.spec == examples.SPEC and job.analysis() is examples.example()
+    contents = job.contents()
+    assert contents.n_layers == len(example.layers) and contents.notices == ()
+    # Neither cancelling nor notes change the folder of the program.
+    before = sorted(examples.FOLDER.rglob("*"))
+    job.cancel()
+    notes.change_notes(examples.ID, store, lambda old: old.named("To begin with"))
+    assert notes.read_notes(examples.ID, store).name == "To begin with"
+    with refused("comes with the program"):
+        trash.delete(examples.ID, "Example", store)
+    assert sorted(examples.FOLDER.rglob("*")) == before and job.status().state == "done"
+
+
+def test_its_intervals_and_audit_are_there_on_a_machine_that_ran_nothing(example, tmp_path):
+    store = Store(tmp_path)
+    intervals, found = (
+        layer_intervals.known_intervals(example, store),
+        example.kept(audit.STAGE, store),
+    )
+    assert intervals.layers == tuple(example.layers) and not found.notices
+    assert list(zip(found.layers["model"], found.layers["layer"], strict=True)) == example.layers
+    assert set(found.changes["variant"]) == set(SAYS)
+    np.testing.assert_allclose(intervals.values, example.rsa, atol=1e-4)
+    pair, features = example.most_alike(), example.select().features
+    why = explain(example, *pair)
+    terms, whole = terms_and_whole(intervals, *pair)
+    np.testing.assert_allclose(terms["value"], why.terms["value"], atol=1e-4)
+    np.testing.assert_allclose(whole["value"], why.whole["value"], atol=1e-4)
+    assert whole["lower"].iloc[0] > HARDLY
+    np.testing.assert_allclose(intervals.tau, example.results().similarity_profiles, atol=1e-3)
+    assert len(multiverse.find_multiverse(example, pair, store).universes) == 64
+    for term in (*features, UNEXPLAINED):
+        assert kept_at(example, store, pair, features, term) is not None
+    (first,) = (
+        pair_contributions(example, store, pair, features, UNEXPLAINED).head(1).to_dict("records")
+    )
+    assert 0 < first["contribution"] < 1e-4
+    assert first["first_text"] == example.stimuli.words[first["first"]]
+    for model, layer in example.layers:
+        points = stimulus_map(example, model, layer, store)
+        assert len(points) == 1000 and np.isfinite(points).all(axis=None)
+    # Other features are another analysis: nothing is said of them.
+    assert (
+        layer_intervals.known_intervals(example, store, example.select(["tense", "number"])) is None
+    )
+
+
+@pytest.mark.slow
+def test_a_layer_computed_again_gives_the_same_tables(example, tmp_path):
+    store = Store(tmp_path)
+    again = run(ALONE, store)
+    assert again.stimuli.digest == example.stimuli.digest
+    np.testing.assert_array_equal(again.folds, example.folds)
+    kept = example.tables.of_layers([example.layers.index(LAYER)])
+    now = again.tables
+    for name in ("codes", "counts", "cell_block", "cell_pattern"):
+        np.testing.assert_array_equal(getattr(now, name), getattr(kept, name))
+    # Processors differ in the last bits of float32, ranks of near ties with them.
+    np.testing.assert_allclose(now.target_sums, kept.target_sums, rtol=1e-5)
+    mean = kept.counts * kept.n_pairs
+    np.testing.assert_allclose(now.rank_sums / mean, kept.rank_sums / mean, atol=1e-4)
+    train = kept.training_ranks / mean
+    np.testing.assert_allclose(now.training_ranks / mean, train, atol=1e-4)
+    before, after = example.results(layers=[LAYER]), again.results()
+    for name in ("scores", "importance", "weights", "feature_correlations"):
+        ours, theirs = getattr(after, name), getattr(before, name)
+        pd.testing.assert_frame_equal(ours, theirs, rtol=0, atol=1e-4)
+    points, there = (stimulus_map(one, *LAYER, store) for one in (again, example))
+    np.testing.assert_array_equal(points["stimulus"], there["stimulus"])
+    np.testing.assert_allclose(points, there, atol=1e-2 * points["x"].abs().max())
+
+
+@pytest.mark.slow
+def test_values_told_apart_later_are_those_asked_for_from_the_start(example, tmp_path):
+    values, place = values_to_resolve(example), [example.layers.index(LAYER)]
+    alone = replace(
+        example, spec=ALONE, layers=[LAYER], tables=example.tables.of_layers(place), rsa=np.eye(1)
+    )
+    later = coded_otherwise(alone, Store(tmp_path / "later"), values=values)
+    first = run(replace(ALONE, values=values), Store(tmp_path / "first"))
+    assert later.tables.resolved == values == first.tables.resolved != ()
+    for name in (*BY_LAYER, "codes", "counts", "cell_block", "cell_pattern", "training_ranks"):
+        np.testing.assert_array_equal(getattr(later.tables, name), getattr(first.tables, name))
+    again = coded_otherwise(later, Store(tmp_path / "later"), values=())
+    for name in ("codes", "counts", "cell_block", "cell_pattern"):
+        np.testing.assert_array_equal(getattr(again.tables, name), getattr(alone.tables, name))

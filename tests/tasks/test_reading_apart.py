@@ -10,13 +10,11 @@ import psutil
 import pytest
 from inputs import refused
 
+from mlem_core import InputError, ReadAs, Store
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cancelled_by
 from mlem_core.data.datasets import SETS
-from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import read_table
-from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, reading
 
 FRAME = pd.DataFrame(
@@ -110,9 +108,7 @@ def test_small_text_needs_no_process_and_other_files_do(tmp_path, root, book, mo
     ("line", "says"),
     [("memory_gb = 0.01", "more than 0.01 GB of memory"), ("minutes = 0.0001", "0.0001 minutes")],
 )
-def test_a_file_that_takes_too_much_is_a_sentence_and_its_process_ends(
-    root, large, monkeypatch, line, says
-):
+def test_a_file_that_takes_too_much_ends_with_its_process(root, large, monkeypatch, line, says):
     (large.parent / "shared.toml").write_text(line)
     monkeypatch.setenv("MLEM_SHARED", str(large.parent / "shared.toml"))
     visitor = Store(root / "visitors" / "one")

@@ -196,8 +196,6 @@ def gone_sums(
 ) -> None:
     """How many pairs have a stimulus that is gone, and sums of their values, by cell.
 
-    Only these pairs are looked at, of a block of stimuli a small part of all.
-
     Parameters
     ----------
     design : as in `weighted_pairs`
