@@ -31,7 +31,6 @@ NOISE = 0.5
 BAND = 50_000
 # Pairs of the population that give the RSA correlation in it, to within 2·10⁻⁴.
 POPULATION = 2**25
-REPLICATES = 100
 
 
 def features(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -118,7 +117,7 @@ def main(n: int, n_layers: int, n_units: int, pairs: str | None) -> None:
         if analysis.design.is_complete and pairs is not None:
             return
         start = time.perf_counter()
-        why = with_intervals(explain(analysis, ("m", 0), ("m", 1)), analysis, store, REPLICATES)
+        why = with_intervals(explain(analysis, ("m", 0), ("m", 1)), analysis, store)
         rsa, took = why.whole.iloc[0], time.perf_counter() - start
         print(
             f"  RSA {rsa['value']:.4f} [{rsa['lower']:.4f}, {rsa['upper']:.4f}], in the population "

@@ -10,9 +10,10 @@ from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.jackknife import REFITS, jackknife
+from mlem_core.inference.jackknife import jackknife
 from mlem_core.inference.largest import of_largest
 from mlem_core.pairs.resampling import leave_out
+from mlem_core.pairs.resampling_units import BLOCKS
 from validation.work import Row, Task
 
 STIMULI, UNITS, POPULATION = 100, 6, 2_500
@@ -66,7 +67,7 @@ def rsa(distances: FloatArray, rows: IntArray, n: int) -> FloatArray:
 
 def left_out(distances: FloatArray, rows: IntArray, n: int) -> tuple[FloatArray, Left]:
     """`rsa` of all rows, and without each block of them."""
-    kept = leave_out(len(rows), REFITS, np.random.default_rng(0)) > 0
+    kept = leave_out(len(rows), BLOCKS, np.random.default_rng(0)) > 0
     without = np.array([rsa(distances, rows[one], n) for one in kept])
     return rsa(distances, rows, n), Left(without, (len(kept),))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,6 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.base import held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.bootstrap import term_replicates
-from mlem_core.inference.jackknife import REFITS, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import score_above_chance
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
@@ -25,12 +24,11 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
-from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task
 
 SIZES = (40, 80, 160)
-DATA_SETS, PART_SIZE = 500, 10
+DATA_SETS, PART_SIZE = 200, 10
 WORDS = 2
 REPLICATES, PERMUTATIONS = 200, 39
 # Fitted models are tested on so many sets of so many sentences.
@@ -39,8 +37,8 @@ POPULATIONS, POPULATION = 4, 1500
 # error of 160 sentences. A part does so many.
 TRUTH_PARTS, TRUTH_PART = 16, 4
 LAYERS = ("A", "A again", "B", "B again")
-# Of intervals that rest on the jackknife alone.
-ALONE = ", blocks alone"
+# Of intervals with feature a coded by value.
+BY_VALUE, VALUES = ", a by value", {"a": ("x", "y", "z")}
 SPANS = {"c": (1.0, 5.0)}
 
 
@@ -77,10 +75,13 @@ def simulated(n_sentences: int, seed: int | list[int]) -> tuple[pd.DataFrame, li
 
 
 def tables_of(
-    features: pd.DataFrame, layers: list[FloatArray], folds: FloatArray
+    features: pd.DataFrame,
+    layers: list[FloatArray],
+    folds: FloatArray,
+    values: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> tuple[PairTables, FloatArray, PairIndex]:
     """Pair tables, RSA and the pairs' patterns."""
-    index = PairIndex.build(feature_columns(features, SPANS), folds.astype(np.int64))
+    index = PairIndex.build(feature_columns(features, SPANS, values), folds.astype(np.int64))
     ranks = PairRanks(len(layers), index.design.n_pairs)
     tables = pair_tables(
         index,
@@ -114,18 +115,18 @@ def term_names(features: Sequence[str]) -> list[str]:
     return [*names, "RSA", "ceiling of all pairs"]
 
 
-def truth(first: int, n: int) -> list[Row]:
-    """The terms of some large sets from the same source."""
+def truth(first: int, n: int, end: str = "") -> list[Row]:
+    """The terms of some large sets from the same source; `end` is "" or `BY_VALUE`."""
     found: list[Row] = []
     for seed in range(first, first + n):
         features, layers = simulated(POPULATION, [2, seed])
         folds = group_folds(np.repeat(np.arange(POPULATION), WORDS), 5, seed)
-        tables, rsa, _ = tables_of(features, layers[:4], folds)
+        tables, rsa, _ = tables_of(features, layers[:4], folds, VALUES if end else {})
         row = {"sentences": POPULATION, "seed": seed, "kind": "truth"}
         names = term_names(tables.features)
         values = terms_of(tables, rsa)
         found += [
-            row | {"quantity": name, "value": value}
+            row | {"quantity": f"{name}{end}", "value": value}
             for name, value in zip(names, values, strict=True)
         ]
     return found
@@ -188,10 +189,10 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
         )
 
     # Terms of A and B.
-    terms = resampled_terms(chosen([0, 2]), REPLICATES, seed)
+    terms = resampled_terms(chosen([0, 2]))
     for k, name in enumerate(term_names(tables.features)):
         covered(name, terms, (k,), np.nan)
-    again = resampled_terms(chosen([0, 3]), REPLICATES, seed)
+    again = resampled_terms(chosen([0, 3]))
     p = difference(terms, again).estimate().p
     for k, name in ((5, "two RSA correlations"), (0, "two terms a")):
         add("test", f"difference of {name}", float(p[k]))
@@ -223,35 +224,24 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
     return found
 
 
-def blocks_alone(n_sentences: int, first: int, n: int) -> list[Row]:
-    """Intervals of RSA and its terms, as those of all layers at once, of some data sets."""
+def by_value(n_sentences: int, first: int, n: int) -> list[Row]:
+    """Intervals of RSA and its terms of some data sets, with feature a coded by value."""
     found: list[Row] = []
     for seed in range(first, first + n):
         features, layers = simulated(n_sentences, [1, n_sentences, seed])
         layers = [layers[LAYERS.index(name)] for name in ("A", "B")]
         groups = np.repeat(np.arange(n_sentences), WORDS)
-        tables, _, index = tables_of(features, layers, group_folds(groups, 5, seed))
-        ranks = [pair_ranks(squared_distances(rows), overwrite=True) for rows in layers]
         folds = group_folds(groups, 5, seed)
-        pairs = LayerPairs(
-            tuple(("m", n) for n in range(2)),
-            tables,
-            tuple(ranks),
-            (),
-            index.design,
-            index.cell,
-            groups,
-            folds,
-        )
-        without = leave_out(n_sentences, REFITS, np.random.default_rng(seed))
-        weights = np.concatenate((np.ones((1, n_sentences)), without))
-        values = term_replicates(pairs.whole, tables, weights)[:, :-3]
-        bounds = jackknife(values[0], values[1:])
+        tables, _, index = tables_of(features, layers, folds, VALUES)
+        ranks = tuple(pair_ranks(squared_distances(rows), overwrite=True) for rows in layers)
+        of = (("m", 0), ("m", 1)), tables, ranks, (), index.design, index.cell, groups, folds
+        terms = resampled_terms(LayerPairs(*of))
+        bounds = terms.estimate()
         row = {"sentences": n_sentences, "seed": seed, "kind": "interval", "truth": np.nan}
         found += [
-            row | {"quantity": f"{name}{ALONE}", "value": value, "lower": lower, "upper": upper}
+            row | {"quantity": f"{name}{BY_VALUE}", "value": value, "lower": lower, "upper": upper}
             for name, value, lower, upper in zip(
-                term_names(tables.features), values[0], bounds.lower, bounds.upper, strict=True
+                term_names(tables.features), *(part[:7] for part in bounds[:3]), strict=True
             )
         ]
     return found
@@ -266,12 +256,13 @@ def tasks(quick: bool) -> list[Task]:
     """A task some data sets of one size, or some large sets for the truth."""
     n = PART_SIZE if quick else DATA_SETS
     large = [
-        Task(f"truth {first}", truth, (first, TRUTH_PART))
-        for first in range(0, TRUTH_PART * (1 if quick else TRUTH_PARTS), TRUTH_PART)
+        Task(f"truth {first}{end}", truth, (first, TRUTH_PART, end))
+        for end, parts in (("", TRUTH_PARTS), (BY_VALUE, TRUTH_PARTS // 4))
+        for first in range(0, TRUTH_PART * (1 if quick else parts), TRUTH_PART)
     ]
     return large + [
         Task(f"{size} {first}{name}", rows, (size, first, PART_SIZE))
-        for name, rows in (("", part), (ALONE, blocks_alone))
         for first in range(0, n, PART_SIZE)
         for size in (SIZES[:1] if quick else SIZES)
+        for name, rows in ((BY_VALUE, by_value), ("", part))
     ]

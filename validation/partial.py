@@ -20,7 +20,7 @@ from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.tables import PairTables
 from validation.work import Row, Task
 
-FOLDS, PART_SIZE, REPLICATES = 5, 10, 100
+FOLDS, PART_SIZE = 5, 10
 # Stimuli and columns of features that say nothing of either layer; data sets of each.
 SIZES, NOTHING = ((60, 40), (60, 5), (300, 4)), 200
 KINDS = ("layers of noise", "layers with a part in common", "labels of other stimuli")
@@ -76,7 +76,7 @@ def planted(kind: str, n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, 
     ]
 
 
-def resampled(features: pd.DataFrame, layers: list[FloatArray], seed: int) -> list[Replicates]:
+def resampled(features: pd.DataFrame, layers: list[FloatArray]) -> list[Replicates]:
     """S_feat and S_rest, and transfer, in replicates of the sentences."""
     index, n = indexed(features), len(features)
     squared = [squared_distances(rows) for rows in layers]
@@ -90,15 +90,16 @@ def resampled(features: pd.DataFrame, layers: list[FloatArray], seed: int) -> li
         groups=np.arange(n),
         folds=group_folds(np.arange(n), FOLDS, 0),
     )
-    terms = resampled_terms(pairs, REPLICATES, seed)
-    both = terms.made_into(lambda found: parts_of(found, features.shape[1]))
-    return [both, resampled_transfers(pairs, "ridge", REPLICATES, seed)]
+    terms, n = resampled_terms(pairs), features.shape[1]
+    draws = parts_of(np.concatenate((terms.value[None], terms.left_out)), n, drawn=True)
+    both = Replicates(draws[0], draws[:0], draws[1:], terms.sizes)
+    return [both, resampled_transfers(pairs, "ridge")]
 
 
 def with_truth(kind: str, n: int, seed: int) -> list[Row]:
     """The numbers of one data set, with their intervals."""
     rng = np.random.default_rng([n, list(TRUTHS).index(kind), seed])
-    both, moved = resampled(*planted(kind, n, rng), seed)
+    both, moved = resampled(*planted(kind, n, rng))
     ends = zip(both.estimate()[:3], moved.estimate()[:3], strict=True)
     found = zip(QUANTITIES, *map(np.concatenate, ends), strict=True)
     row = {"study": "truth", "kind": kind, "stimuli": n, "seed": seed}

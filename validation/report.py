@@ -28,7 +28,6 @@ from validation import (
     values,
     words,
 )
-from validation.intervals import ALONE
 from validation.work import read
 
 README = Path(__file__).resolve().parents[1] / "docs" / "validation" / "README.md"
@@ -217,22 +216,22 @@ def of_intervals(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     by = ["quantity", "sentences"]
     fitted = own["quantity"].str.contains("importance") | (own["quantity"] == "held-out ρ")
     mean = own.groupby(by)["truth"].transform("mean")
-    terms = own["quantity"].str.removesuffix(ALONE)
     # An importance of 0.00001 is 0, as it is in an interval from 0 to 0.
-    own["truth"] = mean.where(fitted, terms.map(large)).round(4)
+    own["truth"] = mean.where(fitted, own["quantity"].map(large)).round(4)
     own["held"] = (own["lower"] <= own["truth"] + 1e-12) & (own["truth"] - 1e-12 <= own["upper"])
     tests = rows[rows["kind"] == "test"].copy()
     tests["rejected"] = tests["p"] <= 0.05
 
     def percent(cell: pd.Series) -> str:
-        return f"{100 * cell['mean']:.1f} %"
+        error = (cell["mean"] * (1 - cell["mean"]) / cell["count"]) ** 0.5
+        return f"{100 * cell['mean']:.1f} ± {100 * error:.1f} %"
 
     found = {}
     for name, table, column in (
         ("coverage", own, "held"),
         ("rejections", tests, "rejected"),
     ):
-        cells = table.groupby(by, sort=False)[column].agg(["mean"])
+        cells = table.groupby(by, sort=False)[column].agg(["mean", "count"])
         wide = cells.apply(percent, axis=1).unstack("sentences").fillna("")
         wide = wide.reindex(list(dict.fromkeys(table["quantity"])))
         sets = rows.groupby("sentences")["seed"].nunique()

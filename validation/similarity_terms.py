@@ -66,7 +66,7 @@ def part(name: str, first: int, n: int) -> list[Row]:
         features, layers = simulated(STIMULI, seed)
         inputs = [(squared_distances if similarity.divides else components)(x) for x in layers]
         layer_pairs = pairs_of(features, layers, seed)
-        value, lower, upper, *_ = Comparison(layer_pairs, similarity, inputs).interval(seed)
+        value, lower, upper, *_ = Comparison(layer_pairs, similarity, inputs).interval()
         for at, quantity in enumerate((*terms, "similarity")):
             bounds = {"value": value[at], "lower": lower[at], "upper": upper[at]}
             found.append({"similarity": name, "seed": seed, "quantity": quantity, **bounds})

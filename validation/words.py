@@ -19,8 +19,7 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.inference.bootstrap import term_replicates
-from mlem_core.inference.jackknife import CONFIDENCE, REFITS, jackknife
+from mlem_core.inference.jackknife import CONFIDENCE, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
@@ -29,7 +28,7 @@ from mlem_core.measures.importance import permutation_importance
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import pair_ranks
-from validation.intervals import ALONE, difference, tables_of
+from validation.intervals import difference, tables_of
 from validation.work import Row, Task
 
 # Data sets by number of sentences, how many a part does, and others that give the truth of each.
@@ -190,11 +189,9 @@ def _of_layers(pairs: LayerPairs, at: Sequence[int]) -> LayerPairs:
 Found = dict[str, tuple[Replicates, tuple[int, ...]]]
 
 
-def _terms(pairs: LayerPairs, seed: int) -> Found:
-    """Terms, RSA, ceiling and differences, with the bootstrap's shape."""
-    first, again = (
-        resampled_terms(_of_layers(pairs, at), REPLICATES, seed) for at in ((0, 2), (0, 3))
-    )
+def _terms(pairs: LayerPairs) -> Found:
+    """Terms, RSA, ceiling and differences."""
+    first, again = (resampled_terms(_of_layers(pairs, at)) for at in ((0, 2), (0, 3)))
     less = difference(first, again)
     names = quantities()[: len(FEATURES) + 3]
     found = {name: (first, (k,)) for k, name in enumerate(names)}
@@ -250,14 +247,12 @@ def data_set(n_sentences: int, seed: int) -> list[Row]:
             row |= dict(zip(keys, numbers, strict=True))
         rows.append(row)
 
-    for name, (own, at) in (_terms(pairs, seed) | of_scores).items():
+    for name, (own, at) in (_terms(pairs) | of_scores).items():
         ways, above = {}, name in ("importance d", "importance b of B")
         for way, one in _ways(own).items():
             _, low, high, p, _ = one.estimate(above=above)
             ways[way] = (float(low[at]), float(high[at]), float(p[at]))
         add(name, name, ways)
-    for k, (name, ways) in enumerate(_alone(pairs, seed).items()):
-        add(f"{name}{ALONE}", quantities()[k], ways)
     for name, ways in _tau(scores).items():
         add(name, "τ", ways)
     return rows
@@ -268,22 +263,6 @@ def _ways(found: Replicates) -> dict[str, Replicates]:
     assert found.sizes is not None
     n = found.sizes[0]
     return {"one": found._replace(left_out=found.left_out[:n], sizes=None), "two": found}
-
-
-def _alone(pairs: LayerPairs, seed: int) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """Terms, RSA and ceiling by t from fewer blocks, as for all layers at once."""
-    chosen = _of_layers(pairs, [0, 2])
-    blocks = chosen.units.blocks(REFITS, np.random.default_rng(seed))
-    weights = np.concatenate((np.ones((1, len(chosen.folds))), blocks.weights))
-    values = term_replicates(chosen.whole.by_stimulus, chosen.tables, weights)[:, :-3]
-    found: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for way, n, sizes in (("one", blocks.sizes[0], None), ("two", len(weights), blocks.sizes)):
-        left_out = values[1 : 1 + n]
-        _, low, high, p, _ = jackknife(values[0], left_out, sizes)
-        for k, name in enumerate(quantities()[: values.shape[1]]):
-            row = (float(low[k]), float(high[k]), float(p[k]))
-            found.setdefault(name, {})[way] = row
-    return found
 
 
 def _tau(scores: Replicates) -> dict[str, dict[str, tuple[float, float, float]]]:

@@ -50,7 +50,7 @@ class LayerParts:
     designs: OfDesigns | None = None
 
 
-STAGE = Stage("layer-pairs", 2, LayerParts)
+STAGE = Stage("layer-pairs", 3, LayerParts)
 
 
 class LayerItem(NamedTuple):

@@ -1,27 +1,33 @@
 """How much the choice of the pairs matters, where not all of them were compared.
 
-An incomplete design of the pairs is of several independent ones. RSA correlations of each vary by
-as much more than those of all as they have fewer pairs. Scores and importances are not so linear in
-the pairs: with an eighth of them another penalty is chosen and other weights are 0. They come from
-balanced halves of the designs instead; each is as far from the whole, in the mean square,
-as this is from all pairs; the whole is then made as the halves are, of ranks within each design. A
-number that fewer pairs make lower, as they do a ceiling (means by pattern come from fewer pairs),
-is lower in a part than in the whole: a bias that goes with 1 / pairs is that difference for halves,
-and 1 / (n - 1) of it for each of n designs, which comes nearer for ceilings (`make validate`).
+An incomplete design of the pairs is of several independent ones. RSA correlations and contributions
+of each vary by as much more than those of all as they have fewer pairs. Scores and importances are
+not so linear in the pairs: with an eighth of them another penalty is chosen and other weights are
+0. They come from balanced halves of the designs instead; each is as far from the whole, in the mean
+square, as this is from all pairs; the whole is then made as the halves are, of ranks within each
+design. A number that fewer pairs make lower, as they do a ceiling (means by pattern come from fewer
+pairs), is lower in a part than in the whole: a bias that goes with 1 / pairs is that difference for
+halves, and 1 / (n - 1) of it for each of n designs, which comes nearer for ceilings
+(`make validate`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.base.text import number
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores
+from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.pair_sampling_error import half_samples, together
 from mlem_core.pairs.tables import PairTables
@@ -34,17 +40,23 @@ COLUMNS = {
 }
 # A ceiling that is too low by less is not spoken of.
 LOW = 5e-4
+# Sums by design and cell of a layer that are kept for its contributions.
+MOST_SUMS = 2**19
 
 
 class OfDesigns(NamedTuple):
     """What the designs of one layer give.
 
     off : (n_halves, 2 + n_parts) by what scores from halves differ from those of all
-    ceilings : (n_designs,)
+    ceilings, squares : (n_designs,) and the sums of the squared ranks
+    sums : (2, n_designs, n_cells) pairs, and sums of ranks, by the cells of all pairs; (2, 0, 0)
+        where these are more than `MOST_SUMS`, or features more than contributions are exact for
     """
 
     off: FloatArray
     ceilings: FloatArray
+    squares: FloatArray
+    sums: NDArray[np.float32]
 
 
 class DesignScores:
@@ -54,8 +66,7 @@ class DesignScores:
         # One that takes a second a layer would take it for each half.
         self.estimator = "ridge" if estimator_named(estimator).slow else estimator
         self._interactions = interactions
-        self._off: dict[int, FloatArray] = {}
-        self._ceilings: dict[int, FloatArray] = {}
+        self._found: dict[int, OfDesigns] = {}
         self._names: tuple[str, ...] = ()
 
     def put(self, position: int, designs: Sequence[PairTables]) -> None:
@@ -65,12 +76,14 @@ class DesignScores:
     def of(self, designs: Sequence[PairTables]) -> OfDesigns:
         """What is kept of one layer."""
         halves = np.concatenate([self._scores(tables) for tables in half_samples(designs)])
-        off = halves - self._scores(together(designs))
-        return OfDesigns(off, np.array([fold_ceilings(tables).mean() for tables in designs]))
+        whole = together(designs)
+        ceilings = np.array([fold_ceilings(tables).mean() for tables in designs])
+        squares = np.array([tables.rank_squares[0] for tables in designs])
+        return OfDesigns(halves - self._scores(whole), ceilings, squares, _sums(designs, whole))
 
     def keep(self, position: int, found: OfDesigns) -> None:
         """Take what `of` gave for a layer."""
-        self._off[position], self._ceilings[position] = found
+        self._found[position] = found
 
     def _scores(self, tables: PairTables) -> FloatArray:
         """(n_layers, 2 + n_parts) ρ, ceiling and importances, means over folds."""
@@ -89,7 +102,8 @@ class DesignScores:
     ) -> pd.DataFrame:
         """measure, model, layer, feature, model_b, layer_b, value, error, bias.
 
-        The measures are rho, ceiling and importance (means over folds) and rsa (of two layers).
+        The measures are rho, ceiling and importance (means over folds), and of two layers rsa and
+        contribution (of features, and "unexplained"; chance is not taken off).
 
         Parameters
         ----------
@@ -101,9 +115,10 @@ class DesignScores:
         scores = self._scores(tables)
         named = [("rho", ""), ("ceiling", ""), *(("importance", f) for f in self._names)]
         for (model, layer), position, whole in zip(layers, positions, scores, strict=True):
-            errors = np.sqrt((self._off[position] ** 2).mean(axis=0))
-            biases = self._off[position].mean(axis=0)
-            biases[1] = _of_designs(whole[1], self._ceilings[position])[1]
+            found = self._found[position]
+            errors = np.sqrt((found.off**2).mean(axis=0))
+            biases = found.off.mean(axis=0)
+            biases[1] = _of_designs(whole[1], found.ceilings)[1]
             about = zip(whole, errors, biases, strict=True)
             for (measure, feature), numbers in zip(named, about, strict=True):
                 rows.append((measure, model, layer, feature, "", -1, *map(float, numbers)))
@@ -111,7 +126,44 @@ class DesignScores:
             for b in range(a + 1, len(layers)):
                 between = _of_designs(rsa[a, b], of_designs[:, a, b])
                 rows.append(("rsa", *first, "", *layers[b], float(rsa[a, b]), *between))
+        split = decompose(tables, rsa)
+        terms = self._terms([self._found[at] for at in positions], tables, of_designs)
+        for (a, first), (b, other) in itertools.combinations(enumerate(layers), 2):
+            for k, term in enumerate(split.names if len(terms) else ()):
+                value = float(split.values[k, a, b])
+                between = _of_designs(value, terms[:, k, a, b])
+                rows.append(("contribution", *first, term, *other, value, *between))
         return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def _terms(
+        self, found: Sequence[OfDesigns], tables: PairTables, of_designs: FloatArray
+    ) -> FloatArray:
+        """(n_designs, n_features + 1, n_layers, n_layers) contributions, from each design."""
+        draws = []
+        for k in range(found[0].sums.shape[1]):
+            ranks = np.stack([one.sums[1, k] for one in found]).astype(np.float64)
+            own = replace(
+                tables,
+                counts=found[0].sums[0, k].astype(np.float64),
+                rank_sums=ranks,
+                rank_squares=np.array([one.squares[k] for one in found]),
+            )
+            draws.append(decompose(own, of_designs[k]).values)
+        return np.array(draws)
+
+
+def _sums(designs: Sequence[PairTables], whole: PairTables) -> NDArray[np.float32]:
+    """Pairs, and sums of the ranks of a layer, by the cells of all pairs; see `OfDesigns`."""
+    n_cells, n_patterns = len(whole.counts), whole.n_patterns
+    exact = whole.codes.shape[1] <= EXACT_FEATURES
+    if not exact or len(designs) * n_cells > MOST_SUMS:
+        return np.zeros((2, 0, 0), dtype=np.float32)
+    keys = whole.cell_block * n_patterns + whole.cell_pattern
+    found = np.zeros((2, len(designs), n_cells), dtype=np.float32)
+    for k, own in enumerate(designs):
+        at = np.searchsorted(keys, own.cell_block * n_patterns + own.cell_pattern)
+        found[:, k, at] = own.counts, own.rank_sums[0]
+    return found
 
 
 def _of_designs(value: float, parts: FloatArray) -> tuple[float, float]:
@@ -133,6 +185,7 @@ def errors_sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: i
     # Rounded up: "at most" is then true of what is written.
     largest = np.ceil(errors.groupby("measure")["error"].max() * 1e4) / 1e4
     words = {"rho": "a held-out ρ", "importance": "an importance", "rsa": "an RSA correlation"}
+    words["contribution"] = "a contribution"
     of = [
         f"{number(largest[name], 4)} of {text}" for name, text in words.items() if name in largest
     ]

@@ -128,8 +128,7 @@ def _analyze(options: argparse.Namespace) -> None:
             )
     sure = None
     if options.bootstrap:
-        n = options.bootstrap
-        sure = partial(kept_intervals, analysis=analysis, store=store, n_replicates=n)
+        sure = partial(kept_intervals, analysis=analysis, store=store)
     tell(*found(analysis, results, bounds, by, sure), *said)
 
 
@@ -271,9 +270,8 @@ def _explained(
     if why.similarity.of_ranks:
         why = explanation.with_transfer(why, analysis)
     if options.bootstrap:
-        count = bars.counter("intervals", "replicates" if why.similarity.divides else "blocks")
-        asked = options.bootstrap, options.seed, count
-        return explanation.with_intervals(why, analysis, store, *asked)
+        count = bars.counter("intervals", "blocks")
+        return explanation.with_intervals(why, analysis, store, count)
     return explanation.with_chance(why, analysis, store, bars.counter("chance", "features"))
 
 

@@ -92,13 +92,13 @@ def _replicates(text: str) -> int:
     return number
 
 
-def _add_bootstrap(command: argparse.ArgumentParser, what: str) -> None:
+def _add_bootstrap(command: argparse.ArgumentParser, what: str, of: str) -> None:
     command.add_argument(
         "--bootstrap",
         type=_replicates,
         default=0,
         metavar="N",
-        help=f"{what} over sentences and recurring words, from N bootstrap replicates",
+        help=f"{what} over sentences and recurring words, which are left out in turn; {of}",
     )
 
 
@@ -293,7 +293,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         help="also write these baselines; each takes seconds to minutes per layer",
     )
     _add_bootstrap(
-        analyze, "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals"
+        analyze,
+        "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
+        "N bootstrap replicates give those of scores, importances and τ their shape",
     )
     _add_chance(analyze)
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
@@ -306,7 +308,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         about = "such as minilm:3, or brain:V1 if the layers of a file have names"
         why.add_argument(name, metavar="MODEL:LAYER", help=about)
     _add_inputs(why)
-    _add_bootstrap(why, "95 %% confidence intervals")
+    _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")
     why.add_argument(
         "--out",
         metavar="FILE.csv",

@@ -119,7 +119,22 @@ class RidgeSolver(Solver):
         at = [sets.index(without(k)) for k in left_out]
         coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
         predicted = np.einsum("si,lsi->ls", equations.x_mean[at], coef)
-        return Solution(coef, equations.y_mean[:, at] - predicted, np.asarray(alphas)[best])
+        return Solution(coef, equations.y_mean[:, at] - predicted, np.asarray(alphas)[best], best)
+
+    def refit(self, tables: PairTables, held: Solution | None = None) -> FloatArray:
+        if held is None or held.choice is None or self.target == "rank":
+            return super().refit(tables)
+        used, place = np.unique(held.choice, return_inverse=True)
+        n_betas = len(self.betas) if tables.resolved else 0
+        betas = [self.betas[number] for number in used if number < n_betas]
+        alphas = [self.alphas[number - n_betas] for number in used if number >= n_betas]
+        equations = moments(tables, training_blocks(tables, [(k,) for k in range(tables.n_folds)]))
+        if tables.resolved:
+            fitted = value_weights(tables, equations, betas, alphas)
+        else:
+            fitted = ridge_weights(equations, penalty_matrices(tables, alphas))
+        at = place.reshape(held.choice.shape)[:, :, None, None]
+        return np.take_along_axis(fitted, at, axis=2)[:, :, 0]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, if_large
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.ranks import Score, few_at_once, score_patterns
 from mlem_core.pairs.tables import PairTables
@@ -82,11 +82,13 @@ class Solution:
     coef : (n_layers, n_sets, n_columns)
     intercept : (n_layers, n_sets), or None where the model has none
     alpha : (n_layers, n_sets) the penalty that was chosen, or None where there is none
+    choice : (n_layers, n_sets) its number among those to choose from, or None
     """
 
     coef: FloatArray
     intercept: FloatArray | None = None
     alpha: FloatArray | None = None
+    choice: IntArray | None = None
 
 
 class Solver(ABC):
@@ -114,6 +116,16 @@ class Solver(ABC):
         left_out : for each training set the fold whose stimuli are in none of its pairs; None for
             all pairs
         """
+
+    def refit(self, tables: PairTables, held: Solution | None = None) -> FloatArray:
+        """Weights (n_layers, n_folds, n_columns), fitted without each fold.
+
+        Parameters
+        ----------
+        held : of other stimuli, whose penalties are kept, where there are any; None chooses them
+        """
+        self.check()
+        return self.solve(tables, range(tables.n_folds)).coef
 
     def cross_validate(self, tables: PairTables) -> FoldFits:
         """Fit every layer once a fold, on the pairs that leave out the fold, and test it there.

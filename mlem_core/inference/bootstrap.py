@@ -3,8 +3,8 @@
 What is resampled is the sentence (the group of stimuli), never the pair: a row of weights says how
 often each counts. With the coefficients as they are, draws of the test stimuli say how sure the
 score of *these* models is. How a score, an importance or a profile would come out with other
-stimuli altogether, training included, takes a fit in each draw (`refitted`); from the sums by cell
-it takes milliseconds.
+stimuli altogether, training included, takes a fit without each block (`without_each`); from the
+sums by cell it takes milliseconds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 from mlem_core.base.parallel import cores, on_all_cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.estimators.solver import Solution
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
-from mlem_core.measures.partial import transfer, with_ratios
+from mlem_core.measures.partial import transfer
 from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
@@ -150,7 +151,7 @@ def score_replicates(
 def transfer_replicates(
     pairs: LayerPairs, coefficients: FloatArray, weights: Weights
 ) -> FloatArray:
-    """What the models of two layers make of each other, the models as they are.
+    """Mean ρ of the models of two layers on each, the models as they are.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def transfer_replicates(
 
     Returns
     -------
-    (n_replicates, 6), see `mlem_core.measures.partial.TRANSFERS`
+    (n_replicates, 2, 2), see `mlem_core.measures.partial.transfer`
     """
     own, swapped = (
         resample(score_replicates, (for_replicates(pairs), of, False), weights)[..., 0]
@@ -166,7 +167,7 @@ def transfer_replicates(
     )
     # The model of the first on the second is what the second has with swapped coefficients.
     means = np.stack((own[:, 0], swapped[:, 1], swapped[:, 0], own[:, 1]), axis=-1)
-    return with_ratios(means.reshape(-1, 2, 2))
+    return means.reshape(-1, 2, 2)
 
 
 def _scores(
@@ -219,27 +220,30 @@ def _rho(
     return rho
 
 
-def replicate_tables(pairs: LayerPairs, weights: Weights) -> Iterator[PairTables]:
-    """The pair tables of each replicate, one after the other; cells without pairs are left out.
+def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iterator[PairTables]:
+    """The pair tables without each block, one after the other; cells without pairs are left out.
 
     The target is scaled as on all stimuli. There are no ranks among training pairs.
 
     Parameters
     ----------
-    weights : (n_replicates, n_groups) how often each sentence counts
+    kept : (n_blocks, n_groups) 1, or 0 where the block leaves the group out
+    ranks : False leaves those among all pairs 0, which ceilings alone need
     """
-    from mlem_core.pairs.kernels.weighted import weighted_sums
+    from mlem_core.pairs.kernels.weighted import gone_sums
 
     tables = pairs.tables
     n_layers, n_cells = tables.n_layers, len(tables.counts)
     distances = np.stack(pairs.squared)
-    for row in weights:
+    for row in kept:
         counts, targets = np.zeros(n_cells), np.zeros((n_layers, n_cells))
-        times = np.ascontiguousarray(row, dtype=np.float64)
-        weighted_sums(
-            pairs.design.rows, times, pairs.groups, pairs.cells, distances, counts, targets
-        )
-        (of_all,) = pairs.whole.draw(row[None])
+        gone = row[pairs.groups] == 0
+        gone_sums(pairs.design.rows, gone, pairs.cells, distances, counts, targets)
+        counts, targets = tables.counts - counts, tables.target_sums - targets
+        of_all, squared = np.zeros((n_layers, n_cells)), np.zeros(n_layers)
+        if ranks:
+            (sums,) = pairs.whole.draw(row[None])
+            of_all, squared = sums.sums[0], sums.squares[0]
         within = np.zeros((n_layers, n_cells))
         squares = np.zeros((n_layers, tables.n_folds))
         for fold, inside in enumerate(pairs.inside):
@@ -253,8 +257,8 @@ def replicate_tables(pairs: LayerPairs, weights: Weights) -> Iterator[PairTables
             cell_pattern=tables.cell_pattern[filled],
             counts=counts[filled],
             target_sums=targets[:, filled],
-            rank_sums=of_all.sums[0][:, filled],
-            rank_squares=of_all.squares[0],
+            rank_sums=of_all[:, filled],
+            rank_squares=squared,
             within_sums=within[:, filled],
             within_squares=squares,
             train_sums=None,
@@ -262,27 +266,27 @@ def replicate_tables(pairs: LayerPairs, weights: Weights) -> Iterator[PairTables
         )
 
 
-def refitted(
+def without_each(
     pairs: LayerPairs,
     statistic: Callable[[PairTables], FloatArray],
-    weights: Weights,
+    ranks: bool,
+    kept: Weights,
     progress: Counted | None = None,
 ) -> FloatArray:
-    """A statistic (n_replicates, ...) of the pair tables of each replicate, models fitted anew.
+    """A statistic (n_blocks, ...) of the pair tables without each block.
 
     Parameters
     ----------
     statistic : such as `mlem_core.measures.importance.mean_scores` with an estimator that can be
         refitted, see `mlem_core.estimators.registry.EstimatorSpec`
-    weights : (n_replicates, n_groups) with some sentences left out, such as
-        `mlem_core.pairs.resampling.leave_out` gives. In a bootstrap replicate the models would see
-        a third of the sentences fewer
+    ranks, kept : as in `tables_without`. In a bootstrap replicate models would see a third of the
+        sentences fewer
     """
     found = []
-    for done, tables in enumerate(replicate_tables(pairs, weights), 1):
+    for done, tables in enumerate(tables_without(pairs, kept, ranks), 1):
         found.append(statistic(tables))
         if progress is not None:
-            progress(done, len(weights))
+            progress(done, len(kept))
     return np.stack(found)
 
 
@@ -292,7 +296,11 @@ def mean_ceilings(tables: PairTables) -> FloatArray:
     return ceilings
 
 
-def mean_transfers(tables: PairTables, estimator: str) -> FloatArray:
-    """(6,) what the metrics of two layers make of each other, see `TRANSFERS`; means over folds."""
-    weights = estimator_named(estimator).model().cross_validate(tables).weights
-    return with_ratios(transfer(tables, weights).mean(axis=-1))
+def mean_transfers(tables: PairTables, estimator: str, held: Solution | None = None) -> FloatArray:
+    """(2, 2) mean ρ over folds of the metrics of two layers on each, fitted to these tables.
+
+    `held` as in `mlem_core.measures.importance.fitted`.
+    """
+    weights = estimator_named(estimator).model().refit(tables, held)
+    means: FloatArray = transfer(tables, weights).mean(axis=-1)
+    return means

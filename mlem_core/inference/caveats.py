@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from mlem_core.base.text import listed, number
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.jackknife import REFITS
 from mlem_core.inference.layer_pairs import PERMUTED
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
-from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.resampling_units import BLOCKS, SINGLE, Units
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -103,9 +102,9 @@ def below_ceiling(results: Results, estimator: str) -> str:
 def how_computed(estimator: str, units: Units) -> str:
     """How the intervals of all layers were computed, and what to mind, for a caption."""
     how = (
-        f"Confidence intervals are over {units.over}: up to {REFITS} blocks of {units.each} are "
-        f"left out in turn, and {REPLICATES} bootstrap replicates of the sentences give those of "
-        "scores and importances their shape."
+        f"Confidence intervals are over {units.over}. Up to {SINGLE} of {units.each} are left out "
+        f"one by one, more in {BLOCKS} blocks. {REPLICATES} bootstrap replicates of the sentences "
+        "give intervals of scores and importances their shape."
     )
     fitted = () if estimator_named(estimator).refitted else (FITTED,)
     return " ".join((how, *fitted, *of_size(units)))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
-from mlem_core.analysis.similarities import LayerSimilarity, of_tables
+from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import names_in
@@ -21,7 +21,7 @@ from mlem_core.inference import caveats, partial
 from mlem_core.inference.chance import PERMUTATIONS, Chance, chance_at_level
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import Estimate
+from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.largest import of_largest, of_pairs
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
@@ -38,9 +38,7 @@ from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage, Tables
 from mlem_core.storage.store import Store
 
-# Bootstrap replicates of two layers, where nothing else is asked.
-REPLICATES = 1_000
-_STAGE = Stage[Tables]("pair-intervals", 3, dict)
+STAGE = Stage[Tables]("pair-intervals", 4, dict)
 
 
 def layer_of(asked: Layer | str) -> Layer:
@@ -130,28 +128,23 @@ def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -
 
 
 def with_intervals(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    n_replicates: int = REPLICATES,
-    seed: int = 0,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with confidence intervals, and what chance gives of its terms.
 
-    Intervals are over sentences and, where they recur, words.
+    Intervals are over sentences and, where they recur, words, by blocks that are left out in turn:
+    those that `mlem_core.inference.layer_intervals` gives.
 
     Parameters
     ----------
     why : of two layers of the analysis
     store : where the representations are
-    n_replicates : bootstrap replicates; similarities other than RSA have the jackknife alone
+    progress : called with the number of blocks left out and their total
 
     Raises
     ------
     InputError
-        Too few replicates or sentences; more than 12 features; representations that are no longer
-        in the store.
+        Too few sentences; more than 12 features; representations that are no longer in the store.
     """
     if (n_features := len(why.features)) > EXACT_FEATURES:
         raise InputError(
@@ -160,11 +153,11 @@ def with_intervals(
         )
     n, end, chance = len(why.terms), len(why.terms) + len(why.whole), None
     if why.similarity.of_ranks:
-        bounds, chance, why = _by_bootstrap(why, analysis, store, n_replicates, seed, progress)
+        bounds, chance, why = _of_ranks(why, analysis, store, progress)
     else:
         features, why = list(why.features["term"]), replace(why, notes=())
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
-        bounds = layers.interval(seed, progress)
+        bounds = layers.interval(progress)
         if why.similarity.divides:
             chance = layers.chance(analysis.stimuli)
             beyond = np.pad(chance.shift(), (0, len(why.whole)))
@@ -178,39 +171,34 @@ def with_intervals(
         terms=terms,
         whole=why.whole.assign(lower=bounds.lower[n:end], upper=bounds.upper[n:end]),
         notes=(*caveats.of_size(Units.of(analysis.stimuli)), *notes),
-        how=_how(why, analysis, n_replicates),
+        how=_how(why, analysis),
     )
 
 
-def _by_bootstrap(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    n_replicates: int,
-    seed: int,
-    progress: Counted | None,
+def _of_ranks(
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None
 ) -> tuple[Estimate, Chance, Explanation]:
-    """Estimates of the terms and the whole of RSA, chance, and `why` with intervals of its parts.
-
-    Stimuli are drawn several times too.
-    """
+    """Estimates of the terms and the whole of RSA, chance, and `why` with its parts bounded."""
     features = list(why.features["term"])
     pairs = LayerPairs.of(analysis, why.layers, store, features)
-    resampled = resampled_terms(pairs, n_replicates, seed, progress)
+    resampled = resampled_terms(pairs, progress)
     value = resampled.value
     complete = pairs
     if not pairs.design.is_complete:
         complete = LayerPairs.of_sample(analysis, why.layers, store, features)
-    chance = chance_at_level(complete, analysis.stimuli, seed=seed)
+    chance = chance_at_level(complete, analysis.stimuli)
     if pairs.design is not analysis.design:
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
         value = _all_of(why, analysis)
     resampled = resampled.around(value + chance.of_two)
     why = replace(why, partial=partial.parts_again(why.partial, resampled.value, len(features)))
-    beside = _partial_with_intervals(why, pairs, resampled, n_replicates, seed, progress)
+    beside = _partial_with_intervals(why, pairs, resampled, progress)
     size = len(analysis.stimuli), analysis.tables.n_pairs
     notes = tuple(filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))))
-    return resampled.estimate(), chance, replace(why, partial=beside, notes=notes)
+    # Contributions are free, RSA is a correlation, ceilings are at least 0.
+    free, more = [np.inf] * (len(features) + 1), [np.inf] * 2
+    low, high = -np.array([*free, 1.0, 0.0, 0.0, *more]), np.array([*free, *[1.0] * 3, *more])
+    return resampled.estimate((low, high)), chance, replace(why, partial=beside, notes=notes)
 
 
 def with_chance(
@@ -252,21 +240,29 @@ def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
 
 
 def kept_intervals(
-    why: Explanation,
-    analysis: Analysis,
-    store: Store,
-    n_replicates: int = REPLICATES,
-    progress: Counted | None = None,
+    why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with intervals as of `with_intervals`; kept in the store."""
 
     def make() -> Tables:
-        bounded = with_intervals(why, analysis, store, n_replicates, progress=progress)
+        bounded = with_intervals(why, analysis, store, progress)
         notes = pd.DataFrame({"note": list(bounded.notes)}, dtype=object)
         return {name: getattr(bounded, name) for name in bounded.TABLES} | {"notes": notes}
 
-    tables = _STAGE.get(store, _key(why, analysis, n_replicates), make)
-    return _with_tables(why, analysis, n_replicates, tables)
+    return _with_tables(why, analysis, STAGE.get(store, interval_key(why, analysis), make))
+
+
+def intervals_of_two(
+    analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
+) -> Explanation:
+    """Why the two layers of a selection are similar, with intervals; kept in the store."""
+    by = compared(analysis, selection.similarity, store)
+    a, b = selection.layers
+    why = explain(analysis, a, b, selection.features, compared=by)
+    why = replace(why, estimator=selection.estimator, interactions=selection.interactions)
+    if why.similarity.of_ranks:
+        why = with_transfer(why, analysis, selection)
+    return kept_intervals(why, analysis, store, progress)
 
 
 def best_known(
@@ -275,7 +271,6 @@ def best_known(
     selection: Selection,
     store: Store | None,
     intervals: LayerIntervals | None = None,
-    n_replicates: int = REPLICATES,
 ) -> Explanation:
     """An explanation with the best intervals that there are; computes none.
 
@@ -293,9 +288,9 @@ def best_known(
         intervals = None
     tables, layers = None, selection.layers
     if store is not None:
-        tables = _STAGE.find(store, _key(fitted, analysis, n_replicates))
+        tables = STAGE.find(store, interval_key(fitted, analysis))
     if tables is not None:
-        known = _with_tables(fitted, analysis, n_replicates, tables)
+        known = _with_tables(fitted, analysis, tables)
         return as_chosen(known, analysis, layers, intervals)
     if intervals is None or not len(intervals.terms):
         return as_chosen(why, analysis, layers, intervals)
@@ -362,33 +357,28 @@ def as_chosen(
     return replace(why, whole=whole, among=f"{n:,} pairs of {pairs.what}", group_mean=group_mean)
 
 
-def _key(why: Explanation, analysis: Analysis, n_replicates: int) -> dict[str, Any]:
+def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
     """What the intervals depend on; without terms on no feature, and no metric model."""
     chosen: Selection | Sequence[Layer] = why.layers
     if why.similarity.divides:
         features = tuple(why.features["term"])
         chosen = Selection(features, why.layers, why.estimator, why.interactions)
-    return analysis.key(chosen, similarity=why.similarity.name, replicates=n_replicates)
+    return analysis.key(chosen, similarity=why.similarity.name)
 
 
-def _with_tables(
-    why: Explanation, analysis: Analysis, n_replicates: int, tables: Tables
-) -> Explanation:
+def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explanation:
     """An explanation with the intervals that are kept in `tables`."""
     known: dict[str, Any] = {name: tables[name] for name in why.TABLES}
-    notes, how = tuple(tables["notes"]["note"]), _how(why, analysis, n_replicates)
+    notes, how = tuple(tables["notes"]["note"]), _how(why, analysis)
     return replace(why, notes=notes, how=how, **known)
 
 
-def _how(why: Explanation, analysis: Analysis, n_replicates: int) -> str:
+def _how(why: Explanation, analysis: Analysis) -> str:
     """How the intervals of two layers are computed, for a caption."""
-    units = Units.of(analysis.stimuli)
-    drawn = f"{n_replicates:,} bootstrap replicates"
-    if not why.similarity.of_ranks:
-        drawn = f"blocks of {units.each} left out in turn"
     return (
-        f"{drawn}; contributions beyond chance ({PERMUTATIONS} permutations of labels at the level "
-        "of each feature; p corrected over the features)"
+        f"blocks of {Units.of(analysis.stimuli).each} left out in turn; contributions beyond "
+        f"chance ({PERMUTATIONS} permutations of labels at the level of each feature; p corrected "
+        "over the features)"
     )
 
 
@@ -415,22 +405,19 @@ def with_transfer(
 
 
 def _partial_with_intervals(
-    why: Explanation,
-    pairs: LayerPairs,
-    resampled: Replicates,
-    n_replicates: int,
-    seed: int,
-    progress: Counted | None,
+    why: Explanation, pairs: LayerPairs, resampled: Replicates, progress: Counted | None
 ) -> pd.DataFrame:
     """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
     split, n = len(partial.PARTS), len(why.terms) - 1
-    bounds = resampled.made_into(lambda values: partial.parts_of(values, n)).estimate()
+    draws = np.concatenate((resampled.value[None], resampled.left_out))
+    parts = partial.parts_of(draws, n, drawn=True)
+    bounds = jackknife(parts[0], parts[1:], resampled.sizes, partial.limits(parts[0]))
     found = [partial.bounded(why.partial.iloc[:split], bounds)]
     transfers = why.partial.iloc[split:]
     if len(transfers):
         if pairs.tables.interactions != why.interactions:
             pairs = replace(pairs, tables=pairs.tables.with_interactions(why.interactions))
-        again = resampled_transfers(pairs, why.estimator, n_replicates, seed, progress)
+        again = resampled_transfers(pairs, why.estimator, progress)
         # Where not all pairs are drawn again; else it is there.
         around = again.around(transfers["value"].to_numpy(dtype=np.float64))
         found.append(partial.bounded(transfers, around.estimate()))

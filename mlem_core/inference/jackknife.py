@@ -21,11 +21,9 @@ import numpy as np
 from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.typing import FloatArray
 
-# Blocks of each kind of unit that are left out in turn (single units if there are fewer).
-BLOCKS = 200
-# The same where every model is fitted without each block, or all layers are ranked without it.
-REFITS = 50
 _NO_TEST = np.array(np.nan)
+# What a statistic lies between: numbers, or arrays of its shape.
+Bounds = tuple[float | FloatArray, float | FloatArray]
 
 
 class Estimate(NamedTuple):
@@ -119,7 +117,7 @@ def by_error(
     value: FloatArray,
     error: FloatArray,
     sizes: Sequence[int],
-    within: tuple[float, float] = (-np.inf, np.inf),
+    within: Bounds = (-np.inf, np.inf),
     *,
     above: bool = False,
 ) -> Estimate:
@@ -154,7 +152,7 @@ def jackknife(
     value: FloatArray,
     left_out: FloatArray,
     sizes: Sequence[int] | None = None,
-    within: tuple[float, float] = (-np.inf, np.inf),
+    within: Bounds = (-np.inf, np.inf),
     *,
     above: bool = False,
 ) -> Estimate:

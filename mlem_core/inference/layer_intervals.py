@@ -1,15 +1,13 @@
 """Confidence intervals of all layers at once: of scores, importances, τ, a similarity, its terms.
 
-Two layers can be looked at with many bootstrap replicates (`mlem_core.inference.explanation`). For
-every layer and every pair of layers this is the same method where it is affordable, and the
-jackknife alone where it is not: for RSA (or any other similarity) and its terms, where 50 blocks of
-sentences are left out, and as many of words where words recur, and all pairs compared again each
-time.
+Blocks of sentences are left out in turn, and of words where words recur, always the same of these
+stimuli. All pairs are compared again each time, for RSA (or any other similarity) and its terms,
+and models are fitted again; of two layers alone (`mlem_core.inference.explanation`) it gives the
+same. Bootstrap replicates give the intervals of scores and importances their shape.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +21,7 @@ from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import Counted, FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import REFITS, standard_error
+from mlem_core.inference.jackknife import standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.resample import REPLICATES, resample
@@ -42,7 +40,7 @@ from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
-STAGE = Stage("error-bars", 3, LayerIntervals, compressed=True)
+STAGE = Stage("error-bars", 4, LayerIntervals, compressed=True)
 _SEED = 0
 # Layers whose pairs are in memory together, by what their ranks and distances may take.
 CHUNK_BYTES = 2**30
@@ -54,7 +52,6 @@ def known_intervals(
     analysis: Analysis,
     store: Store,
     selection: Selection | None = None,
-    blocks: Blocks | None = None,
     *,
     n_replicates: int = REPLICATES,
 ) -> LayerIntervals | None:
@@ -65,7 +62,7 @@ def known_intervals(
     selection = analysis.select() if selection is None else selection
     for layers in (selection.layers, tuple(analysis.layers)):
         chosen = replace(selection, layers=layers)
-        stored = STAGE.find(store, _asked(analysis, chosen, n_replicates, blocks))
+        stored = STAGE.find(store, _asked(analysis, chosen, n_replicates))
         if stored is not None:
             return stored
     return None
@@ -77,7 +74,6 @@ def layer_intervals(
     selection: Selection | None = None,
     *,
     n_replicates: int = REPLICATES,
-    blocks: Blocks | None = None,
     report: Report | None = None,
 ) -> LayerIntervals:
     """The confidence intervals of layers of an analysis; kept in the store.
@@ -86,8 +82,6 @@ def layer_intervals(
     ----------
     selection : None is the whole analysis
     n_replicates : bootstrap replicates, for the shape of intervals and for those of τ
-    blocks : of stimuli, to be left out in turn, where it has to be those of another analysis; None
-        leaves out its own (`blocks_of`)
     report : called as the work goes on; what it raises stops the work
 
     Raises
@@ -100,38 +94,27 @@ def layer_intervals(
     say = report or (lambda _: None)
     return STAGE.get(
         store,
-        _asked(analysis, chosen, n_replicates, blocks),
-        lambda: _compute(analysis, store, chosen, n_replicates, say, blocks),
+        _asked(analysis, chosen, n_replicates),
+        lambda: _compute(analysis, store, chosen, n_replicates, say),
     )
 
 
-def _asked(
-    analysis: Analysis, selection: Selection, n_replicates: int, blocks: Blocks | None
-) -> dict[str, Any]:
-    """The key of intervals: it names replicates and blocks that are not the usual ones."""
+def _asked(analysis: Analysis, selection: Selection, n_replicates: int) -> dict[str, Any]:
+    """The key of intervals: it names a number of replicates that is not the usual one."""
     asked = analysis.key(selection)
     if n_replicates != REPLICATES:
         asked["draws"] = n_replicates
-    if blocks is not None:
-        asked["blocks"] = hashlib.sha256(blocks.weights.astype(np.uint8).tobytes()).hexdigest()
     return asked
 
 
 def _compute(
-    analysis: Analysis,
-    store: Store,
-    selection: Selection,
-    n_replicates: int,
-    report: Report,
-    blocks: Blocks | None,
+    analysis: Analysis, store: Store, selection: Selection, n_replicates: int, report: Report
 ) -> LayerIntervals:
-    layers, estimator = selection.layers, selection.estimator
+    layers, estimator, blocks = selection.layers, selection.estimator, blocks_of(analysis)
     if selection.similarity != RSA:
         # Scores, profiles and τ are those that stand beside RSA.
         of_rsa = replace(selection, similarity=RSA)
-        more: dict[str, Any] = {"n_replicates": n_replicates, "blocks": blocks, "report": report}
-        known = layer_intervals(analysis, store, of_rsa, **more)
-        blocks = blocks or blocks_of(analysis, n_replicates)
+        known = layer_intervals(analysis, store, of_rsa, n_replicates=n_replicates, report=report)
         draws = _draws(analysis, store, selection, blocks, report)
         by = _values_and_terms(draws, blocks.sizes)
         return replace(known, similarity=selection.similarity, **by)
@@ -148,8 +131,8 @@ def _compute(
             done, total = start * n + done * len(pairs.layers), len(layers) * n
             report(Progress("confidence intervals of scores", None, done, total, "fits"))
 
-        counted(0, REFITS)
-        scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted, blocks)
+        counted(0, len(blocks.weights))
+        scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted)
         chunks.append((*scores.estimate()[:3], scores.left_out))
         profiles.append(scores.rescaled()[..., 2:])
 
@@ -164,7 +147,6 @@ def _compute(
     exact = mean_scores(shown_tables, selection.estimator)
     shift = exact - values
     lower, upper = np.minimum(lower + shift, exact), np.maximum(upper + shift, exact)
-    blocks = blocks or blocks_of(analysis, n_replicates)
     shown = None if whole.design is analysis.design else analysis.subset(selection)
     return LayerIntervals(
         layers=layers,
@@ -236,12 +218,9 @@ def _tau(profiles: FloatArray, replicates: FloatArray) -> dict[str, Any]:
     }
 
 
-def blocks_of(analysis: Analysis, n_replicates: int = REPLICATES) -> Blocks:
+def blocks_of(analysis: Analysis) -> Blocks:
     """The blocks of stimuli that the intervals of an analysis leave out in turn."""
-    units = StimulusUnits.of(analysis.stimuli, analysis.folds)
-    rng = np.random.default_rng(_SEED)
-    units.bootstrap(n_replicates, rng)  # `resampled_scores` draws them before
-    return units.blocks(REFITS, rng)
+    return StimulusUnits.of(analysis.stimuli, analysis.folds).blocks()
 
 
 def _draws(
@@ -296,8 +275,9 @@ def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]
         ceilings = ceilings_of(explained)
         own = np.diagonal(explained, axis1=-2, axis2=-1)
         both = own[..., :, None], own[..., None, :]
-        parts = feature_similarity(explained, *both), rest_similarity(values, explained, *both)
-        partial = np.stack(parts, axis=1)
+        of_features = feature_similarity(explained, *both, drawn=True)
+        rest = rest_similarity(values, explained, *both, drawn=True)
+        partial = np.stack((of_features, rest), axis=1)
     return {
         "values": values[0],
         "values_without": values[1:],
@@ -316,7 +296,7 @@ def _terms(draws: FloatArray) -> FloatArray:
     return np.concatenate((draws[:, :-2], draws[:, -1:] - draws[:, -2:-1]), axis=1)
 
 
-LEFT = Stage("terms-without", 3, Left)
+LEFT = Stage("terms-without", 4, Left)
 
 
 def stimuli_left(

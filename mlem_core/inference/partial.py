@@ -1,9 +1,8 @@
 """S_feat, S_rest and transfer of two layers, beside their RSA, with intervals.
 
 The numbers are those of `mlem_core.measures.partial`. S_feat and S_rest are computed from the terms
-and vary with them: with every sentence left out or drawn again, means and ranks made anew. For
-transfer the metrics keep their weights in a bootstrap, and are fitted anew, with their α, for the
-standard error, as for importances.
+and vary with them: with blocks of stimuli left out, means and ranks made anew. For transfer the
+metrics are fitted anew, as for importances. A ratio varies to first order with what it is made of.
 """
 
 from __future__ import annotations
@@ -53,17 +52,23 @@ def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
     return pd.DataFrame({"quantity": PARTS, "value": [both.features[0, 1], both.rest[0, 1]]})
 
 
-def parts_of(values: FloatArray, n_features: int) -> FloatArray:
+def parts_of(values: FloatArray, n_features: int, *, drawn: bool = False) -> FloatArray:
     """S_feat and S_rest (..., 2) of two layers, from their terms.
 
     Parameters
     ----------
     values : (..., n_features + 6) as `mlem_core.inference.replicates.resampled_terms` has them
+    drawn : as in `mlem_core.measures.partial.feature_similarity`
     """
     explained = values[..., :n_features].sum(axis=-1)
     rsa, own = values[..., n_features + 1], (values[..., -2], values[..., -1])
-    of_both = feature_similarity(explained, *own), rest_similarity(rsa, explained, *own)
-    return np.stack(of_both, axis=-1)
+    of_features = feature_similarity(explained, *own, drawn=drawn)
+    return np.stack((of_features, rest_similarity(rsa, explained, *own, drawn=drawn)), axis=-1)
+
+
+def limits(values: FloatArray) -> tuple[float, FloatArray]:
+    """What intervals of S_feat and S_rest (...) end at: correlations, but for sampling above 1."""
+    return -1.0, np.maximum(values, 1.0)
 
 
 def parts_again(table: pd.DataFrame, values: FloatArray, n_features: int) -> pd.DataFrame:

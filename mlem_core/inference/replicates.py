@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,47 +13,38 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import (
     mean_ceilings,
     mean_transfers,
-    refitted,
     score_replicates,
     term_replicates,
     transfer_replicates,
+    without_each,
 )
-from mlem_core.inference.jackknife import BLOCKS, REFITS
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import Replicates, check_enough, resample
 from mlem_core.measures.importance import mean_scores
-from mlem_core.pairs.resampling import RankedPairs, Weights, multinomial
+from mlem_core.measures.partial import with_ratios
+from mlem_core.pairs.resampling import Weights
 from mlem_core.pairs.resampling_units import Blocks
 
+# Without so many blocks of each kind of unit penalties are chosen anew.
+CHOSEN_ANEW = 12
 
-def resampled_terms(
-    pairs: LayerPairs, n_replicates: int = 1000, seed: int = 0, progress: Counted | None = None
-) -> Replicates:
+
+def resampled_terms(pairs: LayerPairs, progress: Counted | None = None) -> Replicates:
     """The terms of two layers, "unexplained", their RSA and both ceilings: (n_features + 6,).
 
-    The last two are what the features explain of each layer with itself.
+    The last two are what the features explain of each layer with itself. By blocks that are left
+    out alone, as for all layers at once.
 
     Raises
     ------
     InputError
-        Too few replicates or sentences.
+        Too few sentences.
     """
-    check_enough(pairs.n_groups, n_replicates)
-    rng = np.random.default_rng(seed)
-    weights = _after_all(multinomial(pairs.n_groups, n_replicates, rng))
-    blocks = pairs.units.blocks(BLOCKS, rng)
-    total = len(weights) + len(blocks.weights)
-
-    def values(whole: RankedPairs, weights: Weights, before: int) -> FloatArray:
-        def counted(done: int, _: int) -> None:
-            if progress is not None:
-                progress(before + done, total)
-
-        return term_replicates(whole, pairs.tables, weights, counted)
-
-    drawn = values(pairs.whole, weights, 0)
-    left_out = values(pairs.whole.by_stimulus, blocks.weights, len(weights))
-    return Replicates(drawn[0], drawn[1:], left_out, blocks.sizes)
+    check_enough(pairs.n_groups)
+    blocks = pairs.units.blocks()
+    weights = _after_all(blocks.weights)
+    values = term_replicates(pairs.whole.by_stimulus, pairs.tables, weights, progress)
+    return Replicates(values[0], values[:0], values[1:], blocks.sizes)
 
 
 def resampled_scores(
@@ -61,7 +53,6 @@ def resampled_scores(
     n_replicates: int = 1000,
     seed: int = 0,
     progress: Counted | None = None,
-    blocks: Blocks | None = None,
 ) -> Replicates:
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
@@ -72,83 +63,91 @@ def resampled_scores(
     Parameters
     ----------
     estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
-    blocks : of stimuli, to be left out in turn; None draws them
 
     Raises
     ------
     InputError
         Too few replicates or sentences; an unknown estimator.
     """
-    of, shared = (
-        _models(pairs, estimator, n_replicates, seed, blocks),
-        for_replicates(pairs.by_stimulus),
-    )
-    drawn = resample(score_replicates, (for_replicates(pairs), of.coefficients, True), of.weights)
-    rows, own = of.blocks.weights, (shared, of.coefficients, not of.refitted)
-    left_out = resample(score_replicates, own, rows)
+    check_enough(pairs.n_groups, n_replicates)
+    entry, blocks = estimator_named(estimator), pairs.units.blocks()
+    coefficients, rows = entry.model().cross_validate(pairs.tables).weights, blocks.weights
+    weights = _after_all(pairs.units.bootstrap(n_replicates, np.random.default_rng(seed)))
+    drawn = resample(score_replicates, (for_replicates(pairs), coefficients, True), weights)
+    shared = for_replicates(pairs.by_stimulus)
+    left_out = resample(score_replicates, (shared, coefficients, not entry.refitted), rows)
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
     # the ceiling notice how the means by pattern vary, with which it compares.
-    if of.refitted:
-        scores = partial(mean_scores, estimator=estimator)
-        left_out[..., 1:] = resample(refitted, (shared, scores), rows, progress)[..., 1:]
+    if entry.refitted:
+        anew = _fitted_anew(pairs, mean_scores, estimator, blocks, progress)
+        left_out[..., 1:] = anew[..., 1:]
     else:
-        left_out[..., 1] = resample(refitted, (shared, mean_ceilings), rows)
-    return Replicates(drawn[0], drawn[1:], left_out, of.blocks.sizes)
+        left_out[..., 1] = resample(without_each, (shared, mean_ceilings, True), rows)
+    return Replicates(drawn[0], drawn[1:], left_out, blocks.sizes)
 
 
 def resampled_transfers(
-    pairs: LayerPairs,
-    estimator: str = "ridge",
-    n_replicates: int = 1000,
-    seed: int = 0,
-    progress: Counted | None = None,
+    pairs: LayerPairs, estimator: str = "ridge", progress: Counted | None = None
 ) -> Replicates:
     """What the metrics of two layers make of each other: `TRANSFERS` (6,).
 
-    The metrics keep their weights in the bootstrap, but the standard errors are those of metrics
-    that are fitted anew where blocks are left out: the weights of one layer need not be near the
-    best for another. Not with the estimators that cannot be, see `caveats.FITTED`.
+    Metrics are fitted anew where blocks are left out (the weights of one layer need not be near the
+    best for another), not with the estimators that cannot be, see `caveats.FITTED`.
 
     Raises
     ------
     InputError
-        Too few replicates or sentences; an unknown estimator.
+        Too few sentences; an unknown estimator.
     """
-    of, alone = _models(pairs, estimator, n_replicates, seed), pairs.by_stimulus
-    drawn = transfer_replicates(pairs, of.coefficients, of.weights)
-    rows = of.blocks.weights
-    if of.refitted:
-        transfers = partial(mean_transfers, estimator=estimator)
-        left_out = resample(refitted, (for_replicates(alone), transfers), rows, progress)
+    check_enough(pairs.n_groups)
+    entry, blocks, alone = estimator_named(estimator), pairs.units.blocks(), pairs.by_stimulus
+    rows, coefficients = blocks.weights, entry.model().cross_validate(pairs.tables).weights
+    value = transfer_replicates(alone, coefficients, np.ones_like(rows[:1]))[0]
+    if entry.refitted:
+        left_out = _fitted_anew(pairs, mean_transfers, estimator, blocks, progress, ranks=False)
     else:
-        left_out = transfer_replicates(alone, of.coefficients, rows)
-    return Replicates(drawn[0], drawn[1:], left_out, of.blocks.sizes)
+        left_out = transfer_replicates(alone, coefficients, rows)
+    draws = with_ratios(np.concatenate((value[None], left_out)), drawn=True)
+    return Replicates(draws[0], draws[:0], draws[1:], blocks.sizes)
 
 
-class _Models(NamedTuple):
-    """The metric models of layers, and how the stimuli are drawn again for them.
+def _fitted_anew(
+    pairs: LayerPairs,
+    statistic: Callable[..., FloatArray],
+    estimator: str,
+    blocks: Blocks,
+    progress: Counted | None = None,
+    *,
+    ranks: bool = True,
+) -> FloatArray:
+    """A statistic (n_blocks, ...) of metrics that are fitted without each block.
 
-    coefficients : of the models that are fitted to all stimuli
-    refitted : whether they are fitted anew where blocks are left out
-    weights : (1 + n_replicates, n_groups) how often each sentence counts, first each once
-    blocks : of stimuli, to be left out in turn
+    Penalties are chosen anew without `CHOSEN_ANEW` blocks of each kind, and held elsewhere, which
+    spares nearly all fits. What choosing changes there is added to the others, block by block, so
+    that the jackknife's variance has that of the choice too.
+
+    Parameters
+    ----------
+    statistic : of tables, and by name of `estimator` and `held`, such as `mean_scores`
+    ranks : as in `mlem_core.inference.bootstrap.tables_without`
     """
+    held = estimator_named(estimator).model().solve(pairs.tables, range(pairs.tables.n_folds))
+    kinds = np.split(np.arange(len(blocks.weights)), np.cumsum(blocks.sizes)[:-1])
+    some = np.concatenate([kind[:CHOSEN_ANEW] for kind in kinds])
+    total, shared = len(blocks.weights) + len(some), for_replicates(pairs.by_stimulus)
 
-    coefficients: FloatArray
-    refitted: bool
-    weights: Weights
-    blocks: Blocks
+    def without(rows: Weights, before: int, **how: Any) -> FloatArray:
+        def counted(done: int, _: int) -> None:
+            if progress is not None:
+                progress(before + done, total)
 
+        of = partial(statistic, estimator=estimator, **how)
+        return resample(without_each, (shared, of, ranks), rows, counted)
 
-def _models(
-    pairs: LayerPairs, estimator: str, n_replicates: int, seed: int, blocks: Blocks | None = None
-) -> _Models:
-    check_enough(pairs.n_groups, n_replicates)
-    entry, rng = estimator_named(estimator), np.random.default_rng(seed)
-    coefficients = entry.model().cross_validate(pairs.tables).weights
-    weights = _after_all(pairs.units.bootstrap(n_replicates, rng))
-    blocks = blocks or pairs.units.blocks(REFITS, rng)
-    return _Models(coefficients, entry.refitted, weights, blocks)
+    left_out = without(blocks.weights, 0, held=held)
+    off = without(blocks.weights[some], len(left_out)) - left_out[some]
+    turns = [np.resize(np.searchsorted(some, kind[:CHOSEN_ANEW]), len(kind)) for kind in kinds]
+    return left_out + off[np.concatenate(turns)]
 
 
 def _after_all(weights: Weights) -> Weights:

@@ -25,6 +25,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.inference.jackknife import (
+    Bounds,
     Estimate,
     fewest,
     jackknife,
@@ -116,7 +117,7 @@ class Replicates(NamedTuple):
     """One statistic of all stimuli, in bootstrap replicates, and without blocks of them.
 
     value : (...)
-    bootstrap : (n_replicates, ...)
+    bootstrap : (n_replicates, ...); none where the interval is that of the jackknife alone, by t
     left_out : (n_blocks, ...)
     sizes : how many of the blocks are of each kind of unit, see
         `mlem_core.inference.jackknife.standard_error`
@@ -142,15 +143,18 @@ class Replicates(NamedTuple):
         """(...) the standard error, of the jackknife."""
         return standard_error(self.left_out, self.sizes)
 
-    def estimate(self, *, above: bool = False) -> Estimate:
+    def estimate(self, within: Bounds = (-np.inf, np.inf), *, above: bool = False) -> Estimate:
         """Its interval, the bootstrap's quantiles at the scale of the jackknife, and its test.
 
-        `above` as in `mlem_core.inference.jackknife.by_error`.
+        `within`, of an interval without bootstrap, and `above` as in
+        `mlem_core.inference.jackknife.by_error`.
         """
+        found = jackknife(self.value, self.left_out, self.sizes, within, above=above)
+        if not len(self.bootstrap):
+            return found
         # A little further out for few blocks.
         reach = self.error * t_quantile(fewest(self.left_out, self.sizes))
         lower, upper = shaped(self.value, self.bootstrap, reach)
-        found = jackknife(self.value, self.left_out, self.sizes, above=above)
         return found._replace(lower=lower, upper=upper)
 
     def rescaled(self) -> FloatArray:

@@ -4,8 +4,7 @@ What is left without a block of sentences or words is compared anew, as if the o
 there: squared distances of the remaining stimuli are U-centred again, neighbours are looked for
 among them, and one layer is turned onto the other by them (the components stay those of all
 stimuli). The interval is that of the jackknife by t. Repeated stimuli have no place in most
-statistics (a stimulus would be its own nearest neighbour), so there is no bootstrap; for the ranks
-of RSA there is, see `mlem_core.inference.replicates`.
+statistics (a stimulus would be its own nearest neighbour), so there is no bootstrap.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.bootstrap import of_two_layers
 from mlem_core.inference.chance import Chance, chance_at_level
-from mlem_core.inference.jackknife import REFITS, Estimate, jackknife
+from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.measures.decomposition import divide, with_sums
@@ -120,7 +119,7 @@ class Comparison(NamedTuple):
             (divided(*whole, priority), in_parts(left_out, kept, progress=progress))
         )
 
-    def interval(self, seed: int = 0, progress: Counted | None = None) -> Estimate:
+    def interval(self, progress: Counted | None = None) -> Estimate:
         """Of two layers: terms, "unexplained", their similarity and ceilings, (n_features + 4,).
 
         The similarity alone, (1,), where it has no terms.
@@ -135,7 +134,7 @@ class Comparison(NamedTuple):
             Too few sentences, or too few stimuli without a block.
         """
         check_enough(self.pairs.n_groups)
-        blocks = self.pairs.units.blocks(REFITS, np.random.default_rng(seed))
+        blocks = self.pairs.units.blocks()
         values = of_two_layers(self.draws(blocks.weights > 0, progress))
         within = (-np.inf, np.inf) if self.similarity.divides else (-1.0, 1.0)
         return jackknife(values[0], values[1:], blocks.sizes, within)

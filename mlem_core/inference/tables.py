@@ -12,7 +12,7 @@ from mlem_core.base.typing import IntArray, Layer, layer_name
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import Estimate, by_error, jackknife
-from mlem_core.inference.partial import bounded
+from mlem_core.inference.partial import bounded, limits
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import agreement, weighted_tau
@@ -159,7 +159,7 @@ def partial_intervals(
         return parts
     i, j = intervals.places((a, b))
     value, error = parts["value"].to_numpy(), intervals.partial_error[:, i, j]
-    return bounded(parts, by_error(value, error, intervals.sizes))
+    return bounded(parts, by_error(value, error, intervals.sizes, limits(value)))
 
 
 def term_tests(

@@ -8,7 +8,7 @@ import pandas as pd
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.registry import check_values, estimator_named
-from mlem_core.estimators.solver import FoldFits
+from mlem_core.estimators.solver import FoldFits, Solution, tested_fits
 from mlem_core.pairs.ranks import TIE, score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables
 
@@ -175,20 +175,25 @@ def feature_distribution(
     return mean, np.add.reduceat(shares, starts, axis=1)
 
 
-def mean_scores(tables: PairTables, estimator: str = "ridge") -> FloatArray:
+def mean_scores(
+    tables: PairTables, estimator: str = "ridge", held: Solution | None = None
+) -> FloatArray:
     """(n_layers, 2 + n_parts) ρ, ceiling and importances of `fitted`, means over folds."""
-    fits, importance = fitted(tables, estimator)
+    fits, importance = fitted(tables, estimator, held)
     columns = (fits.rho.mean(axis=1)[:, None], fits.ceiling.mean(axis=1)[:, None])
     return np.concatenate((*columns, importance.mean(axis=1)), axis=1)
 
 
-def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, FloatArray]:
+def fitted(
+    tables: PairTables, estimator: str = "ridge", held: Solution | None = None
+) -> tuple[FoldFits, FloatArray]:
     """The fits and importances of all layers: what a redraw of the profiles needs.
 
     Parameters
     ----------
     tables : `with_interactions` decides whether products of features are weighed too
     estimator : name, see `mlem_core.estimators.registry`
+    held : as in `mlem_core.estimators.solver.Solver.refit`
 
     Raises
     ------
@@ -197,7 +202,11 @@ def fitted(tables: PairTables, estimator: str = "ridge") -> tuple[FoldFits, Floa
         resolve features by value where these tables do.
     """
     check_values(estimator, tables.resolved, tables.interactions)
-    fits = estimator_named(estimator).model().cross_validate(tables)
+    model = estimator_named(estimator).model()
+    if held is None:
+        fits = model.cross_validate(tables)
+    else:
+        fits = tested_fits(tables, model.refit(tables, held))
     return fits, permutation_importance(tables, fits.weights)
 
 

@@ -82,35 +82,52 @@ def above_zero(by_fold: FloatArray) -> NDArray[np.bool_]:
     return clear
 
 
-def feature_similarity(explained: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+def feature_similarity(
+    explained: FloatArray, one: FloatArray, other: FloatArray, *, drawn: bool = False
+) -> FloatArray:
     """S_feat (...): the correlation of what the features explain in two layers.
 
     Parameters
     ----------
     explained, one, other : (...) v of the two layers, of the first with itself, of the second; NaN
         where either of these is 0 or less
+    drawn : of draws (n_draws, ...) to first order around the first, so that an interval follows
+        from those of what it is made of, and none has 0 below it
 
     Source: Spearman (1904), the correction for attenuation.
     """
-    return _scaled(explained, one, other)
+    return _scaled(explained, one, other, drawn)
 
 
 def rest_similarity(
-    rsa: FloatArray, explained: FloatArray, one: FloatArray, other: FloatArray
+    rsa: FloatArray,
+    explained: FloatArray,
+    one: FloatArray,
+    other: FloatArray,
+    *,
+    drawn: bool = False,
 ) -> FloatArray:
     """S_rest (...): the RSA correlation of two layers apart from what the features explain.
 
     Parameters
     ----------
     rsa : (...) their RSA correlations
-    explained, one, other : as in `feature_similarity`; NaN where one of the last two is 1 or more
+    explained, one, other, drawn : as in `feature_similarity`; NaN where one of both is 1 or more
 
     Source: partial correlation, with means by pattern in the place of a line.
     """
-    return _scaled(rsa - explained, 1.0 - one, 1.0 - other)
+    return _scaled(rsa - explained, 1.0 - one, 1.0 - other, drawn)
 
 
-def _scaled(product: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+def _scaled(
+    product: FloatArray, one: FloatArray, other: FloatArray, drawn: bool = False
+) -> FloatArray:
+    if drawn:
+        value = _scaled(product[0], one[0], other[0])
+        own, its = (np.where(below[0] > 0, below[0], np.nan) for below in (one, other))
+        moved = (product - product[0]) / np.sqrt(own * its)
+        moved -= value / 2 * ((one - one[0]) / own + (other - other[0]) / its)
+        return np.asarray(value + moved)
     known = (one > 0) & (other > 0)
     scale = np.sqrt(np.where(known, one, 1.0) * np.where(known, other, 1.0))
     found: FloatArray = np.where(known, product / scale, np.nan)
@@ -135,15 +152,16 @@ def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
     return found
 
 
-def with_ratios(means: FloatArray) -> FloatArray:
+def with_ratios(means: FloatArray, *, drawn: bool = False) -> FloatArray:
     """`TRANSFERS` (..., 6) of two layers; a ratio is NaN where what is below it is 0 or less.
 
     Parameters
     ----------
     means : (..., 2, 2) of `transfer`, over the folds
+    drawn : as in `feature_similarity`
     """
     (a, ab), (ba, b) = np.moveaxis(means, (-2, -1), (0, 1))
-    ratios = [_scaled(of, own, own) for of, own in ((ab, b), (ba, a))]
+    ratios = [_scaled(of, own, own, drawn) for of, own in ((ab, b), (ba, a))]
     return np.stack((ab, ba, a, b, *ratios), axis=-1)
 
 

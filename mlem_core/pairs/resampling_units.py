@@ -24,6 +24,9 @@ from mlem_core.pairs.resampling import Weights, leave_out, multinomial
 
 # Fewer items than this are not drawn: they say too little of how others would be.
 FEWEST_ITEMS = 10
+# Up to so many units are left out one by one; more are left out in so many random blocks.
+SINGLE, BLOCKS = 200, 50
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -171,27 +174,29 @@ class StimulusUnits(NamedTuple):
                 labels[members] = members[rng.permutation(len(members))]
         return permuted
 
-    def blocks(self, n_blocks: int, rng: np.random.Generator) -> Blocks:
-        """The blocks of each kind of unit that are left out in turn.
+    def blocks(self) -> Blocks:
+        """The blocks of each kind of unit that are left out in turn: of these stimuli always these.
 
-        Blocks are random and have as many units each (nearly); where there are fewer units than
-        blocks, each is one unit. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
-
-        Parameters
-        ----------
-        n_blocks : of each kind, at most
+        Up to `SINGLE` units are left out one by one; more in `BLOCKS` random blocks of (nearly) as
+        many units each. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
         """
+        rng = np.random.default_rng(_SEED)
+
+        def without(of_unit: IntArray) -> Weights:
+            n = int(of_unit.max()) + 1
+            return leave_out(n, n if n <= SINGLE else BLOCKS, rng)[:, of_unit]
+
         sentence = np.unique(self.groups, return_inverse=True)[1]
-        by_sentence = leave_out(int(sentence.max()) + 1, n_blocks, rng)[:, sentence]
+        by_sentence = without(sentence)
         if self.items is None or len(np.unique(self.items)) < FEWEST_ITEMS:
             return Blocks(by_sentence, (len(by_sentence),))
         item = np.unique(self.items, return_inverse=True)[1]
-        by_item = leave_out(int(item.max()) + 1, n_blocks, rng)[:, item]
+        by_item = without(item)
         names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
         if len(names) == sentence.max() + 1:
             # Each sentence has one item: what both have in common is the sentence, block by block.
             by_both = by_sentence
         else:
-            by_both = leave_out(len(names), n_blocks, rng)[:, both.ravel()]
+            by_both = without(both.ravel())
         parts = (by_sentence, by_item, by_both)
         return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))

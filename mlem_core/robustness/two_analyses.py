@@ -28,7 +28,6 @@ from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate, by_error, jackknife, standard_error
 from mlem_core.measures.similarity import weighted_tau
-from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.storage.store import Store
 
 # Profiles drawn for the interval of a difference of two τ.
@@ -188,10 +187,8 @@ def paired(first: Analysis, second: Analysis, store: Store, report: Report | Non
     """
     layers = common_layers(first, second)
     made = [
-        layer_intervals.layer_intervals(
-            one, store, one.select(layers=layers), blocks=blocks, report=report
-        )
-        for one, blocks in ((first, None), (second, _blocks(first, second)))
+        layer_intervals.layer_intervals(one, store, one.select(layers=layers), report=report)
+        for one in (first, second)
     ]
     return Paired(made[0], made[1], same_stimuli(first, second))
 
@@ -200,21 +197,12 @@ def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | Non
     """What `paired` gives if it is in the store; computes nothing."""
     if not (layers := common_layers(first, second)):
         return None
-    one = layer_intervals.known_intervals(first, store, first.select(layers=layers))
-    other = layer_intervals.known_intervals(
-        second, store, second.select(layers=layers), _blocks(first, second)
+    one, other = (
+        layer_intervals.known_intervals(each, store, each.select(layers=layers))
+        for each in (first, second)
     )
     both = same_stimuli(first, second)
     return None if one is None or other is None else Paired(one, other, both)
-
-
-def _blocks(first: Analysis, second: Analysis) -> Blocks | None:
-    """The blocks of the first, where the second, of the same stimuli, has others of its own."""
-    if not same_stimuli(first, second):
-        return None
-    one, other = layer_intervals.blocks_of(first), layer_intervals.blocks_of(second)
-    same = one.sizes == other.sizes and np.array_equal(one.weights, other.weights)
-    return None if same else one
 
 
 def importance_differences(

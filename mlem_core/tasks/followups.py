@@ -33,7 +33,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 # Tables by name, and other files by their file names.
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
-VERSION = 5
+VERSION = 6
 CAPSULE = "capsule.zip"
 
 
@@ -118,19 +118,14 @@ def _similarity(job: JobInput) -> None:
 
 
 def _pair_intervals(job: JobInput) -> None:
-    from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.explanation import explain, kept_intervals, with_transfer
+    from mlem_core.inference.explanation import intervals_of_two
 
-    analysis, options, store = job.analysis, job.options, job.store
-    a, b = job.layers("a", "b")
-    of_layers = compared(analysis, str(options.get("similarity", RSA)), store)
-    why = explain(analysis, a, b, list(options["features"]), compared=of_layers)
-    chosen = analysis.select(None, None, options.get("estimator"), options.get("interactions"))
-    if why.similarity.of_ranks:
-        why = with_transfer(why, analysis, chosen)
-    why = replace(why, estimator=chosen.estimator, interactions=chosen.interactions)
-    counted = job.counted("resampling", "replicates")
-    kept_intervals(why, analysis, store, int(options["draws"]), counted)
+    options, pair = job.options, tuple(job.layers("a", "b"))
+    how = options.get("estimator"), options.get("interactions"), options.get("similarity", RSA)
+    chosen = job.analysis.select(list(options["features"]), pair, *how)
+    # In the order in which they are looked at.
+    chosen, counted = replace(chosen, layers=pair), job.counted("blocks left out", "blocks")
+    intervals_of_two(job.analysis, chosen, job.store, counted)
 
 
 def _capsule(job: JobInput) -> Made:

@@ -127,15 +127,12 @@ def explained_with_transfer(view: View, a: str, b: str) -> Explanation:
 
 def work_for_intervals(view: View, a: str, b: str, similarity: str = RSA) -> Followup:
     """The work that makes the finest intervals of two layers."""
-    from mlem_core.inference.explanation import REPLICATES
-
     options = {
         "a": list(parse_layer(a)),
         "b": list(parse_layer(b)),
         "features": view.features,
         "estimator": view.selection.estimator,
         "interactions": view.selection.interactions,
-        "draws": REPLICATES,
         "similarity": similarity,
     }
     return view.work("error-bars", options)

@@ -25,8 +25,6 @@ CORRECTION_NAMES = {
     "none": "not corrected",
 }
 SHOWN = "shown"
-# How many times as long intervals by another similarity take as those of RSA; CKA takes twice.
-OTHERS_OVER_RSA = 4
 Reasons = dict[str, dict[Any, str]]
 
 
@@ -54,15 +52,19 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
+    from mlem_core.inference.cost import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
 
     if intervals_of(view, similarity) is not None:
         return
+    chosen = replace(view.selection, similarity=similarity)
+    key = ("seconds of intervals", similarity)
+    seconds = view.once(key, lambda: seconds_of_layers(view.analysis, chosen))
     background.offer(
-        view.work("all-error-bars", replace(view.selection, similarity=similarity).to_dict()),
+        view.work("all-error-bars", chosen.to_dict()),
         "Add confidence intervals and tests",
         f"Resamples {Units.of(view.analysis.stimuli).over} in the background: intervals and tests "
-        f"on all pages, for all {len(view.layers)} layers. About {_minutes(view, similarity)}.",
+        f"on all pages, for all {len(view.layers)} layers. About {duration(seconds or 0)}.",
     )
 
 
@@ -85,17 +87,6 @@ def offer_chance(view: View) -> None:
         f"it is constant on, and fits all {len(view.layers)} layers anew, in the background: some "
         "minutes.",
     )
-
-
-def _minutes(view: View, similarity: str) -> str:
-    """By the pairs and layers; a guess from what the probing set took on two cores."""
-    from mlem_core.pairs.resampling_units import Units
-
-    rate = 5.0e-6 if Units.of(view.analysis.stimuli).two_way else 2.0e-6
-    if similarity != RSA:
-        rate *= OTHERS_OVER_RSA
-    seconds = 20 + view.analysis.tables.n_pairs * len(view.layers) * rate
-    return duration(seconds)
 
 
 def show_tests(

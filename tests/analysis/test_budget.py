@@ -60,7 +60,7 @@ def test_numbers_are_near_those_of_all_pairs(some, every):
     n, whole = some.analysis.tables.n_pairs, n_pairs(len(some.analysis.stimuli))
     assert 0.9 * BUDGET < n < 1.1 * BUDGET < whole == every.tables.n_pairs
     errors = some.analysis.pair_errors
-    assert set(errors["measure"]) == {"rho", "ceiling", "importance", "rsa"}
+    assert set(errors["measure"]) == {"rho", "ceiling", "importance", "rsa", "contribution"}
     errors = errors.set_index(["measure", "layer", "feature"])["error"]
     found, truth = some.analysis.results(), every.results()
     for layer in range(3):
@@ -79,6 +79,13 @@ def test_numbers_are_near_those_of_all_pairs(some, every):
         # As the correlation of so many pairs has it.
         known = (1 - every.rsa[a, b] ** 2) / np.sqrt(some.analysis.tables.n_pairs)
         assert 0.3 < error / known < 3
+    parts = some.analysis.pair_errors.query("measure == 'contribution'")
+    for (a, b), own in parts.groupby(["layer", "layer_b"]):
+        split = [explain(one, ("m", a), ("m", b)).terms for one in (some.analysis, every)]
+        np.testing.assert_allclose(own["value"], split[0]["value"], atol=1e-12)
+        assert own["feature"].tolist() == split[0]["term"].tolist()
+        off = np.abs(split[0]["value"] - split[1]["value"]).to_numpy()
+        assert (off < 5 * own["error"] + np.abs(own["bias"]) + 1e-3).all()
     means = found.importance.groupby(["layer", "feature"])["importance"].mean()
     assert means[0].idxmax() == "noun" and means[1, "length"] > 0.05 > abs(means[2]).max()
 
@@ -87,7 +94,7 @@ def test_intervals_resample_a_part_around_what_all_of_its_pairs_give(some, every
     analysis, store = some.analysis, some.store
     pairs = LayerPairs.of(analysis, [A, B], store)
     assert len(pairs.cells) == pairs.design.n_pairs < analysis.tables.n_pairs
-    why = with_intervals(explain(analysis, A, B), analysis, store, 100)
+    why = with_intervals(explain(analysis, A, B), analysis, store)
     truth = with_chance(explain(every, A, B), every, store)
     assert why.value == pytest.approx(analysis.rsa[0, 1])
     for table, of_all in ((why.terms, truth.terms), (why.whole, truth.whole)):
@@ -116,7 +123,7 @@ def test_the_command_line(some, tmp_path, capsys, monkeypatch):
     asked = ["analyze", *arguments_of(some.spec), "--folds", "4", "--out", str(tmp_path)]
     assert main([*asked, "--pairs", f"{BUDGET:,}"]) == 0
     table = pd.read_csv(tmp_path / "pair_errors.csv")
-    assert (table["error"] > 0).sum() > 15 and len(table) == 18
+    assert (table["error"] > 0).sum() > 15 and len(table) == 30
     about = json.loads((tmp_path / "manifest.json").read_text())
     assert about["parameters"]["pairs"] == BUDGET
     assert main([*asked, "--pairs", "100"]) == 2

@@ -369,7 +369,7 @@ def test_two_workers_do_universes_and_audit(spec, studied, cluster, tmp_path, mo
 def test_two_workers_draw_the_replicates_of_none(spec, of_both, cluster, tmp_path, monkeypatch):
     here, there, analysis = of_both.store, Store(tmp_path), of_both.analysis
     a, b = analysis.layers[1], analysis.layers[-1]
-    ours = with_intervals(explain(analysis, a, b), analysis, here, 60)
+    ours = with_intervals(explain(analysis, a, b), analysis, here)
     of_all = layer_intervals(analysis, here, n_replicates=30)
 
     def only_by_workers(*given):
@@ -377,10 +377,14 @@ def test_two_workers_draw_the_replicates_of_none(spec, of_both, cluster, tmp_pat
 
     with computing_on(cluster):
         analysis = run(spec, there, progress=False)
-        for function in (bootstrap.decompositions, bootstrap.score_replicates, bootstrap.refitted):
+        for function in (
+            bootstrap.decompositions,
+            bootstrap.score_replicates,
+            bootstrap.without_each,
+        ):
             # They go to workers by name, so that it is the worker's own that is called.
             monkeypatch.setattr(function, "__code__", only_by_workers.__code__)
-        theirs = with_intervals(explain(analysis, a, b), analysis, there, 60)
+        theirs = with_intervals(explain(analysis, a, b), analysis, there)
         again = layer_intervals(analysis, there, n_replicates=30)
     pd.testing.assert_frame_equal(theirs.terms, ours.terms, check_exact=True)
     pd.testing.assert_frame_equal(theirs.whole, ours.whole, check_exact=True)

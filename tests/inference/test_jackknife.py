@@ -1,6 +1,7 @@
 """Stimuli drawn or left out: against loops over stimuli, analyses of these, and known variances."""
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import explicit
@@ -11,12 +12,14 @@ from inputs import layer_pairs, over_both, refused, tables_of_rows
 from scipy.stats import spearmanr, t
 
 from mlem_core import RidgeMLEM, from_frame
+from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.inference import replicates
 from mlem_core.inference.bootstrap import (
     mean_ceilings,
-    refitted,
-    replicate_tables,
     score_replicates,
+    tables_without,
     term_replicates,
+    without_each,
 )
 from mlem_core.inference.corrections import corrected
 from mlem_core.inference.jackknife import fewest, jackknife, standard_error, t_quantile
@@ -25,6 +28,7 @@ from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores, permutation_importance
+from mlem_core.pairs import resampling_units
 from mlem_core.pairs.crossfit import CrossFit, outside_means
 from mlem_core.pairs.resampling import multinomial
 from mlem_core.pairs.resampling_units import StimulusUnits, Units
@@ -95,7 +99,7 @@ def test_too_few_replicates_or_sentences_are_refused(case):
     features, layers, pairs = case
     few = layer_pairs(features, layers, GROUPS // 3, GROUPS // 3 % 3)
     with refused("at least 20"):
-        resampled_terms(pairs, 5)
+        resampled_scores(pairs, n_replicates=5)
     with refused("5 sentences"):
         resampled_scores(few)
     with refused("ridge"):
@@ -134,12 +138,12 @@ def test_the_error_of_rsa_is_that_of_a_loop_over_explicit_stimuli(case):
 
     expected, parts = looped(rsa)
     assert all(expected != part for part in parts.values())
-    found = resampled_terms(pairs, 20)
+    found = resampled_terms(pairs)
     at = len(pairs.tables.features) + 1
     n_both = len(set(zip(GROUPS, ITEMS, strict=True)))
     assert found.sizes == (14, 11, n_both) and n_both < N
     assert found.error[at] ** 2 == pytest.approx(expected, rel=1e-6)
-    alone = resampled_terms(replace(pairs, items=None), 20)
+    alone = resampled_terms(replace(pairs, items=None))
     assert alone.error[at] ** 2 == pytest.approx(parts["sentence"], rel=1e-6)
     bounds, narrow = found.estimate(), alone.estimate()
     wider = found.error[at] * t_quantile(11) / (alone.error[at] * t_quantile(14))
@@ -174,7 +178,7 @@ def crossed(sd, n_sets=1000):
     rng = np.random.default_rng(1)
     groups = np.repeat(np.arange(40), 4)
     items = rng.permutation(np.arange(160) % 40)
-    blocks = StimulusUnits(groups, groups, items).blocks(50, rng)
+    blocks = StimulusUnits(groups, groups, items).blocks()
     effects = [s * rng.standard_normal((n_sets, n)) for s, n in zip(sd, (40, 40, 160), strict=True)]
     y = effects[0][:, groups] + effects[1][:, items] + effects[2]
     left_out = blocks.weights @ y.T / blocks.weights.sum(axis=1, keepdims=True)
@@ -186,7 +190,7 @@ def crossed(sd, n_sets=1000):
 def test_the_variance_of_crossed_random_effects_is_recovered(sd):
     means, left_out, sizes, known = crossed(sd)
     assert means.var() == pytest.approx(known, rel=0.15)
-    assert sizes == (40, 40, 50)
+    assert sizes[:2] == (40, 40) and 150 < sizes[2] <= 160
     assert (standard_error(left_out, sizes) ** 2).mean() == pytest.approx(known, rel=0.08)
     bounds = jackknife(means, left_out, sizes)
     assert (bounds.n, bounds.units) == (40, sizes)
@@ -207,8 +211,10 @@ def test_a_variance_is_at_least_that_of_either_unit():
     assert fewest(np.zeros((30, 1)), (9, 8, 13)) == 8 and fewest(np.zeros((30, 1))) == 30
 
 
-def test_every_block_leaves_out_whole_units_each_once():
-    blocks = StimulusUnits(GROUPS, GROUPS + 7, ITEMS * 3).blocks(5, np.random.default_rng(0))
+def test_every_block_leaves_out_whole_units_each_once(monkeypatch):
+    monkeypatch.setattr(resampling_units, "SINGLE", 10)
+    monkeypatch.setattr(resampling_units, "BLOCKS", 5)
+    blocks = StimulusUnits(GROUPS, GROUPS + 7, ITEMS * 3).blocks()
     assert blocks.sizes == (5, 5, 5)
     for start, unit in ((0, GROUPS), (5, ITEMS), (10, GROUPS * 100 + ITEMS)):
         rows = blocks.weights[start : start + 5]
@@ -351,8 +357,9 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(drawn
     pairs = drawn_from.pairs
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = refitted(pairs, mean_scores, weights)
-    np.testing.assert_allclose(refitted(pairs, mean_ceilings, weights), found[..., 1], atol=1e-12)
+    found = without_each(pairs, mean_scores, True, weights)
+    ceilings = without_each(pairs, mean_ceilings, True, weights)
+    np.testing.assert_allclose(ceilings, found[..., 1], atol=1e-12)
     for d, tables in enumerate((pairs.tables, drawn_from.without(weights[1][pairs.groups]))):
         fits = FIT(tables)
         np.testing.assert_allclose(found[d, :, 0], fits.rho.mean(axis=1), atol=1e-5)
@@ -367,9 +374,9 @@ def test_with_folds_over_both_they_are_too(both):
     weights[1, pairs.groups < 4] = 0.0
     weights[2, pairs.items < 2] = 0.0
     alone = pairs.by_stimulus
-    found = refitted(alone, mean_scores, weights)
+    found = without_each(alone, mean_scores, True, weights)
     np.testing.assert_allclose(found[0, :, 0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
-    for d, tables in enumerate(replicate_tables(alone, weights)):
+    for d, tables in enumerate(tables_without(alone, weights)):
         own = both.without(weights[d])
         np.testing.assert_array_equal(tables.cell_block, own.cell_block)
         np.testing.assert_allclose(tables.counts, own.counts)
@@ -382,8 +389,48 @@ def test_with_folds_over_both_they_are_too(both):
 def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(both):
     pairs = both.pairs
     weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
-    assert np.isfinite(refitted(pairs.by_stimulus, mean_scores, weights)).all()
-    (tables,) = replicate_tables(pairs.by_stimulus, weights)
+    assert np.isfinite(without_each(pairs.by_stimulus, mean_scores, True, weights)).all()
+    (tables,) = tables_without(pairs.by_stimulus, weights)
     fits = FIT(tables)
     assert np.isfinite(fits.weights).all()
     assert not fits.rho[:, 0].any() and not fits.ceiling[:, 0].any() and fits.rho[:, 1:].all()
+
+
+def test_blocks_are_always_those_of_the_stimuli():
+    rng = np.random.default_rng(3)
+    groups, items = np.repeat(np.arange(300), 2), rng.integers(0, 90, 600)
+    found = [StimulusUnits(folds, groups, items).blocks() for folds in (groups % 5, groups % 3)]
+    np.testing.assert_array_equal(found[0].weights, found[1].weights)
+    # 90 items are few enough to be left out one by one.
+    assert found[0].sizes == (50, 90, 50)
+    for row in found[0].weights[50:140]:
+        assert len(np.unique(items[row == 0])) == 1 and set(items[row == 1]).isdisjoint(
+            items[row == 0]
+        )
+
+
+def test_a_metric_is_fitted_at_the_penalties_that_are_held(case):
+    tables = case[2].tables
+    solver = RidgeMLEM()
+    solution = solver.solve(tables, range(tables.n_folds))
+    np.testing.assert_allclose(solver.refit(tables, solution), solution.coef)
+    np.testing.assert_allclose(solver.refit(tables), solution.coef)
+    one = RidgeMLEM(alphas=(10.0,)).solve(tables, range(tables.n_folds)).coef
+    held = replace(solution, choice=np.full_like(solution.choice, ALPHAS.index(10.0)))
+    np.testing.assert_allclose(solver.refit(tables, held), one)
+
+
+def test_what_choosing_the_penalty_changes_is_added_block_by_block(case, monkeypatch):
+    pairs = replace(case[2], items=None)
+    monkeypatch.setattr(replicates, "CHOSEN_ANEW", 14)
+    whole = resampled_scores(pairs, "ridge", 20).left_out
+    monkeypatch.setattr(replicates, "CHOSEN_ANEW", 5)
+    some = resampled_scores(pairs, "ridge", 20).left_out
+    np.testing.assert_allclose(some[:5], whole[:5])
+    held = RidgeMLEM().solve(pairs.tables, range(pairs.tables.n_folds))
+    of = partial(mean_scores, estimator="ridge", held=held)
+    kept = without_each(pairs.by_stimulus, of, True, pairs.units.blocks().weights)
+    for block in range(5, 14):
+        turn = block % 5
+        expected = kept[block] + whole[turn] - kept[turn]
+        np.testing.assert_allclose(some[block, :, 1:], expected[:, 1:], atol=1e-12)

@@ -9,13 +9,13 @@ import pytest
 from inputs import finished, in_files, refused
 from scipy.stats import norm, spearmanr, t
 
-from mlem_core.inference.explanation import as_chosen, explain, explanation_of
+from mlem_core.inference.explanation import as_chosen, explain, explanation_of, with_intervals
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.inference.largest import of_largest
-from mlem_core.inference.layer_intervals import known_intervals, layer_intervals
+from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.partial import parts_of
+from mlem_core.inference.partial import limits, parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.tables import (
@@ -29,7 +29,6 @@ from mlem_core.inference.tables import (
 )
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement
-from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.robustness.claims import Claim, over_stimuli
 from mlem_core.storage.store import Store
@@ -43,13 +42,10 @@ def intervals(planted):
 
 
 def test_what_is_left_out_gives_the_rsa_of_the_others(planted, intervals):
-    pairs = LayerPairs.of(planted.analysis, planted.analysis.layers, planted.store)
-    rng = np.random.default_rng(0)
-    pairs.units.bootstrap(REPLICATES, rng)
-    kept = leave_out(pairs.n_groups, 50, rng)
+    kept = blocks_of(planted.analysis).weights
     for d in (0, 17):
-        rows = np.flatnonzero(kept[d][pairs.groups])
-        assert len(rows) in (117, 118)
+        rows = np.flatnonzero(kept[d])
+        assert len(rows) == 119
         squared = [explicit.squared(planted.layers[f"layer_0{k}"][rows]) for k in (0, 1)]
         expected = spearmanr(*squared).statistic
         assert intervals.values_without[d, 0, 1] == pytest.approx(expected, abs=1e-6)
@@ -76,34 +72,39 @@ def test_values_are_those_of_the_analysis(planted, intervals):
 
 
 def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
-    # Blocks of other sentences, and more of them: alike, not the same.
-    resampled = resampled_terms(LayerPairs.of(planted.analysis, (A, B), planted.store), 20)
+    # The same blocks, and so the same interval for the same number.
+    resampled = resampled_terms(LayerPairs.of(planted.analysis, (A, B), planted.store))
     found = standard_error(resampled.left_out)
     n = len(intervals.features) + 1
-    np.testing.assert_allclose(intervals.terms_error[:, 0, 1], found[:n], rtol=0.5, atol=1e-3)
+    np.testing.assert_allclose(intervals.terms_error[:, 0, 1], found[:n], rtol=1e-6)
     own = standard_error(intervals.values_without)[0, 1]
-    assert own == pytest.approx(found[n], rel=0.5)
+    assert own == pytest.approx(found[n], rel=1e-4)
+    sure = with_intervals(explain(planted.analysis, A, B), planted.analysis, planted.store)
+    known = terms_and_whole(intervals, A, B)[1]
+    np.testing.assert_allclose(sure.whole[["lower", "upper"]], known[["lower", "upper"]], atol=1e-5)
     tests, family = term_tests(intervals, A, B, "bonferroni")
     expected = jackknife(resampled.value, resampled.left_out).p[:n]
     assert family == f"{n} terms (Bonferroni)" and (tests["p_corrected"] >= tests["p"]).all()
     np.testing.assert_array_equal(tests["p"] < 0.01, expected < 0.01)
     terms, totals = terms_and_whole(intervals, A, B)
-    reach = t.ppf(0.975, 49) * intervals.terms_error[:, 0, 1]
+    reach = t.ppf(0.975, 119) * intervals.terms_error[:, 0, 1]
     np.testing.assert_allclose(terms["upper"] - terms["value"], reach)
     assert (totals["lower"] < totals["value"]).all() and (totals["upper"] <= 1).all()
 
 
 def test_errors_of_what_is_beside_the_terms_are_those_of_two_layers_alone(planted, intervals):
     whole = planted.analysis
-    resampled = resampled_terms(LayerPairs.of(whole, (A, B), planted.store), 20)
+    resampled = resampled_terms(LayerPairs.of(whole, (A, B), planted.store))
     n = len(intervals.features)
     found = resampled.made_into(lambda values: parts_of(values, n))
-    np.testing.assert_allclose(intervals.partial_error[:, 0, 1], found.error, rtol=0.5, atol=1e-3)
+    np.testing.assert_allclose(intervals.partial_error[:, 0, 1], found.error, rtol=0.05, atol=1e-4)
     parts = explain(whole, A, B).partial
     known = partial_intervals(intervals, A, B, parts)
-    reach = t.ppf(0.975, 49) * intervals.partial_error[:, 0, 1]
-    np.testing.assert_allclose(known["upper"] - known["value"], reach)
-    np.testing.assert_allclose(known["value"] - known["lower"], reach)
+    reach = t.ppf(0.975, 119) * intervals.partial_error[:, 0, 1]
+    value = known["value"].to_numpy()
+    np.testing.assert_allclose(value - known["lower"], reach)
+    # They end where a correlation does, but for what sampling adds to a value of 1.
+    np.testing.assert_allclose(known["upper"], np.minimum(value + reach, limits(value)[1]))
     # C is noise: what it has of the features is nothing, and there is no number.
     noise = partial_intervals(intervals, A, C, explain(whole, A, C).partial)
     assert noise.loc[0, ["value", "lower", "upper"]].isna().all()
@@ -203,8 +204,8 @@ def of_words(tmp_path_factory):
 
 def test_words_are_drawn_too_where_they_recur(of_words):
     _, intervals = of_words
-    assert intervals.units == Units(60, 15, "word") and intervals.sizes == (50, 15, 50)
-    assert len(intervals.values_without) == len(intervals.scores_without) == 115
+    assert intervals.units == Units(60, 15, "word") and intervals.sizes == (60, 15, 120)
+    assert len(intervals.values_without) == len(intervals.scores_without) == 195
     # The errors are those of both kinds of units, against t with as many degrees as words give.
     both = standard_error(intervals.values_without, intervals.sizes)[0, 1]
     sentences = standard_error(intervals.values_without[:50])[0, 1]

@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from mlem_core import Store, explain, from_frame, run, with_intervals
 from mlem_core.analysis import similarities
-from mlem_core.inference.jackknife import REFITS, t_quantile
+from mlem_core.inference.jackknife import t_quantile
 from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_intervals import Comparison
@@ -69,7 +69,7 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     similarity = SIMILARITIES[name]
     compared = Comparison(pairs, similarity, squared)
     found = compared.interval()
-    blocks = pairs.units.blocks(REFITS, np.random.default_rng(0))
+    blocks = pairs.units.blocks()
 
     def similarity_of(kept):
         some = [explicit.squared(layer[kept]) for layer in layers]
@@ -170,7 +170,7 @@ def test_intervals_of_all_layers_claims_and_audit_take_it_by_its_name(planted, n
     np.testing.assert_array_equal(every.scores, of_rsa.scores)
     assert known_intervals(whole, store, chosen, n_replicates=20).similarity == name
     compared = Comparison.of(whole, SIMILARITIES[name], whole.layers, chosen.features, store)
-    _, sums = compared.sums(blocks_of(whole, 20).weights[3] > 0)
+    _, sums = compared.sums(blocks_of(whole).weights[3] > 0)
     np.testing.assert_allclose(every.values_without[3], sums.similarity, atol=1e-6)
     assert {name, f"{name}_lower", f"{name}_p"} <= set(similarity_table(every).table)
     claim = Claim.parse(f"closer m:0 m:1 m:2 {name}")

@@ -160,7 +160,7 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     why = explain(analysis, "one:2", "two:2")
     assert repr(why) == why.headline
     assert "RSA" in why.headline and "<td>position</td>" in why._repr_html_()
-    sure = with_intervals(why, analysis, store, n_replicates=100)
+    sure = with_intervals(why, analysis, store)
     assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "Position accounts" in repr(sure)
     same = profiles(results.importance, results.scores, names)
     assert analysis.plot.profiles() == same == results.plot.profiles()
@@ -179,7 +179,7 @@ def test_three_lines_name_the_planted_truth(systems):
     mean = results.importance.query("feature == 'position'")["importance"].mean()
     alike, shared, matters = found(analysis, results)
     assert "--bootstrap" in shared and "position" not in shared
-    sure = partial(with_intervals, analysis=analysis, store=store, n_replicates=100)
+    sure = partial(with_intervals, analysis=analysis, store=store)
     for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
         alike, shared, matters = found(analysis, results, bounds, sure=bounds and sure)
         assert all(fact in alike for fact in ("9 pairs", "one:2", "two:2", f"{rsa:.2f}"))

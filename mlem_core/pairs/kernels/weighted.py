@@ -186,35 +186,46 @@ def weighted_two(
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def weighted_sums(
+def gone_sums(
     design: tuple[Array, Array, Array],
-    weights: Array,
-    groups: Array,
+    gone: Array,
     cells: Array,
     values: Array,
     counts: Array,
     sums: Array,
 ) -> None:
-    """Weights, and sums of the pairs' values, by cell; pairs are weighted as in `weighted_pairs`.
+    """How many pairs have a stimulus that is gone, and sums of their values, by cell.
 
     Parameters
     ----------
-    design, weights, groups, cells : as in `weighted_pairs`
+    design : as in `weighted_pairs`
+    gone : (n_stimuli,) bool
+    cells : (n_pairs,) the cell of each pair
     values : (n_values, n_pairs)
     counts : (n_cells,) zeros, filled
     sums : (n_values, n_cells) zeros, filled
     """
-    kept = np.flatnonzero(weights[groups] > 0)
-    widest = np.max(np.diff(design[1]))
-    at = np.empty(widest, dtype=np.int64)
-    w = np.empty(widest)
-    for a in range(len(design[0])):
-        n = _row(a, design, kept, weights, groups, at, w)
+    stimulus, starts, partner = design
+    left, at = np.flatnonzero(gone), np.empty(np.max(np.diff(starts)), dtype=np.int64)
+    for row in range(len(stimulus)):
+        i, n = stimulus[row], 0
+        if gone[i]:
+            n = starts[row + 1] - starts[row]
+            at[:n] = np.arange(starts[row], starts[row + 1])
+        elif len(partner) == 0:
+            for b in range(np.searchsorted(left, i), len(left)):
+                at[n] = starts[row] + left[b] - i - 1
+                n += 1
+        else:
+            for k in range(starts[row], starts[row + 1]):
+                if gone[partner[k]]:
+                    at[n] = k
+                    n += 1
         for b in range(n):
-            counts[cells[at[b]]] += w[b]
+            counts[cells[at[b]]] += 1.0
         for v in range(len(values)):
             for b in range(n):
-                sums[v, cells[at[b]]] += w[b] * values[v, at[b]]
+                sums[v, cells[at[b]]] += values[v, at[b]]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]

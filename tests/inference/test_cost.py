@@ -1,0 +1,20 @@
+"""How long intervals may take, from a unit that is measured."""
+
+from dataclasses import replace
+
+from mlem_core.inference import cost
+
+
+def test_the_cost_follows_from_the_units_that_there_are(planted, monkeypatch):
+    whole = planted.analysis
+    monkeypatch.setattr(cost, "_took", lambda work: (work(), 0.5)[1])
+    monkeypatch.setattr(cost, "cores", lambda: 2)
+    selection = whole.select()
+    begun = cost.START + whole.tables.n_pairs * 3 * cost.PER_PAIR
+    # 120 sentences, left out one by one; the penalty is chosen anew without 12 blocks.
+    fits = 3 * (120 * 0.5 + 12 * (0.5 + 0.5)) / 2
+    assert cost.seconds_of_layers(whole, selection) == begun + fits
+    # What is not fitted anew costs nothing more, nor does a similarity without models.
+    assert cost.seconds_of_layers(whole, replace(selection, estimator="ridge-rank")) == begun
+    by = replace(selection, similarity="cka")
+    assert cost.seconds_of_layers(whole, by) == cost.OTHERS_OVER_RSA * begun
