@@ -15,6 +15,7 @@ from mlem_core.analysis.in_words import RESOLVED
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
+from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
 from mlem_core.measures import similarity
 from mlem_core.measures.correlated import CORRELATED
 
@@ -186,3 +187,11 @@ def glosses(text: str) -> str:
         if re.search(rf"(?<!\w)(?:{words})(?!\w)", text)
     ]
     return "\n".join(found)
+
+
+def of_chance(chance: Chance | None) -> str:
+    """Whether contributions to all layers are beyond chance, in a sentence."""
+    if chance is None:
+        return UNCORRECTED
+    how = beyond_chance(len(chance.draws))
+    return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))

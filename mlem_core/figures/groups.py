@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.profiles import band
@@ -29,6 +30,7 @@ from mlem_core.figures.style import (
 from mlem_core.groups.sentences import sizes
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference import layer_intervals
+from mlem_core.pairs.similarities import RSA
 
 _ROW = 34  # px
 BELOW = 100  # px between two rows of panels
@@ -248,8 +250,10 @@ def group_summary(context: FigureContext) -> GroupSummary:
     bounds = context.intervals
     left = analysis.kept(layer_intervals.LEFT, store, chosen)
     return context.once(
-        ("groups", bounds is None, left is None),
-        lambda: GroupSummary(analysis, context.results, chosen, bounds, left),
+        ("groups", bounds is None, left is None, context.chance_of(RSA) is None),
+        lambda: GroupSummary(
+            analysis, context.results, chosen, bounds, left, chance=context.chance_of(RSA)
+        ),
     )
 
 
@@ -312,6 +316,7 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
         "Universality: the mean of a term of the RSA correlation over pairs of models of different "
         "groups, divided by that over pairs of different models of one group (layers of the same "
         f"relative depth). 95 % intervals over {found.over}; terms that models of a group do not "
-        f"share for sure are left out. {sizes(found)} {context.computed_on}",
+        f"share for sure are left out. {of_chance(found.chance)} {sizes(found)} "
+        f"{context.computed_on}",
         found.universality,
     )

@@ -23,7 +23,7 @@ from mlem_core.figures.style import (
     wrapped,
 )
 from mlem_core.robustness import multiverse
-from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
+from mlem_core.robustness.claims import Claim, by_choice, curve, of_chance, verdict
 
 _LABELS = 200  # px; to the left of a curve
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
@@ -151,16 +151,18 @@ def draw_multiverse(context: FigureContext) -> RenderedFigure | None:
     asked, found = claimed(context)
     if found is None:
         return None
-    table = curve(asked, found)
+    chance = context.importance_chance
+    table, said = curve(asked, found, chance), verdict(asked, found, context.names, chance)
     return RenderedFigure(
         specification_curve(table, found.dimensions, asked.named(context.names)),
-        verdict(asked, found, context.names).partition(";")[0],
+        said.partition(";")[0],
         "The margin of the claim in every combination of choices, in ascending order; it holds "
         "where the margin is above 0. Below: the choices of each. "
         f"{computed_on(len(context.analysis.stimuli)).removesuffix('.')}; {len(table)} analyses, "
-        f"{context.analysis.spec.folds} folds each.",
+        f"{context.analysis.spec.folds} folds each."
+        + (f" {of_chance(asked, chance, context.names)}" if asked.features else ""),
         table,
-        by_choice(asked, found),
+        by_choice(asked, found, chance),
     )
 
 

@@ -11,8 +11,8 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import PERMUTATIONS
-from mlem_core.inference.replicates import CHOSEN_ANEW
+from mlem_core.inference.chance import FEWEST, PERMUTATIONS
+from mlem_core.inference.replicates import CHOSEN_ANEW, LABELS
 from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs.crossfit import CrossFit
@@ -34,19 +34,23 @@ def seconds_of_two(analysis: Analysis, layers: Sequence[Layer], features: Sequen
     places = [analysis.layers.index(layer) for layer in layers]
     tables = analysis.tables.of_layers(places).of_features(features)
     unit = _took(lambda: divide(CrossFit.of(tables))) + tables.n_pairs * PER_DRAWN
-    draws = 2 * len(_blocks(analysis).weights) + PERMUTATIONS * len(features)
+    blocks, of_identities = len(_blocks(analysis).weights), LABELS * min(len(features), 4)
+    draws = (2 + of_identities) * blocks + PERMUTATIONS * len(features)
     return START / 4 + draws * unit / cores()
 
 
 def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     """Seconds that the intervals of all layers of a selection may take.
 
-    One of these is fitted once to measure it, where models are fitted without each block.
+    Contributions to all are computed once to measure what permuted labels take, and one layer is
+    fitted once, where models are fitted without each block.
     """
     n_layers, blocks = len(selection.layers), _blocks(analysis)
     two_way = Units.of(analysis.stimuli).two_way
     rate = PER_PAIR_TWO_WAY if two_way else PER_PAIR
-    seconds = START + analysis.tables.n_pairs * n_layers * rate
+    own = analysis.subset(selection)[0]
+    permuted = FEWEST * len(selection.features) * _took(lambda: divide(CrossFit.of(own)))
+    seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
     if selection.similarity != RSA:
         return OTHERS_OVER_RSA * seconds
     entry = estimator_named(selection.estimator)

@@ -46,7 +46,7 @@ def show_why(view: View, a: str, b: str) -> None:
         st.caption(plain(why.sentence))
     exporting.show_figure(view, "why", **chosen)
     _numbers(why, a, b)
-    if "chance" not in why.terms:
+    if not why.alone:
         pair = why.layers
         asked = view.analysis, pair, view.selection.features
         seconds = view.once(("seconds of intervals", pair), lambda: seconds_of_two(*asked))
