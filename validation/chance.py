@@ -21,6 +21,7 @@ from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.chance import chance_at_level
 from mlem_core.inference.corrections import SIGNIFICANT
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.replicates import identity_reach, resampled_terms
 from mlem_core.measures.decomposition import decompose
 from mlem_core.models.representations import from_model
 from mlem_core.pairs.build import pair_tables
@@ -38,6 +39,8 @@ LEVELS = ("word", "sentence", "stimulus")
 VALUES = (2, 8, 40, 0)  # 0: a number each
 TEXTS = ("uniform", "zipf", "probing")
 PART = 5
+# Data sets of so many stimuli for the coverage of intervals.
+COVERED, SETS = 240, 200
 MODEL, LAYERS = "minilm", (3, 6)
 
 
@@ -130,6 +133,20 @@ def part(text: str, n: int, level: str, n_values: int, first: int, count: int) -
 
 def tested(stimuli: StimulusSet, layers: list[FloatArray], seed: int) -> list[Row]:
     """Each feature: raw (contribution), excess, p."""
+    pairs, table = pairs_and_terms(stimuli, layers, seed)
+    terms = table["value"].to_numpy()[:-1, None, None]
+    chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
+    p, mean = chance.p(terms)[:, 0, 1], chance.mean[:, 0, 1]
+    return [
+        {"feature": name, "raw": raw, "excess": raw - mean[f], "p": p[f]}
+        for f, (name, raw) in enumerate(zip(chance.features, terms.ravel(), strict=True))
+    ]
+
+
+def pairs_and_terms(
+    stimuli: StimulusSet, layers: list[FloatArray], seed: int
+) -> tuple[LayerPairs, pd.DataFrame]:
+    """The pairs of two layers, and the terms of their RSA correlation."""
     folds = group_folds(stimuli.groups, 5, seed)
     index = PairIndex.build(feature_columns(stimuli), folds)
     tables = pair_tables(index, [lambda rows=rows: rows for rows in layers])
@@ -140,19 +157,37 @@ def tested(stimuli: StimulusSet, layers: list[FloatArray], seed: int) -> list[Ro
         stimuli.items, index.coded,
     )  # fmt: skip
     centred = np.stack([own - (len(own) + 1.0) for own in ranks])
-    terms = decompose(tables, correlations(centred @ centred.T)).terms[:, 0, 1]
-    chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
-    p, mean = chance.p(terms), chance.mean[:, 0, 1]
-    return [
-        {"feature": name, "raw": terms[f], "excess": terms[f] - mean[f], "p": p[f]}
-        for f, name in enumerate(tables.features)
-    ]
+    return pairs, decompose(tables, correlations(centred @ centred.T)).pair(0, 1)
+
+
+def covered(text: str, first: int, count: int) -> list[Row]:
+    """Terms with their intervals in some data sets: a true feature of words and one of noise."""
+    found: list[Row] = []
+    for seed in range(first, first + count):
+        rng = np.random.default_rng([COVERED, TEXTS.index(text), seed])
+        frame, layers = simulated(text, COVERED, rng)
+        frame["noise"] = labels(frame, "word", 8, rng)
+        stimuli = from_frame(frame, "study", ordered=())
+        pairs, terms = pairs_and_terms(stimuli, layers, seed)
+        chance = chance_at_level(pairs, stimuli, PERMUTATIONS, seed)
+        chance = chance._replace(reach=identity_reach(pairs, chance, stimuli))
+        drawn = resampled_terms(pairs)
+        table = chance.bounded(terms, drawn.around(drawn.value + chance.of_two).estimate())
+        own = {"text": text, "n": COVERED, "seed": seed, "known": bool(chance.known.all())}
+        found += [own | row for row in table.to_dict("records")]
+    return found
 
 
 def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
     sizes = {60: 2} if quick else SIZES
-    return [
+    n_sets = 2 if quick else SETS
+    intervals = [
+        Task(f"intervals, {text}, from {first}", covered, (text, first, min(PART, n_sets)))
+        for text in TEXTS[:2]
+        for first in range(0, n_sets, PART)
+    ]
+    return intervals + [
         Task(
             f"{text}, {n}, {level}, {n_values}, from {first}",
             part,
@@ -168,6 +203,7 @@ def tasks(quick: bool) -> list[Task]:
 
 def of_chance(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """How often noise is named, its mean excess, and what it would have without chance."""
+    intervals, rows = rows[rows["term"].notna()], rows[rows["term"].isna()]
     noise = rows[(rows["feature"] == "noise") & rows["p"].notna()]
     noise = noise.assign(named=noise["p"] < SIGNIFICANT)
     cells = noise.groupby(["level", "n", "text"], sort=False)
@@ -195,4 +231,30 @@ def of_chance(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         }
     )
     of_true.index = pd.Index([f"{n} stimuli, {text}" for n, text in of_true.index], name="true")
-    return {"chance of labels that mean nothing": table, "chance of a true feature": of_true}
+    return {
+        "chance of labels that mean nothing": table,
+        "chance of a true feature": of_true,
+        "intervals beyond chance": of_intervals(intervals),
+    }
+
+
+def of_intervals(rows: pd.DataFrame) -> pd.DataFrame:
+    """How often intervals hold the mean over the data sets, and how wide they are."""
+    rows = rows[rows["known"].astype(bool)].astype({"value": float, "lower": float, "upper": float})
+    by = rows.groupby(["text", "term"], sort=False)
+    truth = by["value"].transform("mean")
+    rows = rows.assign(held=(rows["lower"] <= truth) & (truth <= rows["upper"]))
+    by, normal = rows.groupby(["text", "term"], sort=False), 1.96
+    held, n = by["held"].mean(), by.size()
+    wide = (by["upper"].mean() - by["lower"].mean()) / (2 * normal * by["value"].std())
+    table = pd.DataFrame(
+        {
+            "mean": by["value"].mean().map("{:+.4f}".format),
+            "coverage": held.map("{:.1%}".format),
+            "Monte-Carlo error": np.sqrt(held * (1 - held) / n).map("{:.1%}".format),
+            "width over 2 · 1.96 sd": wide.map("{:.2f}".format),
+            "data sets": n,
+        }
+    )
+    table.index = pd.Index([f"{term}, {text}" for text, term in table.index], name="term")
+    return table

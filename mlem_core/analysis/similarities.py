@@ -81,14 +81,19 @@ class LayerSimilarity:
         self.similarity.check_divides()
         return decompose(self.tables, self.values)
 
-    def written(self) -> dict[str, pd.DataFrame]:
-        """What is written of it, by file name: the square, and the terms where it has some."""
+    def written(self, split: Decomposition | None = None) -> dict[str, pd.DataFrame]:
+        """What is written of it, by file name: the square, and the terms where it has some.
+
+        Parameters
+        ----------
+        split : the terms, where they are beyond chance
+        """
         name = self.similarity.name
         square = self.square.rename_axis(index="layer", columns=None).reset_index()
         tables = {f"similarity_{name}.csv": square}
         if self.similarity.divides:
-            terms = self.decomposed().table(self.layers).rename(columns={"rsa": name})
-            tables[f"why_layers_{name}.csv"] = terms
+            terms = (split or self.decomposed()).table(self.layers)
+            tables[f"why_layers_{name}.csv"] = terms.rename(columns={"rsa": name})
         return tables
 
     def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:

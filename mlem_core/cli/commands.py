@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlem_core.analysis.spec import check_ranges
 from mlem_core.base.bars import Bars
@@ -59,13 +59,10 @@ def _analyze(options: argparse.Namespace) -> None:
     from mlem_core.analysis.baselines import BASELINES, of_analysis
     from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
-    from mlem_core.cli.found import found
-    from mlem_core.figures.captions import tau_by_chance
-    from mlem_core.inference.caveats import generalises
+    from mlem_core.cli.found import bounds_of_all, found
+    from mlem_core.inference.chance import UNCORRECTED
     from mlem_core.inference.explanation import kept_intervals
-    from mlem_core.inference.layer_intervals import layer_intervals
     from mlem_core.inference.resample import REPLICATES
-    from mlem_core.inference.tables import score_table, similarity_table
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
     from mlem_core.storage.store import Store
 
@@ -97,22 +94,11 @@ def _analyze(options: argparse.Namespace) -> None:
                 analysis, store, n_permutations=options.chance, report=bars.show
             )
         if options.bootstrap:
-            more: dict[str, Any] = {"n_replicates": options.bootstrap, "report": bars.show}
-            every = {
-                name: layer_intervals(analysis, store, analysis.select(similarity=name), **more)
-                for name in dict.fromkeys((RSA, options.similarity))
-            }
-            bounds = every[options.similarity]
-            tests = {"intervals.csv": score_table(bounds)}
-            for name, of_layers in every.items():
-                end = "" if name == RSA else f"_{name}"
-                tests[f"similarity_intervals{end}.csv"] = similarity_table(of_layers)
-            for name, (table, family) in tests.items():
-                extra[name] = table
-                notices.append(f"The tests in {name} are a family: {family}.")
-            notices.append(generalises(bounds.units, seeds=spec.has_seeds))
-            if by_chance := tau_by_chance(len(bounds.columns)):
-                notices.append(f"similarity_intervals.csv: {by_chance}")
+            bounds, tables, said = bounds_of_all(analysis, by, store, options.bootstrap, bars.show)
+            extra |= tables
+            notices += said
+        raw = [file for file, table in extra.items() if file[:3] == "why" and "p" not in table]
+        notices += [f"{listed(raw)}: {UNCORRECTED}"] if raw else []
     complain(*notices)
     results = analysis.results()
     said = _groups(analysis, results, bounds, by, store, extra)
@@ -143,14 +129,15 @@ def _groups(
     """Lines on groups and trajectories of models, whose tables go to the others."""
     from mlem_core.groups.sentences import lines
     from mlem_core.groups.summary import GroupSummary
+    from mlem_core.inference.layer_chance import known_layer_chance
     from mlem_core.inference.layer_intervals import stimuli_left
 
-    left = None
+    left, chosen = None, analysis.select(similarity=by.similarity.name)
     if bounds is not None and analysis.spec.has_groups:
         with Bars() as bars:
-            chosen = analysis.select(similarity=by.similarity.name)
             left = stimuli_left(analysis, store, chosen, report=bars.show)
-    summary = GroupSummary(analysis, results, bounds=bounds, left=left, compared=by)
+    chance = known_layer_chance(analysis, store, chosen)
+    summary = GroupSummary(analysis, results, None, bounds, left, compared=by, chance=chance)
     extra |= summary.tables()
     return lines(summary)
 
@@ -278,8 +265,16 @@ def _explained(
 def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.analysis.results import write_tables
     from mlem_core.analysis.run import run
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.importance_chance import importances_by_chance
     from mlem_core.pairs.similarities import RSA
-    from mlem_core.robustness.claims import Claim, check_features, orders, verdict
+    from mlem_core.robustness.claims import (
+        Claim,
+        check_features,
+        of_chance,
+        orders,
+        verdict,
+    )
     from mlem_core.robustness.multiverse import multiverse, narrowed
     from mlem_core.storage.store import Store
 
@@ -295,6 +290,10 @@ def _multiverse(options: argparse.Namespace) -> None:
         analysis = run(narrowed(whole, asked) if asked else whole, store, bars.show)
         by = dict.fromkeys(name for claim in claims for name in claim.similarities) or [RSA]
         result = multiverse(analysis, asked, store, varied, bars.show, [*by])
+        slow = estimator_named(analysis.spec.estimator).slow or analysis.spec.interactions
+        chance = None
+        if not slow and any(claim.features for claim in claims):
+            chance = importances_by_chance(analysis, store, report=bars.show)
     complain(*_notices(analysis), *result.notices)
     universes = result.universes
     for number, claim in enumerate(claims, 1):
@@ -308,7 +307,8 @@ def _multiverse(options: argparse.Namespace) -> None:
     }
     left = write_tables(options.out, tables, analysis.manifest, "multiverse")
     complain(*_left_beside(options.out, left))
-    verdicts = [verdict(claim, result) for claim in claims]
+    verdicts = [verdict(claim, result, chance=chance) for claim in claims]
+    complain(*(of_chance(claim, chance) for claim in claims if claim.features))
     tell(*(verdicts or orders(result)))
 
 

@@ -6,23 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.defaults import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.text import listed, many, number
-from mlem_core.base.typing import layer_name
+from mlem_core.base.typing import Report, layer_name
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.inference.caveats import HARDLY, below_ceiling
+from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import as_chosen, best_known, explain
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import score_table
+from mlem_core.inference.layer_chance import chance_of_layers
+from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.pairs.similarities import RSA
+from mlem_core.storage.store import Store
 
 
 def found(
@@ -64,6 +70,34 @@ def found(
         coded = f"(features coded {results.coding})"
         said.insert(0, f"{top.headline} {top.how_sure} {coded}")
     return [*said, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
+
+
+def bounds_of_all(
+    analysis: Analysis, by: LayerSimilarity, store: Store, n_replicates: int, report: Report
+) -> tuple[LayerIntervals, dict[str, pd.DataFrame], list[str]]:
+    """Intervals of all layers, the tables that are written of them and of chance, and notices.
+
+    Of RSA and, where that is another, of the similarity that is looked at, whose intervals these
+    are.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    notices: list[str] = []
+    for name in dict.fromkeys((RSA, by.similarity.name)):
+        chosen = analysis.select(similarity=name)
+        bounds = layer_intervals(analysis, store, chosen, n_replicates=n_replicates, report=report)
+        chance = chance_of_layers(analysis, store, chosen, report=report)
+        if name != RSA and chance is not None:
+            tables |= by.written(chance.of_all(by.decomposed()))
+        tests = {"intervals.csv": score_table(bounds)} if name == RSA else {}
+        end = "" if name == RSA else f"_{name}"
+        tests[f"similarity_intervals{end}.csv"] = similarity_table(bounds)
+        for file, (table, family) in tests.items():
+            tables[file] = table
+            notices.append(f"The tests in {file} are a family: {family}.")
+    notices.append(generalises(bounds.units, seeds=analysis.spec.has_seeds))
+    if by_chance := tau_by_chance(len(bounds.columns)):
+        notices.append(f"similarity_intervals.csv: {by_chance}")
+    return bounds, tables, notices
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:

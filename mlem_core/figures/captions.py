@@ -11,6 +11,7 @@ import re
 
 from mlem_core.analysis.in_words import RESOLVED
 from mlem_core.estimators.normal_equations import NOT_APART
+from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
 from mlem_core.measures import similarity
 
 STRESS = "Stress (Kruskal 1964): .05 good, .1 fair, .2 poor."
@@ -152,3 +153,11 @@ def glosses(text: str) -> str:
         if re.search(rf"(?<!\w)(?:{words})(?!\w)", text)
     ]
     return "\n".join(found)
+
+
+def of_chance(chance: Chance | None) -> str:
+    """Whether contributions to all layers are beyond chance, in a sentence."""
+    if chance is None:
+        return UNCORRECTED
+    how = beyond_chance(len(chance.draws))
+    return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -21,11 +21,13 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference import layer_intervals, tables
+from mlem_core.inference.chance import Chance
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import known_chance
 from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.layer_chance import known_layer_chance
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
@@ -290,6 +292,17 @@ class FigureContext(Selected):
         found = self._compared
         return None if found is None else found.of(self.analysis, self.selection)
 
+    def chance_of(self, similarity: str) -> Chance | None:
+        """What contributions to all layers are under permuted labels, where that is known."""
+        asked = replace(self.selection, similarity=similarity)
+        make = partial(known_layer_chance, self.analysis, self.drawing.store, asked)
+        return self.once(("chance of layers", similarity), make)
+
+    @property
+    def chance(self) -> Chance | None:
+        """That of the similarity that is chosen."""
+        return self.chance_of(RSA if self._compared is None else self._compared.similarity.name)
+
     @cached_property
     def why(self) -> Explanation:
         """Why the two layers are alike, with the best intervals that there are by now."""
@@ -301,7 +314,7 @@ class FigureContext(Selected):
             return explain(self.analysis, *self.pair, chosen.features, compared=compared)
 
         why = self.once(("why", self.pair, name), explained)
-        found = best_known(why, self.analysis, chosen, store, self.intervals)
+        found = best_known(why, self.analysis, chosen, store, self.intervals, chance=self.chance)
         return replace(found, names=self.names, coding=self.coding)
 
 

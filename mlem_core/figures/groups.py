@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.profiles import band
@@ -29,6 +30,7 @@ from mlem_core.figures.style import (
 from mlem_core.groups.sentences import sizes
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference import layer_intervals
+from mlem_core.pairs.similarities import RSA
 
 _ROW = 34  # px
 BELOW = 100  # px between two rows of panels
@@ -248,8 +250,10 @@ def group_summary(context: FigureContext) -> GroupSummary:
     bounds = context.intervals
     left = analysis.kept(layer_intervals.LEFT, store, chosen)
     return context.once(
-        ("groups", bounds is None, left is None),
-        lambda: GroupSummary(analysis, context.results, chosen, bounds, left),
+        ("groups", bounds is None, left is None, context.chance_of(RSA) is None),
+        lambda: GroupSummary(
+            analysis, context.results, chosen, bounds, left, chance=context.chance_of(RSA)
+        ),
     )
 
 
@@ -310,6 +314,6 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
         "Universality of the contributions",
         "Universality: the mean contribution between groups divided by that within groups. 95 % "
         f"CI over {found.over}. Left out: contributions within groups that are not clearly above "
-        f"0. {sizes(found)} {context.computed_on}",
+        f"0. {of_chance(found.chance)} {sizes(found)} {context.computed_on}",
         found.universality,
     )

@@ -23,7 +23,7 @@ from mlem_core.figures.style import (
     wrapped,
 )
 from mlem_core.robustness import multiverse
-from mlem_core.robustness.claims import Claim, by_choice, curve, verdict
+from mlem_core.robustness.claims import Claim, by_choice, curve, of_chance, verdict
 
 _LABELS = 200  # px; to the left of a curve
 HOLDS, FAILS = PALETTE[0], PALETTE[1]
@@ -151,15 +151,17 @@ def draw_multiverse(context: FigureContext) -> RenderedFigure | None:
     asked, found = claimed(context)
     if found is None:
         return None
-    table = curve(asked, found)
+    chance = context.importance_chance
+    table, said = curve(asked, found, chance), verdict(asked, found, context.names, chance)
     return RenderedFigure(
         specification_curve(table, found.dimensions, asked.named(context.names)),
-        verdict(asked, found, context.names).partition(";")[0],
+        said.partition(";")[0],
         f"Margin of the claim in each of {len(table)} analysis variants, in ascending order; the "
         "claim holds above 0. Below: the choices of each variant. "
-        f"{computed_on(len(context.analysis.stimuli), 0, context.analysis.spec.folds)}",
+        + (f"{of_chance(asked, chance, context.names)} " if asked.features else "")
+        + computed_on(len(context.analysis.stimuli), 0, context.analysis.spec.folds),
         table,
-        by_choice(asked, found),
+        by_choice(asked, found, chance),
     )
 
 

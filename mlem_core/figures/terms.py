@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
+from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import (
     feature_labels,
@@ -176,7 +177,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
         "What makes every two layers alike",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
         "cross-fitted), and the unexplained part. Orange: more similar; blue: less similar. "
-        f"{context.computed_on}",
+        f"{of_chance(context.chance)} {context.computed_on}",
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.
         means.set_index("term").T.rename_axis("models").rename_axis(columns=None).reset_index(),
@@ -184,17 +185,29 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
 
 
 def decomposition(context: FigureContext) -> Decomposition:
-    """The similarity of every two layers as a sum: of RSA, or of what is chosen instead."""
-    if (found := context.compared) is None:
-        return context.once("sum", lambda: decompose(*context.analysis.subset(context.selection)))
-    return context.once(("sum", found.similarity.name), found.decomposed)
+    """The similarity of every two layers as a sum: of RSA, or of what is chosen instead.
+
+    Contributions are beyond chance where that is known.
+    """
+    found, chance = context.compared, context.chance
+
+    def divided() -> Decomposition:
+        if found is None:
+            split = decompose(*context.analysis.subset(context.selection))
+        else:
+            split = found.decomposed()
+        return split if chance is None else chance.of_all(split)
+
+    of = RSA if found is None else found.similarity.name
+    return context.once(("sum", of, chance is None), divided)
 
 
 def models_alike(context: FigureContext) -> pd.DataFrame:
     """What makes every two models alike: term, and a column of means a pair of models."""
     layers = list(context.selection.layers)
     of = RSA if context.compared is None else context.compared.similarity.name
-    summary = context.once(("means", of), lambda: decomposition(context).summary(layers))
+    key = "means", of, context.chance is None
+    summary = context.once(key, lambda: decomposition(context).summary(layers))
     names = list(dict.fromkeys(model for model, _ in layers))
     called = dict(zip(names, distinct(names, list(map(context.names.model, names))), strict=True))
     models = [summary[side].map(called) for side in ("model_a", "model_b")]

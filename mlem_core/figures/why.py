@@ -29,7 +29,7 @@ from mlem_core.figures.style import (
     feature_colors,
     quiet_layout,
 )
-from mlem_core.inference.tables import term_tests
+from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.measures.decomposition import (
     IDENTITIES,
     UNEXPLAINED,
@@ -204,17 +204,13 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     """The similarity of both layers as a sum; None of one that has no terms."""
     if not context.several or (context.compared and not context.compared.similarity.divides):
         return None
-    explained, intervals, (a, b) = context.why, context.intervals, context.called
+    explained, (a, b) = context.why, context.called
     table, how, similarity = explained.terms, explained.how, explained.similarity
     of_rsa = similarity.name == RSA
     unit = () if of_rsa else (similarity.unit,)
     what = f"The {similarity.called} ({similarity.meaning})"
     if of_rsa:
         what = "RSA of the two layers"
-    if of_rsa and intervals is not None and len(intervals.terms) and "p" not in table:
-        tests, family = term_tests(intervals, *context.pair, context.correction)
-        table = table.merge(tests, on="term")
-        how += f"; p in the table corrected over {family}"
     over = Units.of(context.analysis.stimuli).over
     return RenderedFigure(
         waterfall(explained.terms, context.all_features, *unit),
@@ -223,6 +219,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
             f"{what} as a sum of contributions (Shapley values, cross-fitted) and the unexplained "
             "part.",
             f"Bars: 95 % CI over {over}, {how}." if how else "",
+            "" if "p" in table else UNCORRECTED,
             context.computed_on,
         ),
         table,

@@ -23,6 +23,7 @@ from mlem_core.groups.members import Members, group_means, model_similarity, wit
 from mlem_core.groups.mrqap import GROUP, FactorTest, mrqap, table_of
 from mlem_core.groups.profiles import IMPORTANCE, layer_scores, layer_scores_left, mean_profiles
 from mlem_core.groups.top_features import TopFeatures
+from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate
 from mlem_core.measures.decomposition import decompose
@@ -44,6 +45,7 @@ class GroupSummary:
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     names : what features are called
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
+    chance : of contributions to that similarity, which they are beyond then
     """
 
     analysis: Analysis
@@ -53,6 +55,7 @@ class GroupSummary:
     left: Left | None = None
     names: Names = field(default_factory=Names)
     compared: LayerSimilarity | None = None
+    chance: Chance | None = None
 
     @property
     def by(self) -> Similarity:
@@ -191,13 +194,21 @@ def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left
     whole, left = summary.compared or of_tables(summary.analysis), summary.left
     of_layers = whole.of(summary.analysis, summary.chosen)
     names: tuple[str, ...] = (whole.similarity.name,)
-    squares, stimuli = of_layers.values[None], None
+    squares, stimuli, without = of_layers.values[None], None, None
     if whole.similarity.divides:
         tables = of_layers.tables.of_features(summary.chosen.features)
-        divided = decompose(tables, of_layers.values)
+        divided, n = decompose(tables, of_layers.values), len(squares) + len(tables.features) + 1
+        without = left.without if left is not None and left.without.shape[1] == n else None
+        if summary.chance is not None:
+            divided = summary.chance.of_all(divided)
+            if without is not None:
+                beyond = summary.chance.apart(without[:, :-1])
+                without = np.concatenate((beyond, without[:, -1:]), axis=1)
         names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
-    if left is not None and left.without.shape[1] == len(squares):
-        stimuli = Left(model_similarity(left.without, summary.members), left.sizes)
+    elif left is not None and left.without.shape[1] == 1:
+        without = left.without
+    if left is not None and without is not None:
+        stimuli = Left(model_similarity(without, summary.members), left.sizes)
     return names, model_similarity(squares, summary.members), stimuli
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,28 +28,42 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.jackknife import Estimate
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
-from mlem_core.measures.decomposition import divide
+from mlem_core.measures.decomposition import FEW_LAYERS, SAMPLED, Decomposition, divide
+from mlem_core.measures.shapley import (
+    EXACT_FEATURES,
+    FeatureSet,
+    Shapley,
+    affordable,
+    with_feature,
+)
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables, group_rows
+from mlem_core.storage.stage import Packed
 
 # Permutations of the labels of each feature.
 PERMUTATIONS = 99
-# Sums by so many possible cells are looked up; those of more are sorted.
-MOST_CELLS = 2**22
+# The same of all layers at once, or of more features than are looked at in all sets.
+FEWEST = 20
+UNCORRECTED = (
+    "Contributions are not corrected for chance: any labels of the same units may contribute as "
+    "much."
+)
 # Sums of permuted tables that are in memory together.
 MOST_SUMS = 2**24
+# Sums by so many possible cells are looked up; those of more are sorted.
+MOST_CELLS = 2**22
 
 
 def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
-    """p of what features have, corrected over the features: (n_features,).
+    """p of what features have, corrected over the features: (n_features, ...).
 
     The share of permutations in which the largest of all features is as far above its mean, in
     standard deviations.
 
     Parameters
     ----------
-    draws : (n_permutations, n_features) what they have when they are permuted
-    values : (n_features,)
+    draws : (n_permutations, n_features, ...) what they have when they are permuted
+    values : (n_features, ...)
     known : (n_features,) whether chance is known; NaN where not
 
     Source: Westfall and Young (1993), the maximum statistic.
@@ -58,7 +72,9 @@ def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_])
     scale = np.where(spread > 1e-12, spread, np.inf)
     largest = ((draws - mean) / scale)[:, known].max(axis=1, initial=-np.inf)
     above = (largest[:, None] >= (values - mean) / scale - 1e-12).sum(axis=0)
-    return np.where(known, (1.0 + above) / (1.0 + len(draws)), np.nan)
+    p = (1.0 + above) / (1.0 + len(draws))
+    p[~known] = np.nan
+    return p
 
 
 class Chance(NamedTuple):
@@ -68,12 +84,19 @@ class Chance(NamedTuple):
     levels : (n_features,) "word", "item", "sentence" or "stimulus": whose labels are permuted
     moved : (n_features,) share of the stimuli that take the labels of others
     draws : (n_permutations, n_features, n_layers, n_layers)
+    reach : (n_identities,) how far the intervals of identities reach, see
+        `mlem_core.inference.replicates.identity_reach`; None where that is not known
     """
 
     features: tuple[str, ...]
     levels: tuple[str, ...]
     moved: FloatArray
-    draws: FloatArray
+    draws: Annotated[FloatArray, Packed(np.float32)]
+    reach: FloatArray | None = None
+
+    def of_layers(self, places: Sequence[int]) -> Chance:
+        """That of some of the layers."""
+        return self._replace(draws=self.draws[:, :, places][..., places])
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -94,13 +117,14 @@ class Chance(NamedTuple):
         return found
 
     def p(self, contributions: FloatArray) -> FloatArray:
-        """(n_features,) of contributions to two layers, as `corrected_p` gives it."""
-        return corrected_p(self.draws[:, :, 0, -1], contributions, self.known)
+        """p of contributions (n_features, n_layers, n_layers), as `corrected_p` gives it."""
+        return corrected_p(self.draws, contributions, self.known)
 
-    def shift(self) -> FloatArray:
-        """(n_features + 1,) what is added to contributions, and to "unexplained", of two layers."""
-        mean, levels = self.mean[:, 0, -1], np.array(self.levels)
-        return np.append(-mean, mean[levels == STIMULUS].sum())
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """The terms that any labels have: "word identity", "sentence identity"."""
+        found = dict.fromkeys(level for level in self.levels if level != STIMULUS)
+        return tuple(f"{level} identity" for level in found)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -116,12 +140,43 @@ class Chance(NamedTuple):
         )
         return (text,) if rest else ()
 
+    def apart(self, terms: FloatArray) -> FloatArray:
+        """Contributions beyond chance, identities and "unexplained": (..., n_terms, n, n).
+
+        Parameters
+        ----------
+        terms : (..., n_features + 1, n_layers, n_layers) contributions, and "unexplained", to which
+            chance of labels of single stimuli is added
+        """
+        mean, levels = self.mean, np.array([f"{level} identity" for level in self.levels])
+        of_units = np.isin(levels, self.identities)
+        found = [mean[levels == name].sum(axis=0) for name in self.identities]
+        middle = np.reshape(found, (len(found), *mean.shape[1:]))
+        middle = np.broadcast_to(middle, (*terms.shape[:-3], *middle.shape))
+        rest = terms[..., -1:, :, :] + mean[~of_units].sum(axis=0)
+        return np.concatenate((terms[..., :-1, :, :] - mean, middle, rest), axis=-3)
+
+    def of_all(self, split: Decomposition) -> Decomposition:
+        """A similarity of layers as a sum of contributions beyond chance, and identities."""
+        values, n = self.apart(split.values), len(self.features)
+        nothing = np.full((len(self.identities), *values.shape[1:]), np.nan)
+        shown = self.known[:, None, None]
+        return replace(
+            split,
+            features=(*split.features, *self.identities),
+            terms=values[:-1],
+            unexplained=values[-1],
+            error=None if split.error is None else np.concatenate((split.error, nothing)),
+            chance=np.concatenate((np.where(shown, self.mean, np.nan), nothing)),
+            p=np.concatenate((self.p(split.terms[:n]), nothing)),
+        )
+
     def beyond(self, terms: pd.DataFrame) -> pd.DataFrame:
         """The contributions to two layers beyond chance; they still add up to the similarity.
 
         Parameters
         ----------
-        terms : term, value, of the features in their order and "unexplained"
+        terms : term, value and maybe error, of the features in their order and "unexplained"
 
         Returns
         -------
@@ -129,35 +184,35 @@ class Chance(NamedTuple):
         sentences) with what chance gives to all features of their level; "unexplained", to which
         chance of labels of single stimuli is added
         """
-        value = terms["value"].to_numpy(dtype=np.float64)
-        mean, levels = self.mean[:, 0, -1], np.array(self.levels)
-        table = terms.assign(
-            value=value + self.shift(),
-            chance=np.append(np.where(self.known, mean, np.nan), np.nan),
-            p=np.append(self.p(value[:-1]), np.nan),
-        )
-        found = dict.fromkeys(level for level in self.levels if level != STIMULUS)
-        rows = [(f"{level} identity", mean[levels == level].sum()) for level in found]
-        between = pd.DataFrame(rows, columns=["term", "value"])
-        parts = (table.iloc[:-1], between, table.iloc[-1:]) if rows else (table,)
-        return pd.concat(parts, ignore_index=True)
+        value, rest = np.split(terms["value"].to_numpy(dtype=np.float64)[:, None, None], [-1])
+        two = self._replace(draws=self.draws[:, :, :1, -1:])
+        error = terms["error"].to_numpy()[:-1, None, None] if "error" in terms else None
+        whole = value.sum(axis=0) + rest[0]
+        return two.of_all(Decomposition(self.features, value, rest[0], whole, error)).pair(0, 0)
 
     def bounded(self, terms: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
-        """Contributions beyond chance with their intervals; identities have none.
+        """Contributions beyond chance and identities with their intervals.
 
         Parameters
         ----------
         bounds : of the features and "unexplained", less chance, and of more
         """
-        table, n = self.beyond(terms), len(terms)
-        at = np.append(np.arange(n - 1), len(table) - 1)
-        value = table["value"].to_numpy(dtype=np.float64)[at]
+        table, names = self.beyond(terms), np.array([f"{level} identity" for level in self.levels])
+        value, n = table["value"].to_numpy(dtype=np.float64), len(self.features)
+        own = np.append(value[:n], value[-1])
         # Chance is a mean over permutations, whose error stands beside that of the stimuli.
-        more = student_quantile(len(self.draws) - 1) * np.append(self.error, 0.0)
-        table["lower"], table["upper"] = np.nan, np.nan
-        table.loc[at, "lower"] = value - np.hypot(value - bounds.lower[:n], more)
-        table.loc[at, "upper"] = value + np.hypot(bounds.upper[:n] - value, more)
+        of_units = [np.hypot.reduce(self.error[names == name]) for name in self.identities]
+        more = student_quantile(len(self.draws) - 1) * np.array([*self.error, *of_units, 0.0])
+        reach = np.full(len(of_units), np.nan) if self.reach is None else self.reach
+        for sign, end in ((-1, "lower"), (1, "upper")):
+            far = np.insert(sign * (getattr(bounds, end)[: n + 1] - own), n, reach)
+            table[end] = value + sign * np.hypot(far, more)
         return table[["term", "value", "lower", "upper", "chance", "p"]]
+
+    def shift(self) -> FloatArray:
+        """(n_features + 1,) what is added to contributions, and to "unexplained", of two layers."""
+        moved = self.apart(np.zeros((len(self.features) + 1, *self.draws.shape[2:])))[:, 0, -1]
+        return np.append(moved[: len(self.features)], moved[-1])
 
     @property
     def of_two(self) -> FloatArray:
@@ -169,7 +224,7 @@ class Chance(NamedTuple):
 def chance_at_level(
     pairs: LayerPairs,
     stimuli: StimulusSet,
-    n_permutations: int = PERMUTATIONS,
+    n_permutations: int | None = None,
     seed: int = 0,
     *,
     values: FloatArray | None = None,
@@ -181,24 +236,37 @@ def chance_at_level(
     ----------
     pairs : all pairs of the stimuli, in two or a few layers
     stimuli : of the analysis
+    n_permutations : None is `PERMUTATIONS`, or `FEWEST` with more features than are divided exactly
     values : (n_layers, n_pairs) what a layer gives every pair, centred, where that is not its rank
         (RSA); see `mlem_core.pairs.similarities`
     progress : called with the number of features done and their total
     """
     tables, rng = pairs.tables, np.random.default_rng(seed)
+    if n_permutations is None:
+        n_permutations = PERMUTATIONS if len(tables.features) <= EXACT_FEATURES else FEWEST
     own = pairs.stimuli_of(stimuli)
     if values is None:
-        middle = len(pairs.cells) + 1.0
-        values = np.stack([0.5 * (ranks - middle) for ranks in pairs.ranks])
+        values = np.stack(pairs.ranks)
+        pairs = replace(pairs, ranks=(), squared=())
     parts, shape = [], (n_permutations, tables.n_layers, tables.n_layers)
+    as_they_are = divide(CrossFit.of(tables), orders=SAMPLED)
     for f, name in enumerate(tables.features):
-        of_feature = partial(_permuted, pairs, values, f)
+        of_feature = partial(_permuted, pairs, as_they_are, f, values)
         ways = exchanges(own, pairs.folds, name)
         parts.append(largest_chance(ways, own.values(name), shape, rng, of_feature))
         if progress is not None:
             progress(f + 1, len(tables.features))
     levels, moved, draws = zip(*parts, strict=True)
     return Chance(tables.features, levels, np.array(moved), np.stack(draws, axis=1))
+
+
+def beyond_chance(n_permutations: int) -> str:
+    """What contributions are less chance, for a caption."""
+    return (
+        "contributions are beyond chance, from labels of each feature permuted "
+        f"{n_permutations} times among the units that it is constant on; p in the table is "
+        "corrected over the features"
+    )
 
 
 def largest_chance(
@@ -229,15 +297,23 @@ def largest_chance(
     return max(found, key=lambda one: one[0])[1:]
 
 
-def _permuted(pairs: LayerPairs, values: FloatArray, f: int, givers: IntArray) -> FloatArray:
+def _permuted(
+    pairs: LayerPairs, own: Shapley, f: int, values: FloatArray, givers: IntArray
+) -> FloatArray:
     """What a feature contributes when stimuli take the values of others: (n, n_layers, n_layers).
+
+    Of a few layers many permutations are divided in one pass. Of more, or of more features, one at
+    a time, and only the sets with the feature: what those without it explain does not change.
 
     Parameters
     ----------
+    own : of the features as they are
     f : the number of the feature
+    values : (n_layers, n_pairs), see `chance_at_level`
     givers : (n, n_stimuli) whose value each stimulus takes
     """
-    relabelled, squares = Relabelled.of(pairs, f), pairs.tables.rank_squares
+    relabelled, tables = Relabelled.of(pairs, f), pairs.tables
+    squares, orders = tables.rank_squares, affordable(tables.codes, SAMPLED)
 
     def contributions(some: IntArray) -> FloatArray:
         sums = [relabelled.sums(row, values) for row in some]
@@ -246,12 +322,28 @@ def _permuted(pairs: LayerPairs, values: FloatArray, f: int, givers: IntArray) -
         for row, (own, of_keys) in zip(drawn, sums, strict=True):
             row[:, np.searchsorted(keys, own)] = of_keys
         of_each = np.broadcast_to(squares, (len(some), len(values)))
-        tables = relabelled.tables(keys)
-        return divide(CrossFit.of_draws(tables, drawn[:, 0], drawn[:, 1:], of_each, None)).terms[f]
+        cells = relabelled.tables(keys)
+        return divide(CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)).terms[f]
 
-    n_keys = len(relabelled.present) * relabelled.n_codes
-    step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
-    return in_parts(contributions, givers, step)
+    if tables.n_layers <= FEW_LAYERS and len(tables.features) <= EXACT_FEATURES:
+        n_keys = len(relabelled.present) * relabelled.n_codes
+        step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
+        return in_parts(contributions, givers, step)
+
+    def with_labels(cells: PairTables, counts: FloatArray, sums: FloatArray) -> FloatArray:
+        fit = CrossFit.of_draws(cells, counts[None], sums[None], squares[None], None)
+
+        def explained(chosen: FeatureSet) -> FloatArray:
+            return fit.explained(chosen.features, chosen.codes, chosen.sums)[0]
+
+        return with_feature(fit.codes, fit.flat, explained, f, orders=orders)
+
+    def one(some: IntArray) -> FloatArray:
+        keys, sums = relabelled.sums(some[0], values)
+        return with_labels(relabelled.tables(keys), sums[0], sums[1:])[None]
+
+    rest = own.terms[f, 0] - with_labels(tables, tables.counts, tables.rank_sums)
+    return rest + in_parts(one, givers)
 
 
 class Relabelled(NamedTuple):
@@ -287,29 +379,43 @@ class Relabelled(NamedTuple):
         """How many distances, or pairs of values, the feature has."""
         return len(self.pairs.coded[self.feature].distances)
 
-    def sums(self, givers: IntArray, values: FloatArray) -> tuple[IntArray, FloatArray]:
+    def keys(self, givers: IntArray) -> IntArray:
+        """(n_pairs,) the key of each pair, where stimuli take the values of givers (n_stimuli,)."""
+        from mlem_core.pairs.kernels.weighted import relabelled_keys
+
+        coded = self.pairs.coded[self.feature]
+        numbers, width, lookup = coded.values, 0, np.zeros(0, dtype=np.int64)
+        if coded.codes is not None:
+            width, lookup = len(coded.codes), coded.codes.ravel()
+            numbers = np.where(numbers < 0, width - 1, numbers)
+        keys = np.empty(len(self.pairs.cells), dtype=np.int64)
+        relabelled_keys(givers, numbers, lookup, width, self.base, self.pairs.cells, keys)
+        return keys
+
+    def sums(
+        self, givers: IntArray, values: FloatArray | NDArray[np.uint32]
+    ) -> tuple[IntArray, FloatArray]:
         """The keys of the pairs, ascending, with counts and sums of values: (1 + n_values, n_keys).
 
         Parameters
         ----------
         givers : (n_stimuli,) whose value each stimulus takes
-        values : (n_values, n_pairs)
+        values : (n_values, n_pairs); of whole numbers, which are twice an average rank, the sums
+            are those of centred ranks
         """
-        from mlem_core.pairs.kernels.weighted import keyed_sums, relabelled_keys
+        from mlem_core.pairs.kernels.weighted import keyed_sums
 
-        coded, n = self.pairs.coded[self.feature], len(self.present) * self.n_codes
-        numbers, width, lookup = coded.values, 0, np.zeros(0, dtype=np.int64)
-        if coded.codes is not None:
-            width, lookup = len(coded.codes), coded.codes.ravel()
-            numbers = np.where(numbers < 0, width - 1, numbers)
-        keys, names = np.empty(len(self.pairs.cells), dtype=np.int64), np.arange(n)
-        relabelled_keys(givers, numbers, lookup, width, self.base, self.pairs.cells, keys)
+        n = len(self.present) * self.n_codes
+        keys, names = self.keys(givers), np.arange(n)
         if n > MOST_CELLS:
             names, keys = np.unique(keys, return_inverse=True)
         sums = np.zeros((1 + len(values), len(names)))
         keyed_sums(keys, values, sums)
         kept = np.flatnonzero(sums[0])
-        return names[kept], sums[:, kept]
+        sums = sums[:, kept]
+        if values.dtype == np.uint32:
+            sums[1:] = 0.5 * (sums[1:] - (len(keys) + 1.0) * sums[0])
+        return names[kept], sums
 
     def tables(self, keys: IntArray) -> PairTables:
         """The tables of the pairs with the cells of such keys; sums are left as they are.

@@ -10,8 +10,11 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.chance import FEWEST
 from mlem_core.inference.replicates import CHOSEN_ANEW
+from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
+from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.resampling_units import StimulusUnits, Units
 from mlem_core.pairs.similarities import RSA
 
@@ -24,11 +27,14 @@ OTHERS_OVER_RSA = 4
 def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     """Seconds that the intervals of all layers of a selection may take.
 
-    One of these is fitted once to measure it, where models are fitted without each block.
+    Contributions to all are computed once to measure what permuted labels take, and one layer is
+    fitted once, where models are fitted without each block.
     """
     n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
     rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
-    seconds = START + analysis.tables.n_pairs * n_layers * rate
+    own = analysis.subset(selection)[0]
+    permuted = FEWEST * len(selection.features) * _took(lambda: divide(CrossFit.of(own)))
+    seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
     if selection.similarity != RSA:
         return OTHERS_OVER_RSA * seconds
     entry = estimator_named(selection.estimator)

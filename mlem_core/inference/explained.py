@@ -47,6 +47,7 @@ class Explanation:
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
     how : how the intervals were computed, for a caption; empty where there are none
+    alone : whether the two were resampled alone, see `mlem_core.inference.explanation`
     among, group_mean : where the two were chosen as the most similar, "64 pairs of layers of two
         models", and a sentence on the mean over members of their groups, see
         `mlem_core.inference.explanation.as_chosen`
@@ -68,6 +69,7 @@ class Explanation:
     estimator: str = ""
     interactions: bool = False
     how: str = ""
+    alone: bool = False
     among: str = ""
     group_mean: str = ""
 

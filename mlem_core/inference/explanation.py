@@ -18,13 +18,13 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
-from mlem_core.inference.chance import PERMUTATIONS, Chance, chance_at_level
+from mlem_core.inference.chance import PERMUTATIONS, Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.largest import of_largest, of_pairs
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.replicates import identity_reach, resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Replicates
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
@@ -105,7 +105,9 @@ def explain(
     return replace(why, terms=split.pair(0, 1), whole=whole, partial=beside)
 
 
-def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -> Explanation:
+def explanation_of(
+    intervals: LayerIntervals, a: Layer, b: Layer, coding: str, chance: Chance | None = None
+) -> Explanation:
     """Why two layers are alike, as the intervals of all layers know it.
 
     Its values are those of `explain`, but for rounding.
@@ -113,6 +115,7 @@ def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -
     Parameters
     ----------
     coding : of the features, see `mlem_core.pairs.columns.coding`
+    chance : of the two layers, which contributions are beyond then
 
     Raises
     ------
@@ -122,6 +125,10 @@ def explanation_of(intervals: LayerIntervals, a: Layer, b: Layer, coding: str) -
     terms, whole = terms_and_whole(intervals, a, b)
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
     notes, how = caveats.of_size(units), f"blocks of {units.each} left out in turn"
+    if chance is not None:
+        ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
+        terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
+        how += f"; {beyond_chance(len(chance.draws))}"
     return Explanation(
         (a, b), terms, whole, notes, units.others, coding, similarity=similarity, how=how
     )
@@ -172,6 +179,7 @@ def with_intervals(
         whole=why.whole.assign(lower=bounds.lower[n:end], upper=bounds.upper[n:end]),
         notes=(*caveats.of_size(Units.of(analysis.stimuli)), *notes),
         how=_how(why, analysis),
+        alone=True,
     )
 
 
@@ -187,6 +195,7 @@ def _of_ranks(
     if not pairs.design.is_complete:
         complete = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_at_level(complete, analysis.stimuli)
+    chance = chance._replace(reach=identity_reach(complete, chance, analysis.stimuli))
     if pairs.design is not analysis.design:
         # The value is from all pairs of the analysis, its error from fewer: a little too large.
         value = _all_of(why, analysis)
@@ -206,7 +215,7 @@ def with_chance(
 ) -> Explanation:
     """An explanation whose contributions are beyond chance at the level of each feature.
 
-    With more than 12 features, or without contributions, it stays as it is.
+    Without contributions it stays as it is.
 
     Parameters
     ----------
@@ -220,16 +229,22 @@ def with_chance(
         Representations that are no longer in the store.
     """
     features = list(why.features["term"])
-    if not why.similarity.divides or len(features) > EXACT_FEATURES:
+    if not why.similarity.divides:
         return why
     if why.similarity.of_ranks:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
         chance = chance_at_level(pairs, analysis.stimuli, progress=progress)
-        values = _all_of(why, analysis) + chance.of_two
-        why = replace(why, partial=partial.parts_again(why.partial, values, len(features)))
     else:
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
         chance = layers.chance(analysis.stimuli, progress)
+    return _beyond(why, analysis, chance)
+
+
+def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation:
+    """An explanation whose contributions are beyond chance of its two layers."""
+    if why.similarity.of_ranks:
+        values, n = _all_of(why, analysis) + chance.of_two, len(chance.features)
+        why = replace(why, partial=partial.parts_again(why.partial, values, n))
     return replace(why, terms=chance.beyond(why.terms), notes=(*why.notes, *chance.notes))
 
 
@@ -271,6 +286,7 @@ def best_known(
     selection: Selection,
     store: Store | None,
     intervals: LayerIntervals | None = None,
+    chance: Chance | None = None,
 ) -> Explanation:
     """An explanation with the best intervals that there are; computes none.
 
@@ -282,6 +298,7 @@ def best_known(
     why : by any similarity
     selection : how metrics that are transferred are fitted
     intervals : of layers among which the two are
+    chance : of the layers of the selection, by the same similarity
     """
     fitted = replace(why, estimator=selection.estimator, interactions=selection.interactions)
     if intervals is not None and intervals.similarity != why.similarity.name:
@@ -292,9 +309,13 @@ def best_known(
     if tables is not None:
         known = _with_tables(fitted, analysis, tables)
         return as_chosen(known, analysis, layers, intervals)
+    own = None
+    if chance is not None and {*why.layers} <= {*layers}:
+        own = chance.of_layers(list(map(layers.index, why.layers)))
+        why = _beyond(why, analysis, own)
     if intervals is None or not len(intervals.terms):
         return as_chosen(why, analysis, layers, intervals)
-    bounded = explanation_of(intervals, *why.layers, why.coding)
+    bounded = explanation_of(intervals, *why.layers, why.coding, own)
     beside = why.partial
     if why.similarity.of_ranks:
         parts = partial_intervals(intervals, *why.layers, beside.iloc[: len(partial.PARTS)])
@@ -370,16 +391,13 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
     """An explanation with the intervals that are kept in `tables`."""
     known: dict[str, Any] = {name: tables[name] for name in why.TABLES}
     notes, how = tuple(tables["notes"]["note"]), _how(why, analysis)
-    return replace(why, notes=notes, how=how, **known)
+    return replace(why, notes=notes, how=how, alone=True, **known)
 
 
 def _how(why: Explanation, analysis: Analysis) -> str:
     """How the intervals of two layers are computed, for a caption."""
-    return (
-        f"blocks of {Units.of(analysis.stimuli).each} left out in turn; contributions beyond "
-        f"chance ({PERMUTATIONS} permutations of labels at the level of each feature; p corrected "
-        "over the features)"
-    )
+    each = Units.of(analysis.stimuli).each
+    return f"blocks of {each} left out in turn; {beyond_chance(PERMUTATIONS)}"
 
 
 def with_transfer(

@@ -16,7 +16,8 @@ from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.levels import MOVED, exchanges
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import Relabelled, corrected_p, largest_chance
+from mlem_core.inference.chance import FEWEST, Relabelled, corrected_p, largest_chance
+from mlem_core.inference.corrections import SIGNIFICANT
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import pair_values
 from mlem_core.measures.importance import fitted
@@ -27,7 +28,6 @@ from mlem_core.storage.store import Store
 IMPORTANCE_CHANCE = Stage("importance-chance", 1, pd.DataFrame)
 # Permutations of the labels of each feature; the smallest p of 39 is .025.
 PERMUTATIONS_OF_LAYERS = 39
-FEWEST = 20
 # Numbers of pairs that are in memory together.
 CHUNK_NUMBERS = 2**27
 
@@ -86,6 +86,32 @@ def known_chance(
     """The table of `importances_by_chance` where it is kept, with the usual permutations."""
     n = PERMUTATIONS_OF_LAYERS
     return analysis.kept(IMPORTANCE_CHANCE, store, selection, permutations=n)
+
+
+def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:
+    """Whether a feature matters more in a layer than permuted labels; None where it is not known.
+
+    Parameters
+    ----------
+    table : of `importances_by_chance`
+    """
+    if table is None:
+        return None
+    at = (table["model"] == layer[0]) & (table["layer"] == layer[1])
+    p = table.loc[at & (table["feature"] == feature), "p"]
+    return bool(p.iloc[0] < SIGNIFICANT) if len(p.dropna()) else None
+
+
+def chance_in_words(above: bool | None, feature: str, layer: str) -> str:
+    """What `above_chance` says of a feature in a layer, which are called that."""
+    if above is None:
+        return (
+            f"The importance of {feature} in {layer} is not corrected for chance: any labels of "
+            "the same units may matter as much."
+        )
+    if above:
+        return f"{feature} matters more in {layer} than permuted labels (p < {SIGNIFICANT:g})."
+    return f"Permuted labels of {feature} matter as much in {layer}."
 
 
 def _of_chunks(

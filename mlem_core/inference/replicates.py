@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mlem_core.base.typing import Counted, FloatArray
+from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.data.levels import exchanges
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import (
     mean_ceilings,
@@ -18,13 +21,20 @@ from mlem_core.inference.bootstrap import (
     transfer_replicates,
     without_each,
 )
+from mlem_core.inference.chance import Chance, Relabelled
+from mlem_core.inference.jackknife import t_quantile
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import Replicates, check_enough, resample
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
-from mlem_core.pairs.resampling import Weights
+from mlem_core.pairs.resampling import RankedPairs, Weights
 from mlem_core.pairs.resampling_units import Blocks
+from mlem_core.pairs.tables import PairTables
 
+# Permutations of the labels of each feature behind the interval of an identity.
+LABELS = 4
+# Features below this part of an identity are not permuted for its interval.
+SMALL_PART = 0.1
 # Without so many blocks of each kind of unit penalties are chosen anew.
 CHOSEN_ANEW = 12
 
@@ -153,3 +163,51 @@ def _fitted_anew(
 def _after_all(weights: Weights) -> Weights:
     """Bootstrap weights, after a draw in which each sentence counts once."""
     return np.concatenate((np.ones_like(weights[:1]), weights))
+
+
+def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> FloatArray:
+    """How far the 95 % intervals of word and sentence identity reach: (n_identities,).
+
+    Labels are permuted `LABELS` times, and the blocks of `resampled_terms` are left out of what
+    features contribute then. One permutation varies more than the mean of all does: what its own
+    labels are has no part in the covariance of two. Features with a small part of the identity
+    stand in by those with a large one.
+
+    Parameters
+    ----------
+    pairs : all pairs of the stimuli, in two layers
+    chance : of these
+    stimuli : of the analysis
+    """
+    blocks, some, rng = pairs.units.blocks(), pairs.stimuli_of(stimuli), np.random.default_rng(0)
+    ends, reach = np.cumsum(blocks.sizes)[:-1], []
+    for identity in chance.identities:
+        level = identity.partition(" ")[0]
+        mean = np.where(np.array(chance.levels) == level, chance.mean[:, 0, -1], 0.0)
+        chosen = np.flatnonzero(np.abs(mean) > SMALL_PART * np.abs(mean).sum())
+        left = np.zeros((len(blocks.weights), LABELS))
+        for f in chosen.tolist():
+            ways = exchanges(some, pairs.folds, chance.features[f])
+            way = next(way for way in ways if way.level == level)
+            for at, givers in enumerate(way.draw(LABELS, rng)):
+                labelled, tables = relabelled_pairs(pairs, f, givers)
+                left[:, at] += term_replicates(labelled.by_stimulus, tables, blocks.weights)[:, f]
+        left *= np.abs(mean).sum() / max(np.abs(mean[chosen]).sum(), 1e-12)
+        apart = ~np.eye(LABELS, dtype=bool)
+        of_kinds = [
+            (len(part) - 1) * np.cov(part.T, bias=True)[apart].mean()
+            for part in np.split(left, ends)
+        ]
+        both = of_kinds[0] + of_kinds[1] - of_kinds[2] if len(of_kinds) > 1 else 0.0
+        reach.append(np.sqrt(max(0.0, both, *of_kinds[:2])) * t_quantile(min(blocks.sizes)))
+    return np.array(reach)
+
+
+def relabelled_pairs(pairs: LayerPairs, f: int, givers: IntArray) -> tuple[RankedPairs, PairTables]:
+    """The pairs and their tables where stimuli take the values of a feature from givers."""
+    relabelled = Relabelled.of(pairs, f)
+    names, place = np.unique(relabelled.keys(givers), return_inverse=True)
+    sums = relabelled.sums(givers, np.stack(pairs.ranks))[1]
+    tables = replace(relabelled.tables(names), counts=sums[0], rank_sums=sums[1:])
+    cells = place.astype(np.int32)
+    return replace(pairs.whole, cells=cells, n_patterns=len(names)), tables

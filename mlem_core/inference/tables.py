@@ -162,24 +162,6 @@ def partial_intervals(
     return bounded(parts, by_error(value, error, intervals.sizes, limits(value)))
 
 
-def term_tests(
-    intervals: LayerIntervals, a: Layer, b: Layer, correction: str = "bh"
-) -> FamilyOfTests:
-    """Whether each term of two layers is other than 0 (two-sided).
-
-    Returns
-    -------
-    term, p, p_corrected; the family is the terms
-
-    Raises
-    ------
-    InputError
-        As `terms_and_whole`.
-    """
-    p, names = _terms(intervals, a, b).p, (*intervals.features, UNEXPLAINED)
-    return family_of_tests(pd.DataFrame({"term": names, "p": p}), "terms", correction)
-
-
 def importance_difference_table(
     intervals: LayerIntervals, a: Layer, b: Layer, correction: str = "bh"
 ) -> FamilyOfTests:

@@ -51,6 +51,8 @@ class Decomposition:
     unexplained : (n_layers, n_layers) the rest; it may be negative
     rsa : (n_layers, n_layers) their sum
     error : None where exact, or the standard errors of `terms` from sampling orders of features
+    chance, p : of the terms, where they are beyond chance, see `mlem_core.inference.chance`; the
+        features then have identities among them
     """
 
     features: tuple[str, ...]
@@ -58,6 +60,8 @@ class Decomposition:
     unexplained: FloatArray
     rsa: FloatArray
     error: FloatArray | None = None
+    chance: FloatArray | None = None
+    p: FloatArray | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,11 +74,17 @@ class Decomposition:
         return np.concatenate((self.terms, self.unexplained[None]))
 
     def pair(self, a: int, b: int) -> pd.DataFrame:
-        """The terms of two layers, by position: term, value (and error where sampled)."""
+        """The terms of two layers, by position: term, value (error where sampled; chance, p)."""
         terms = pd.DataFrame({"term": self.names, "value": self.values[:, a, b]})
-        if self.error is not None:
-            terms["error"] = [*self.error[:, a, b], np.nan]
+        for name, beside in self._beside.items():
+            terms[name] = [*beside[:, a, b], np.nan]
         return terms
+
+    @property
+    def _beside(self) -> dict[str, FloatArray]:
+        """What is known beside the terms: error, chance, p."""
+        beside = {"error": self.error, "chance": self.chance, "p": self.p}
+        return {name: values for name, values in beside.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
         """One term for every two layers, square, "model:layer".
@@ -95,7 +105,7 @@ class Decomposition:
 
         Returns
         -------
-        model_a, layer_a, model_b, layer_b, term, value, rsa
+        model_a, layer_a, model_b, layer_b, term, value, rsa; chance and p where they are known
         """
         a, b = np.triu_indices(len(layers), 1)
         n, pairs = len(self.names), pairs_of_layers(layers)
@@ -103,6 +113,10 @@ class Decomposition:
         frame["term"] = np.tile(np.array(self.names, dtype=object), len(a))
         frame["value"] = self.values[:, a, b].T.ravel()
         frame["rsa"] = np.repeat(self.rsa[a, b], n)
+        for name, beside in self._beside.items():
+            if name != "error":
+                square = np.concatenate((beside, np.full((1, *self.rsa.shape), np.nan)))
+                frame[name] = square[:, a, b].T.ravel()
         return frame
 
     def summary(self, layers: Sequence[Layer]) -> pd.DataFrame:

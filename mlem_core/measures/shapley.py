@@ -89,9 +89,48 @@ def shapley(
     """
     if codes.shape[1] <= exact_up_to:
         return _exact(codes, sums, value)
-    affordable = int(MOST_WORK / (len(codes) * codes.shape[1] ** 2))
-    orders = min(orders, max(FEWEST_ORDERS, affordable))
-    return _sampled(codes, sums, value, orders, np.random.default_rng(seed))
+    return _sampled(codes, sums, value, affordable(codes, orders), np.random.default_rng(seed))
+
+
+def with_feature(
+    codes: IntArray,
+    sums: FloatArray,
+    value: Value,
+    feature: int,
+    *,
+    orders: int = ORDERS,
+    seed: int = 0,
+) -> FloatArray:
+    """The part of a feature's Shapley value that comes from the sets that it is in: (...).
+
+    The rest, from the sets without it, does not change where its labels do.
+
+    Parameters
+    ----------
+    codes, sums, value, seed : as in `shapley`
+    feature : by number
+    orders : so many are sampled, with more than `EXACT_FEATURES` features
+    """
+    n = codes.shape[1]
+    found: FloatArray = np.zeros(())
+    if n <= EXACT_FEATURES:
+        for subset in _subsets(codes, sums, feature):
+            share = _shares(np.isin(np.arange(n), subset.features))[feature]
+            found = found + share * np.asarray(value(subset))
+        return found
+    rng = np.random.default_rng(seed)
+    for order in (rng.permutation(n) for _ in range(orders)):
+        for way in (order, order[::-1]):
+            chosen = np.sort(way[: int(np.flatnonzero(way == feature)[0]) + 1])
+            first, group = group_rows(codes[:, chosen])
+            subset = FeatureSet(chosen, codes[first][:, chosen], summed(group, sums), group)
+            found = found + np.asarray(value(subset)) / (2 * orders)
+    return found
+
+
+def affordable(codes: IntArray, orders: int = ORDERS) -> int:
+    """How many orders of the features are sampled of patterns (n_patterns, n_features)."""
+    return min(orders, max(FEWEST_ORDERS, int(MOST_WORK / (len(codes) * codes.shape[1] ** 2))))
 
 
 def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
@@ -123,8 +162,8 @@ def _shares(chosen: NDArray[np.bool_]) -> FloatArray:
     return np.where(chosen, inside, -outside)
 
 
-def _subsets(codes: IntArray, sums: FloatArray) -> Iterator[FeatureSet]:
-    """Every set of features, that of all features first."""
+def _subsets(codes: IntArray, sums: FloatArray, kept: int | None = None) -> Iterator[FeatureSet]:
+    """Every set of features, or those with the feature `kept`, that of all features first."""
     n = codes.shape[1]
     # The features that make most patterns are left out first: then most sets are small tables.
     levels = [len(np.unique(column)) for column in codes.T]
@@ -135,6 +174,8 @@ def _subsets(codes: IntArray, sums: FloatArray) -> Iterator[FeatureSet]:
     ) -> Iterator[FeatureSet]:
         yield FeatureSet(order[members], set_codes, set_sums, group)
         for leave in range(start, n):
+            if order[leave] == kept:
+                continue
             at = np.flatnonzero(members != leave)
             first, merged = group_rows(set_codes[:, at])
             yield from visit(

@@ -41,6 +41,7 @@ from mlem_core.inference.explanation import explain, with_transfer
 from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
+from mlem_core.pairs.similarities import RSA
 from mlem_core.report import uncertainty_tables
 from mlem_core.report.contents import (
     FORMAT,
@@ -208,7 +209,8 @@ def _tables(shown: FigureContext) -> dict[str, pd.DataFrame]:
     tables = {**results.tables(), "feature_correlations.csv": correlations}
     if shown.several:
         tables |= _why_alike(shown)
-    return tables | GroupSummary(analysis, results, selection).tables()
+    summary = GroupSummary(analysis, results, selection, chance=shown.chance_of(RSA))
+    return tables | summary.tables()
 
 
 def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
@@ -219,7 +221,9 @@ def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
     """
     analysis, selection, layers = shown.analysis, shown.selection, list(shown.selection.layers)
     own, rsa = analysis.subset(selection)
-    why = explain(analysis, *shown.pair, features=selection.features)
+    why, split = explain(analysis, *shown.pair, features=selection.features), decompose(own, rsa)
+    if (chance := shown.chance_of(RSA)) is not None:
+        split = chance.of_all(split)
     every = partial_of_layers(own, rsa, selection.estimator).table(layers)
     if estimator_named(selection.estimator).slow:
         every = every.drop(columns=list(TRANSFERS))
@@ -227,7 +231,7 @@ def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
         why = with_transfer(why, analysis, selection)
     return {
         "why.csv": why.terms,
-        "why_layers.csv": decompose(own, rsa).table(layers),
+        "why_layers.csv": split.table(layers),
         "why_partial.csv": why.partial,
         "similarity_partial.csv": every,
     }

@@ -13,9 +13,9 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.multiverse import claimed
 from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
-from mlem_core.inference.tables import importance_difference_table, term_tests
+from mlem_core.inference.tables import importance_difference_table
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.robustness.claims import by_choice, curve, over_stimuli, verdict
+from mlem_core.robustness.claims import by_choice, curve, of_chance, over_stimuli, verdict
 from mlem_core.robustness.flags import flags
 
 Tables = dict[str, pd.DataFrame]
@@ -35,7 +35,7 @@ def how_sure(shown: FigureContext) -> Tables:
 def _two(shown: FigureContext) -> Tables:
     """The intervals of the two layers that were resampled alone."""
     why = shown.why if shown.several else None
-    if why is None or "chance" not in why.terms:
+    if why is None or not why.alone or not len(why.terms):
         return {}
     return {
         "why_resampled.csv": why.terms,
@@ -59,9 +59,10 @@ def _similarities(shown: FigureContext) -> Tables:
     for name in SIMILARITIES:
         found = None if name == RSA else kept_similarity(shown.analysis, name, store)
         if found is not None:
-            tables |= found.of(shown.analysis, shown.selection).written()
+            own, chance = found.of(shown.analysis, shown.selection), shown.chance_of(name)
+            tables |= own.written(chance and chance.of_all(own.decomposed()))
             two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
-            two = best_known(two, shown.analysis, shown.selection, store)
+            two = best_known(two, shown.analysis, shown.selection, store, chance=chance)
             divides = found.similarity.divides
             tables |= {f"why_{name}.csv": two.terms} if divides else {f"pair_{name}.csv": two.whole}
     return tables
@@ -78,10 +79,11 @@ def in_intervals(shown: FigureContext) -> Tables:
         differences = importance_difference_table(intervals, *shown.pair, shown.correction)
         tables["difference_intervals.csv"] = differences.table
         if len(intervals.terms):
-            why = explanation_of(intervals, *shown.pair, shown.coding)
-            tests = term_tests(intervals, *shown.pair, shown.correction).table
+            if (chance := shown.chance_of(RSA)) is not None:
+                chance = chance.of_layers(list(map(shown.selection.layers.index, shown.pair)))
+            why = explanation_of(intervals, *shown.pair, shown.coding, chance)
             tables["why_whole_intervals.csv"] = why.whole
-            tables["why_intervals.csv"] = why.terms.merge(tests, on="term")
+            tables["why_intervals.csv"] = why.terms
     return tables
 
 
@@ -103,14 +105,16 @@ def _claim(shown: FigureContext) -> Tables:
     claim, found = claimed(shown)
     if found is None:
         return {}
-    said = {"claim": claim.sentence, "verdict": verdict(claim, found)}
+    chance = shown.importance_chance
+    said = {"claim": claim.sentence, "verdict": verdict(claim, found, chance=chance)}
+    said |= {"chance": of_chance(claim, chance)} if claim.features else {}
     over = None if shown.intervals is None else over_stimuli(claim, shown.intervals)
     if over is not None:
         said |= {"over_stimuli": over.sentence}
     return {
         "claim.csv": pd.DataFrame([said]),
-        "claim_margins.csv": curve(claim, found),
-        "claim_choices.csv": by_choice(claim, found),
+        "claim_margins.csv": curve(claim, found, chance),
+        "claim_choices.csv": by_choice(claim, found, chance),
         "universes.csv": found.universes,
         "universe_layers.csv": found.layers,
         "universe_importance.csv": found.importance,

@@ -27,6 +27,7 @@ from mlem_core.base.typing import Layer, Report
 from mlem_core.data.distance_features import read_kept
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.figures.plots import FIGURES
+from mlem_core.inference.layer_chance import chance_of_layers
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
@@ -263,6 +264,8 @@ def _made(
     if about.replicates:
         of = analysis, store, selection
         layer_intervals(*of, n_replicates=about.replicates, report=progress)
+    if b",chance," in whole.files.get("tables/why_layers.csv", b"").partition(b"\n")[0]:
+        chance_of_layers(analysis, store, selection, report=progress)
     tables = uncertainty_tables.in_intervals(shown) if about.replicates else {}
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))

@@ -26,6 +26,10 @@ from mlem_core.base.labels import SEPARATOR, Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.inference.importance_chance import (
+    above_chance,
+    chance_in_words,
+)
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -255,8 +259,30 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def curve(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
+def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names | None = None) -> str:
+    """What chance says of the first feature of a claim in its first layer, in a sentence.
+
+    Parameters
+    ----------
+    claim : on features
+    chance : of `importances_by_chance`; None where that is not known
+    """
+    call = names or Names()
+    called = call.feature(claim.features[0]), call.layer_title(claim.layers[0])
+    return chance_in_words(beyond(claim, chance), *called)
+
+
+def beyond(claim: Claim, chance: pd.DataFrame | None) -> bool | None:
+    """Whether that feature matters more than permuted labels; None: not known, or no feature."""
+    return above_chance(chance, claim.layers[0], claim.features[0]) if claim.features else None
+
+
+def curve(claim: Claim, multiverse: Multiverse, chance: pd.DataFrame | None = None) -> pd.DataFrame:
     """The universes in the order of the claim's margin: what a specification curve shows.
+
+    Parameters
+    ----------
+    chance : of `importances_by_chance`; where permuted labels matter as much, it holds in none
 
     Returns
     -------
@@ -264,19 +290,21 @@ def curve(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
     """
     table = multiverse.universes.copy()
     table["margin"] = claim.margins(multiverse).reindex(table["universe"]).to_numpy()
-    table["holds"] = table["margin"] > 0
+    table["holds"] = (table["margin"] > 0) & (beyond(claim, chance) is not False)
     table = table.sort_values("margin", kind="stable", ignore_index=True)
     return table.assign(place=np.arange(len(table)))
 
 
-def by_choice(claim: Claim, multiverse: Multiverse) -> pd.DataFrame:
+def by_choice(
+    claim: Claim, multiverse: Multiverse, chance: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """In how many of the universes with each choice the claim holds.
 
     Returns
     -------
     dimension, choice, holds, of, median (margin)
     """
-    table = curve(claim, multiverse).sort_values("universe")
+    table = curve(claim, multiverse, chance).sort_values("universe")
     rows = [
         (name, choice, int(part["holds"].sum()), len(part), float(part["margin"].median()))
         for name in multiverse.dimensions
@@ -293,8 +321,15 @@ def check_features(claim: Claim, stimuli: StimulusSet) -> None:
             raise unknown("feature", name, names)
 
 
-def verdict(claim: Claim, multiverse: Multiverse, names: Names | None = None) -> str:
+def verdict(
+    claim: Claim,
+    multiverse: Multiverse,
+    names: Names | None = None,
+    chance: pd.DataFrame | None = None,
+) -> str:
     """In how many universes a claim holds, in a sentence, and which choice matters most for it."""
+    if beyond(claim, chance) is False:
+        return f"{claim.named(names)}: does not hold. {of_chance(claim, chance, names)}"
     table = curve(claim, multiverse)
     holds, n = int(table["holds"].sum()), len(table)
     begin = f"{claim.named(names)}: holds in {holds} of {n}"

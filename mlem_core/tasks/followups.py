@@ -91,9 +91,11 @@ def _noise(job: JobInput) -> None:
 
 
 def _all_intervals(job: JobInput) -> None:
+    from mlem_core.inference.layer_chance import chance_of_layers
     from mlem_core.inference.layer_intervals import layer_intervals
 
     layer_intervals(job.analysis, job.store, job.selection(), report=job.report)
+    chance_of_layers(job.analysis, job.store, job.selection(), report=job.report)
 
 
 def _chance(job: JobInput) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from pages.explore import groups, notable, stimuli
-from pages.parts import alike, choices, exporting, frame, naming, navigation
+from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.view import View, has_pairs
 from pages.parts.wording import without_minus_zero
@@ -46,6 +46,7 @@ def _clickable_maps(view: View) -> None:
 
 
 def _models_alike(view: View) -> None:
+    from mlem_core.figures.captions import of_chance
     from mlem_core.figures.terms import models_alike
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
@@ -60,6 +61,7 @@ def _models_alike(view: View) -> None:
         return
     means = models_alike(shown)
     terms = naming.of_features(list(means["term"]))
+    uncertainty.offer_intervals(view, chosen.get("similarity", RSA))
     st.dataframe(
         without_minus_zero(means.assign(term=means["term"].map(terms))),
         hide_index=True,
@@ -72,6 +74,6 @@ def _models_alike(view: View) -> None:
     st.caption(
         "What makes the models alike: for every two models (and within each) the mean of each term "
         "over their pairs of layers; a column adds up to the mean "
-        f"{similarity.called}. {shown.computed_on}"
+        f"{similarity.called}. {of_chance(shown.chance)} {shown.computed_on}"
     )
     panel.show()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import choices, exporting, naming
+from mlem_core.base.typing import parse_layer
+from pages.parts import choices, exporting, naming, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.method import values_to_tell_apart
 from pages.parts.wording import plain
@@ -23,6 +24,8 @@ def show_in_layers(view: View, results: Results) -> None:
     if not results.resolved:
         _offer(view)
         return
+    from mlem_core.inference.importance_chance import above_chance, chance_in_words
+
     first, second = st.columns(2)
     with first:
         feature = _feature(results)
@@ -35,6 +38,9 @@ def show_in_layers(view: View, results: Results) -> None:
             format_func=naming.layer,
             help="The layer of the large matrix and of the map.",
         )
+    above = above_chance(uncertainty.importance_chance(view), parse_layer(layer), feature)
+    called = naming.now().feature(feature)
+    st.caption(plain(chance_in_words(above, called, naming.layer(layer))))
     left, right = st.columns(2, gap="large")
     for figure, place in (
         ("values", left),
@@ -49,7 +55,6 @@ def show_in_layers(view: View, results: Results) -> None:
     from mlem_core.figures.value_distances import table_caption
 
     table = results.value_distances
-    called = naming.now().feature(feature)
     own = table[table["feature"] == feature]
     exporting.draw_table(own, "value-distances", table_caption(called))
 

@@ -83,7 +83,8 @@ def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanatio
     from mlem_core.inference.explanation import best_known
 
     why, of = _explained(view, a, b, similarity), (view.analysis, view.selection, stored.store())
-    best = best_known(why, *of, uncertainty.intervals_of(view, similarity))
+    known = uncertainty.intervals_of(view, similarity), uncertainty.chance_of(view, similarity)
+    best = best_known(why, *of, known[0], chance=known[1])
     return replace(best, names=naming.now(), coding=view.coding)
 
 

@@ -75,20 +75,26 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
 
 def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> None:
     """Whether the claim holds: in all combinations, and over other stimuli."""
-    from mlem_core.robustness.claims import over_stimuli, verdict
+    from mlem_core.robustness.claims import beyond, of_chance, over_stimuli, verdict
 
     intervals = uncertainty.intervals_of(view, claim.similarities[-1])
     stimuli = None if intervals is None else over_stimuli(claim, intervals)
+    chance = uncertainty.importance_chance(view) if claim.features else None
     with st.container(border=True):
         sentence = claim.named(naming.now())
         if multiverse is not None:
-            sentence = verdict(claim, multiverse, naming.now())
+            sentence = verdict(claim, multiverse, naming.now(), chance)
         elif stimuli is not None:
-            holds = "holds" if stimuli.value > 0 else "does not hold"
+            holds = "does not hold"
+            if stimuli.value > 0 and beyond(claim, chance) is not False:
+                holds = "holds"
             sentence = f"{sentence}: {holds} in the analysis as it is."
         st.markdown(f"##### {plain(sentence)}")
         if stimuli is not None:
             st.markdown(plain(stimuli.sentence))
+        if claim.features:
+            st.caption(plain(of_chance(claim, chance, naming.now())))
+            uncertainty.offer_chance(view)
 
 
 def _offer_combinations(view: View, claim: Claim, layers: list[Layer], varied: Choices) -> None:

@@ -15,6 +15,9 @@ from pages.parts.view import HIDDEN, View
 from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.inference.chance import Chance
     from mlem_core.inference.corrections import FamilyOfTests
     from mlem_core.inference.intervals import LayerIntervals
     from mlem_core.robustness.variants import Audit
@@ -39,6 +42,15 @@ def intervals_of(view: View, similarity: str = RSA) -> LayerIntervals | None:
     return view.once(key, lambda: layer_intervals.known_intervals(*asked))
 
 
+def chance_of(view: View, similarity: str = RSA) -> Chance | None:
+    """What contributions to all layers are under permuted labels; None where it is not known."""
+    from mlem_core.inference.layer_chance import known_layer_chance
+
+    asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
+    # Figures have the same key.
+    return view.once(("chance of layers", similarity), lambda: known_layer_chance(*asked))
+
+
 def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
     from mlem_core.inference import tables
@@ -52,10 +64,13 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
+    from mlem_core.inference.chance import FEWEST
     from mlem_core.inference.cost import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
+    from mlem_core.pairs.similarities import SIMILARITIES
 
-    if intervals_of(view, similarity) is not None:
+    known = chance_of(view, similarity) or not SIMILARITIES[similarity].divides
+    if intervals_of(view, similarity) is not None and known:
         return
     chosen = replace(view.selection, similarity=similarity)
     key = ("seconds of intervals", similarity)
@@ -63,22 +78,30 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     background.offer(
         view.work("all-error-bars", chosen.to_dict()),
         "Add confidence intervals and tests",
-        f"Resamples {Units.of(view.analysis.stimuli).over} in the background: intervals and tests "
-        f"on all pages, for all {len(view.layers)} layers. About {duration(seconds or 0)}.",
+        f"Resamples {Units.of(view.analysis.stimuli).over} and permutes the labels of each feature "
+        f"{FEWEST} times, in the background: intervals and tests on all pages, for all "
+        f"{len(view.layers)} layers. About {duration(seconds or 0)}.",
     )
+
+
+def importance_chance(view: View) -> pd.DataFrame | None:
+    """What importances are by chance; None where it is not known."""
+    from mlem_core.inference.importance_chance import known_chance
+
+    asked = view.analysis, stored.store(), view.selection
+    # Figures have the same key.
+    return view.once("importance chance", lambda: known_chance(*asked))
 
 
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.importance_chance import PERMUTATIONS_OF_LAYERS, known_chance
+    from mlem_core.inference.importance_chance import PERMUTATIONS_OF_LAYERS
 
     chosen, n = view.selection, PERMUTATIONS_OF_LAYERS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
-    asked = view.analysis, stored.store(), chosen
-    # Figures have the same key.
-    if view.once("importance chance", lambda: known_chance(*asked)) is not None:
+    if importance_chance(view) is not None:
         return
     background.offer(
         view.work("importance-chance", chosen.to_dict()),

@@ -11,6 +11,7 @@ def test_the_cost_follows_from_the_units_that_there_are(planted, monkeypatch):
     monkeypatch.setattr(cost, "cores", lambda: 2)
     selection = whole.select()
     begun = cost.START + whole.tables.n_pairs * 3 * cost.PER_PAIR
+    begun += 20 * len(selection.features) * 0.5 / 2
     # 120 sentences, left out one by one; the penalty is chosen anew without 12 blocks.
     fits = 3 * (120 * 0.5 + 12 * (0.5 + 0.5)) / 2
     assert cost.seconds_of_layers(whole, selection) == begun + fits

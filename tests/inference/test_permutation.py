@@ -12,14 +12,19 @@ from mlem_core import RidgeMLEM, Store, from_frame, run
 from mlem_core.data.folds import fold_pairs
 from mlem_core.data.levels import exchanges
 from mlem_core.inference import chance
+from mlem_core.inference.bootstrap import term_replicates
+from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
+from mlem_core.inference.layer_chance import chance_of_layers, known_layer_chance
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.pair_contributions import contributions
 from mlem_core.inference.permutation import permuted_tables, score_above_chance
+from mlem_core.inference.replicates import identity_reach, relabelled_pairs, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import correlations
 
@@ -136,28 +141,68 @@ def in_sentences(seed, n_sentences=60, n_words=40, planted=0.0, shared=1.0):
 
 
 def terms_of(pairs):
-    ranks = np.stack([own - len(pairs.cells) - 1.0 for own in pairs.ranks])
+    ranks = np.stack([own - (len(pairs.cells) + 1.0) for own in pairs.ranks])
     split = decompose(pairs.tables, correlations(ranks @ ranks.T))
     return split.pair(0, 1)
 
 
-@pytest.mark.parametrize("most_cells", [chance.MOST_CELLS, 0])
-def test_chance_is_that_of_features_that_were_permuted(monkeypatch, most_cells):
+@pytest.mark.parametrize(
+    ("few", "most_cells", "more"),
+    [
+        (chance.FEW_LAYERS, chance.MOST_CELLS, 0),
+        (chance.FEW_LAYERS, 0, 0),
+        (0, chance.MOST_CELLS, 0),
+        pytest.param(0, chance.MOST_CELLS, 9, marks=pytest.mark.slow),
+    ],
+    ids=["two layers", "sorted keys", "many layers", "13 features"],
+)
+def test_chance_is_that_of_features_that_were_permuted(monkeypatch, few, most_cells, more):
     monkeypatch.setattr(chance, "MOST_CELLS", most_cells)
+    monkeypatch.setattr(chance, "FEW_LAYERS", few)
     stimuli, layers, pairs, features = in_sentences(0, 20, 14)
+    if more:
+        rng = np.random.default_rng(9)
+        others = {f"x{k}": rng.integers(0, 2, 60).astype(float) for k in range(more)}
+        features = features.assign(**others)
+        stimuli = from_frame(stimuli.table[["sentence", "word_index"]].join(features), "words")
+        pairs = replace(layer_pairs(features, layers, pairs.groups, pairs.folds), items=pairs.items)
     found = chance.chance_at_level(pairs, stimuli, 1, seed=4)
-    assert found.levels == ("word", "word", "sentence", "stimulus")
+    assert found.levels[:4] == ("word", "word", "sentence", "stimulus")
     rng = np.random.default_rng(4)
     for f, name in enumerate(features):
         (exchange,) = exchanges(stimuli, pairs.folds, name)
         if exchange.moved(stimuli.values(name)) < 0.9:
-            assert not found.known[f] and np.isnan(found.p(np.ones(4))[f])
+            assert not found.known[f] and np.isnan(found.p(np.ones((4 + more, 2, 2)))[f]).all()
             continue
         (givers,) = exchange.draw(1, rng)
         again = features.assign(**{name: features[name].to_numpy()[givers]})
         tables = layer_pairs(again, layers, pairs.groups, pairs.folds).tables
         expected = decompose(tables, np.eye(2)).terms[f]
         np.testing.assert_allclose(found.draws[0, f], expected, atol=1e-12)
+
+
+def test_permuted_labels_without_a_block_are_those_of_the_other_stimuli():
+    stimuli, layers, pairs, features = in_sentences(0, 20, 14)
+    (exchange,) = exchanges(stimuli, pairs.folds, "noise")
+    (givers,) = exchange.draw(1, np.random.default_rng(0))
+    labelled, tables = relabelled_pairs(pairs, 1, givers)
+    weights = pairs.units.blocks().weights[[0, 7, 25, 40]]
+    found = term_replicates(labelled.by_stimulus, tables, weights)[:, 1]
+    again = features.assign(noise=features["noise"].to_numpy()[givers])
+    priority = CrossFit.of(tables).priority
+    for row, value in zip(weights > 0, found, strict=True):
+        kept = again[row].reset_index(drop=True), [layer[row] for layer in layers]
+        alone = layer_pairs(*kept, pairs.groups[row], pairs.folds[row])
+        expected = decompose(alone.tables, np.eye(2), priority=priority).terms[1, 0, 1]
+        assert value == pytest.approx(expected, abs=1e-12)
+    by_chance = chance.chance_at_level(pairs, stimuli, 20)
+    by_chance = by_chance._replace(reach=identity_reach(pairs, by_chance, stimuli))
+    drawn = resampled_terms(pairs)
+    bounds = drawn.around(drawn.value + by_chance.of_two).estimate()
+    table = by_chance.bounded(terms_of(pairs), bounds).set_index("term")
+    width = table["upper"] - table["value"]
+    np.testing.assert_allclose(width, table["value"] - table["lower"])
+    assert width["word identity"] >= by_chance.reach[0] > 0
 
 
 def test_contributions_beyond_chance_and_identities_add_up():
@@ -171,6 +216,41 @@ def test_contributions_beyond_chance_and_identities_add_up():
     assert identity == pytest.approx(beyond["chance"][:2].sum()) and identity > 0.01
 
 
+def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
+    stimuli, layers, *_ = in_sentences(3, 60, 40, planted=3.0)
+    rng, items = np.random.default_rng(3), stimuli.items
+    layers += [rows + 0.5 * rng.standard_normal(rows.shape) for rows in layers for _ in range(2)]
+    layers.append(rng.standard_normal((items.max() + 1, 4))[items])  # of words, and nothing else
+    store = Store(tmp_path / "store", overlays=())
+    columns = ["sentence", "word_index", "kind", "noise", "clause"]
+    spec = in_files(tmp_path, stimuli.table[columns], {"m": dict(enumerate(layers))}, folds=5)
+    analysis = run(spec, store)
+    found = chance_of_layers(analysis, store)
+    split = decompose(*analysis.subset(analysis.select()))
+    beyond = found.of_all(split)
+    assert beyond.names == (*split.features, "word identity", "sentence identity", UNEXPLAINED)
+    np.testing.assert_allclose(beyond.values.sum(axis=0), analysis.rsa, atol=1e-9)
+    table = beyond.table(analysis.layers)
+    planted = table[table["term"] == "kind"]
+    of_words = planted["layer_b"] == len(layers) - 1
+    assert (planted[~of_words]["p"] < 0.05).all() and (planted[of_words]["p"] > 0.05).all()
+    assert (table[table["term"] == "noise"]["p"] > 0.05).mean() > 0.8
+    assert table[table["term"] == "word identity"]["value"].mean() > 0.005
+    # Two of them alone, by the same permutations and the way of a few layers.
+    both = [("m", 1), ("m", 4)]
+    kept = known_layer_chance(analysis, store, analysis.select(layers=both))
+    pairs = LayerPairs.of(analysis, both, store)
+    alone = chance.chance_at_level(pairs, analysis.stimuli, chance.FEWEST)
+    np.testing.assert_allclose(kept.draws, alone.draws, atol=2e-3)
+    np.testing.assert_allclose(kept.mean, alone.mean, atol=2e-4)
+    p = [kept.p(split.terms[:, [1, 4]][..., [1, 4]])[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
+    np.testing.assert_allclose(p[0], p[1][:3])
+    found = known_layer_chance(analysis, store, analysis.select())
+    why = best_known(explain(analysis, *both), analysis, analysis.select(), store, chance=found)
+    pd.testing.assert_frame_equal(why.terms, found.of_layers([1, 4]).beyond(split.pair(1, 4)))
+    assert why.sure["term"].tolist() == ["kind"]
+
+
 @pytest.mark.parametrize("planted", [0.0, 3.0])
 def test_noise_of_words_is_not_named_and_a_planted_feature_is(planted):
     n_sets, named, excess = 15, [], []
@@ -178,7 +258,7 @@ def test_noise_of_words_is_not_named_and_a_planted_feature_is(planted):
         stimuli, _, pairs, _ = in_sentences(seed, planted=planted)
         raw = terms_of(pairs)["value"].to_numpy()
         found = chance.chance_at_level(pairs, stimuli, 39, seed)
-        named.append(found.p(raw[:-1]) < 0.05)
+        named.append(found.p(raw[:-1, None, None])[:, 0, 1] < 0.05)
         excess.append(raw[:-1] - found.mean[:, 0, 1])
     named, excess = np.array(named), np.array(excess)
     # In 5 of 100 data sets a feature that means nothing; in 15 rarely more than 3.
@@ -195,7 +275,7 @@ def test_permuting_leaves_the_other_features_as_they_are():
     pairs = layer_pairs(features, layers, np.arange(60), np.arange(60) % 3)
     found = chance.chance_at_level(pairs, stimuli, 30)
     assert set(found.levels) == {"stimulus"} and found.known.all() and not found.notes
-    p = dict(zip(found.features, found.p(terms_of(pairs)["value"].to_numpy()[:-1]), strict=True))
+    p = found.beyond(terms_of(pairs)).set_index("term")["p"]
     assert p["kind"] < 0.05 < p["gender"]
 
 

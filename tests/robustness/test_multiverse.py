@@ -13,6 +13,7 @@ from scipy.spatial.distance import pdist
 from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
+from mlem_core.inference.importance_chance import above_chance
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.tables import importance_difference_table
@@ -20,7 +21,7 @@ from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
 from mlem_core.robustness import noise
-from mlem_core.robustness.claims import Claim, by_choice, curve, over_stimuli, verdict
+from mlem_core.robustness.claims import Claim, by_choice, curve, of_chance, over_stimuli, verdict
 from mlem_core.robustness.multiverse import choices_of, multiverse
 
 A, B, C = ("brain", 0), ("brain", 2), ("other", 1)
@@ -99,6 +100,19 @@ def test_a_planted_claim_holds_where_it_was_planted(found):
         "(4 of 4 with all, 0 of 4 with without-first)."
     )
     assert verdict(Claim("top", (B,), ("noun",)), found).endswith("holds in 8 of 8.")
+
+
+@pytest.mark.parametrize(("p", "above"), [(0.025, True), (0.3, False), (np.nan, None)])
+def test_a_claim_holds_nowhere_where_permuted_labels_matter_as_much(found, p, above):
+    claim = Claim("top", (B,), ("noun",))
+    chance = pd.DataFrame([(*B, "noun", p)], columns=["model", "layer", "feature", "p"])
+    assert above_chance(chance, B, "noun") is above and above_chance(None, B, "noun") is None
+    assert curve(claim, found, chance)["holds"].sum() == (0 if above is False else 8)
+    said = verdict(claim, found, chance=chance)
+    assert ("does not hold" in said) == (above is False) and ("8 of 8" in said) == (
+        above is not False
+    )
+    assert ("not corrected for chance" in of_chance(claim, chance)) == (above is None)
 
 
 def test_margins_are_those_of_the_formulas(found):
