@@ -40,10 +40,8 @@ from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables, group_rows
 from mlem_core.storage.stage import Packed
 
-# Permutations of the labels of each feature.
-PERMUTATIONS = 99
-# The same of all layers at once, or of more features than are looked at in all sets.
-FEWEST = 20
+# Permutations of the labels of each feature: p of .048 at the least, corrected over the features.
+PERMUTATIONS = 20
 UNCORRECTED = (
     "Contributions are not corrected for chance: any labels of the same units may contribute as "
     "much."
@@ -224,7 +222,7 @@ class Chance(NamedTuple):
 def chance_at_level(
     pairs: LayerPairs,
     stimuli: StimulusSet,
-    n_permutations: int | None = None,
+    n_permutations: int = PERMUTATIONS,
     seed: int = 0,
     *,
     values: FloatArray | None = None,
@@ -236,14 +234,11 @@ def chance_at_level(
     ----------
     pairs : all pairs of the stimuli, in two or a few layers
     stimuli : of the analysis
-    n_permutations : None is `PERMUTATIONS`, or `FEWEST` with more features than are divided exactly
     values : (n_layers, n_pairs) what a layer gives every pair, centred, where that is not its rank
         (RSA); see `mlem_core.pairs.similarities`
     progress : called with the number of features done and their total
     """
     tables, rng = pairs.tables, np.random.default_rng(seed)
-    if n_permutations is None:
-        n_permutations = PERMUTATIONS if len(tables.features) <= EXACT_FEATURES else FEWEST
     own = pairs.stimuli_of(stimuli)
     if values is None:
         values = np.stack(pairs.ranks)

@@ -10,7 +10,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import FEWEST
+from mlem_core.inference.chance import PERMUTATIONS
 from mlem_core.inference.replicates import CHOSEN_ANEW
 from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
@@ -33,7 +33,7 @@ def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
     rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
     own = analysis.subset(selection)[0]
-    permuted = FEWEST * len(selection.features) * _took(lambda: divide(CrossFit.of(own)))
+    permuted = PERMUTATIONS * len(selection.features) * _took(lambda: divide(CrossFit.of(own)))
     seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
     if selection.similarity != RSA:
         return OTHERS_OVER_RSA * seconds

@@ -16,7 +16,7 @@ from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.levels import MOVED, exchanges
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import FEWEST, Relabelled, corrected_p, largest_chance
+from mlem_core.inference.chance import PERMUTATIONS, Relabelled, corrected_p, largest_chance
 from mlem_core.inference.corrections import SIGNIFICANT
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.permutation import pair_values
@@ -26,8 +26,6 @@ from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 IMPORTANCE_CHANCE = Stage("importance-chance", 1, pd.DataFrame)
-# Permutations of the labels of each feature; the smallest p of 39 is .025.
-PERMUTATIONS_OF_LAYERS = 39
 # Numbers of pairs that are in memory together.
 CHUNK_NUMBERS = 2**27
 
@@ -36,7 +34,7 @@ def importances_by_chance(
     analysis: Analysis,
     store: Store,
     selection: Selection | None = None,
-    n_permutations: int = PERMUTATIONS_OF_LAYERS,
+    n_permutations: int = PERMUTATIONS,
     report: Report | None = None,
 ) -> pd.DataFrame:
     """What importances are when the labels of a feature are permuted at its level; kept.
@@ -60,9 +58,9 @@ def importances_by_chance(
         Interactions; fewer than 20 permutations; representations that are no longer in the store.
     """
     chosen = analysis.select() if selection is None else selection
-    if n_permutations < FEWEST:
+    if n_permutations < PERMUTATIONS:
         raise InputError(
-            f"found {n_permutations} permutations of each feature; expected at least {FEWEST}."
+            f"found {n_permutations} permutations of a feature; expected at least {PERMUTATIONS}."
         )
     if chosen.interactions:
         raise InputError(
@@ -84,8 +82,7 @@ def known_chance(
     analysis: Analysis, store: Store | None, selection: Selection
 ) -> pd.DataFrame | None:
     """The table of `importances_by_chance` where it is kept, with the usual permutations."""
-    n = PERMUTATIONS_OF_LAYERS
-    return analysis.kept(IMPORTANCE_CHANCE, store, selection, permutations=n)
+    return analysis.kept(IMPORTANCE_CHANCE, store, selection, permutations=PERMUTATIONS)
 
 
 def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool | None:

@@ -9,7 +9,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress, Report
-from mlem_core.inference.chance import FEWEST, Chance, chance_at_level
+from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.layer_pairs import PERMUTED, LayerPairs
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.pairs.designs import n_pairs, resampled_part
@@ -31,7 +31,7 @@ def chance_of_layers(
 ) -> Chance | None:
     """What each feature contributes to every two layers under permuted labels; kept in the store.
 
-    The same permutations for all layers, `FEWEST` of them.
+    The same permutations for all layers, `PERMUTATIONS` of them.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def chance_of_layers(
     def make() -> Chance:
         if not similarity.of_ranks:
             compared = Comparison.of(analysis, similarity, layers, features, store)
-            return compared.chance(analysis.stimuli, counted, FEWEST)
+            return compared.chance(analysis.stimuli, counted)
         n = min(len(analysis.stimuli), PERMUTED)
         if resampled_part(analysis.design, analysis.folds).is_complete:
             n = len(analysis.stimuli)
@@ -70,7 +70,7 @@ def chance_of_layers(
                 "stimuli at once, so choose fewer layers."
             )
         pairs = LayerPairs.of_sample(analysis, layers, store, features, False)
-        return chance_at_level(pairs, analysis.stimuli, FEWEST, progress=counted)
+        return chance_at_level(pairs, analysis.stimuli, progress=counted)
 
     return LAYER_CHANCE.get(store, chance_key(analysis, chosen), make)
 

@@ -31,8 +31,9 @@ from mlem_core.pairs.resampling import RankedPairs, Weights
 from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.pairs.tables import PairTables
 
-# Permutations of the labels of each feature behind the interval of an identity.
-LABELS = 4
+# Permutations of the labels of each feature behind the interval of an identity, and blocks of each
+# kind that are left out of each.
+LABELS, LABELLED_BLOCKS = 3, 16
 # Features below this part of an identity are not permuted for its interval.
 SMALL_PART = 0.1
 # Without so many blocks of each kind of unit penalties are chosen anew.
@@ -168,9 +169,9 @@ def _after_all(weights: Weights) -> Weights:
 def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> FloatArray:
     """How far the 95 % intervals of word and sentence identity reach: (n_identities,).
 
-    Labels are permuted `LABELS` times, and the blocks of `resampled_terms` are left out of what
-    features contribute then. One permutation varies more than the mean of all does: what its own
-    labels are has no part in the covariance of two. Features with a small part of the identity
+    Labels are permuted `LABELS` times, and `LABELLED_BLOCKS` blocks of each kind are left out of
+    what features contribute then. One permutation varies more than the mean of all does: what its
+    own labels are has no part in the covariance of two. Features with a small part of the identity
     stand in by those with a large one.
 
     Parameters
@@ -179,7 +180,8 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
     chance : of these
     stimuli : of the analysis
     """
-    blocks, some, rng = pairs.units.blocks(), pairs.stimuli_of(stimuli), np.random.default_rng(0)
+    blocks, rng = pairs.units.blocks(LABELLED_BLOCKS), np.random.default_rng(0)
+    some = pairs.stimuli_of(stimuli)
     ends, reach = np.cumsum(blocks.sizes)[:-1], []
     for identity in chance.identities:
         level = identity.partition(" ")[0]

@@ -139,12 +139,7 @@ class Comparison(NamedTuple):
         within = (-np.inf, np.inf) if self.similarity.divides else (-1.0, 1.0)
         return jackknife(values[0], values[1:], blocks.sizes, within)
 
-    def chance(
-        self,
-        stimuli: StimulusSet,
-        progress: Counted | None = None,
-        n_permutations: int | None = None,
-    ) -> Chance:
+    def chance(self, stimuli: StimulusSet, progress: Counted | None = None) -> Chance:
         """What each feature contributes by chance, see `mlem_core.inference.chance`.
 
         Parameters
@@ -154,4 +149,4 @@ class Comparison(NamedTuple):
         pairs = replace(self.pairs, tables=with_sums(self.pairs.tables, self.sums()[1]))
         values = [self.similarity.of(layer) for layer in self.layers]
         centred = np.stack([of_pairs.mean(axis=0) - mean for of_pairs, mean in values])
-        return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)
+        return chance_at_level(pairs, stimuli, values=centred, progress=progress)

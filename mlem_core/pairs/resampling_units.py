@@ -174,17 +174,22 @@ class StimulusUnits(NamedTuple):
                 labels[members] = members[rng.permutation(len(members))]
         return permuted
 
-    def blocks(self) -> Blocks:
+    def blocks(self, most: int | None = None) -> Blocks:
         """The blocks of each kind of unit that are left out in turn: of these stimuli always these.
 
         Up to `SINGLE` units are left out one by one; more in `BLOCKS` random blocks of (nearly) as
         many units each. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
+
+        Parameters
+        ----------
+        most : blocks of each kind; None is as above
         """
         rng = np.random.default_rng(_SEED)
 
         def without(of_unit: IntArray) -> Weights:
             n = int(of_unit.max()) + 1
-            return leave_out(n, n if n <= SINGLE else BLOCKS, rng)[:, of_unit]
+            n_blocks = min(n, most) if most else n if n <= SINGLE else BLOCKS
+            return leave_out(n, n_blocks, rng)[:, of_unit]
 
         sentence = np.unique(self.groups, return_inverse=True)[1]
         by_sentence = without(sentence)

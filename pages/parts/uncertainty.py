@@ -64,7 +64,7 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.inference.chance import FEWEST
+    from mlem_core.inference.chance import PERMUTATIONS
     from mlem_core.inference.cost import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
@@ -79,7 +79,7 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
         view.work("all-error-bars", chosen.to_dict()),
         "Add confidence intervals and tests",
         f"Resamples {Units.of(view.analysis.stimuli).over} and permutes the labels of each feature "
-        f"{FEWEST} times, in the background: intervals and tests on all pages, for all "
+        f"{PERMUTATIONS} times, in the background: intervals and tests on all pages, for all "
         f"{len(view.layers)} layers. About {duration(seconds or 0)}.",
     )
 
@@ -96,9 +96,9 @@ def importance_chance(view: View) -> pd.DataFrame | None:
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.importance_chance import PERMUTATIONS_OF_LAYERS
+    from mlem_core.inference.chance import PERMUTATIONS
 
-    chosen, n = view.selection, PERMUTATIONS_OF_LAYERS
+    chosen, n = view.selection, PERMUTATIONS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
     if importance_chance(view) is not None:

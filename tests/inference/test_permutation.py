@@ -240,7 +240,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     both = [("m", 1), ("m", 4)]
     kept = known_layer_chance(analysis, store, analysis.select(layers=both))
     pairs = LayerPairs.of(analysis, both, store)
-    alone = chance.chance_at_level(pairs, analysis.stimuli, chance.FEWEST)
+    alone = chance.chance_at_level(pairs, analysis.stimuli)
     np.testing.assert_allclose(kept.draws, alone.draws, atol=2e-3)
     np.testing.assert_allclose(kept.mean, alone.mean, atol=2e-4)
     p = [kept.p(split.terms[:, [1, 4]][..., [1, 4]])[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
