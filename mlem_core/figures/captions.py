@@ -16,7 +16,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.measures import similarity
-from mlem_core.measures.correlated import CORRELATED
+from mlem_core.measures.importance import CORRELATED
 
 STRESS = (
     "Stress (Kruskal 1964): by how much the distances in the map are off, as a share of them; 0.05 "
