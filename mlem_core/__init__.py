@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from mlem_core.data.stimulus_csv import from_frame, write_csv
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
-    from mlem_core.estimators.soft_rank import SoftRankMLEM
-    from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
+    from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.scale.cluster import computing_on
@@ -89,8 +88,7 @@ _HOMES = {
     "data.stimulus_csv": ("from_frame", "write_csv"),
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
-    "estimators.soft_rank": ("SoftRankMLEM",),
-    "estimators.spearman": ("FRRSA", "SpearmanMLEM"),
+    "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "scale.cluster": ("computing_on",),

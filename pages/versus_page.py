@@ -142,7 +142,7 @@ def _replicates(
     views: tuple[View, View], results: tuple[Results, Results], intervals: Paired | None
 ) -> None:
     """Whether the second repeats the first; nothing where they share no feature."""
-    from mlem_core.robustness.replication import replication
+    from mlem_core.robustness.two_analyses import replication
 
     if {*views[0].all_features}.isdisjoint(views[1].all_features):
         return

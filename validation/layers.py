@@ -14,8 +14,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
 from mlem_core.estimators.base import TableModel, held_out_scores
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import Ascent, ascend
-from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
+from mlem_core.estimators.spearman import FRRSA, Ascent, SpearmanMLEM, ascend
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
 from mlem_core.pairs.build import PassOptions, pair_tables

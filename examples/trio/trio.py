@@ -21,8 +21,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.groups.members import Members, model_similarity
 from mlem_core.groups.profiles import nearest_depth
-from mlem_core.groups.sentences import lines
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.summary import GroupSummary, lines
 from mlem_core.measures.decomposition import decompose
 from mlem_core.models.registry import MODELS, of_several_seeds, seeds, variants
 

@@ -16,8 +16,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
-from mlem_core.base.repr_html import Later, Lines, as_html, as_lines
-from mlem_core.base.text import listed, many, pairs_of, span
+from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
@@ -198,10 +197,7 @@ class Analysis(FinishedRun):
 
         Parameters are those of `select`.
 
-        Raises
-        ------
-        InputError
-            As `select`; an estimator that fits ranks on an analysis of before they were kept.
+        Raises as `select`; an estimator that fits ranks on an analysis of before they were kept.
         """
         return self.results_of(self.select(features, layers, estimator, interactions))
 
@@ -232,3 +228,21 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     if analysis.notices:
         lines.append(("notices", f"{len(analysis.notices)}, see .notices"))
     return title, lines
+
+
+def source_identity(model: Mapping[str, Any]) -> str:
+    """The identity of the stored representations of a model that an analysis has a view of.
+
+    Parameters
+    ----------
+    model : of the manifest's `models`
+    """
+    return str(model.get("source_identity") or model["identity"])
+
+
+def same_content(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a model of a manifest has the weights, or the file, of another, or of facts.
+
+    Of a manifest that names none nobody knows.
+    """
+    return all(other.get(of) == model[of] for of in ("weights", "sha256") if of in model)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.folds import in_training
 from mlem_core.data.stimuli import StimulusSet
@@ -206,10 +206,7 @@ def random_forest(
     -------
     model, layer, fold, feature, importance, rho (of the fold, nothing permuted)
 
-    Raises
-    ------
-    InputError
-        As `decoding`.
+    Raises as `decoding`.
 
     Source: Jalouzot et al. 2024, appendix H.
     """
@@ -279,10 +276,7 @@ def univariate(
     -------
     model, layer, unit, fold, rho
 
-    Raises
-    ------
-    InputError
-        As `decoding`; a unit that a layer does not have; fewer than three folds.
+    Raises as `decoding`; a unit that a layer does not have; fewer than three folds.
 
     Source: Jalouzot et al. 2024, appendix I.
     """
@@ -335,8 +329,7 @@ def of_analysis(
         An unknown baseline; representations that are no longer in the store; precomputed distances,
         which have no representations.
     """
-    if name not in BASELINES:
-        raise unknown("baseline", name, BASELINES)
+    check_choice("baseline", name, BASELINES)
     chosen = analysis.layers if layers is None else layers
     wanted = [layer for layer in chosen if analysis.spec.distance_of(layer[0]) != PRECOMPUTED]
     if not wanted:
@@ -349,7 +342,14 @@ def of_analysis(
         source = representations_of(analysis, model, store)
 
         def make(layer: Layer = (model, number), source: Representations = source) -> Baseline:
-            return _of_layer(analysis, name, {layer: np.asarray(source[layer[1]])})
+            rows = {layer: np.asarray(source[layer[1]])}
+            stimuli, folds = analysis.stimuli, analysis.folds
+            if name == "decoding":
+                return decoding(stimuli, rows, folds)
+            if name == "random-forest":
+                return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
+            missing, values = analysis.spec.missing, analysis.tables.resolved
+            return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())
 
         parts.append(STAGE.get(store, analysis.key([(model, number)], name=name), make))
         if progress is not None:
@@ -381,13 +381,3 @@ def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str
     names = ("random-forest", "univariate")
     tables = {name: kept_baseline(analysis, name, store, selection.layers) for name in names}
     return {name: table for name, table in tables.items() if table is not None}
-
-
-def _of_layer(analysis: Analysis, name: str, rows: LayerRows) -> Baseline:
-    stimuli, folds = analysis.stimuli, analysis.folds
-    if name == "decoding":
-        return decoding(stimuli, rows, folds)
-    if name == "random-forest":
-        return Baseline(random_forest(stimuli, rows, folds, n_jobs=-1), ())
-    missing, values = analysis.spec.missing, analysis.tables.resolved
-    return Baseline(univariate(stimuli, rows, folds, missing=missing, values=values), ())

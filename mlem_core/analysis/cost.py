@@ -141,10 +141,7 @@ def check_cost(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
     ----------
     columns : of the features, some of them resolved by value
 
-    Raises
-    ------
-    InputError
-        As `check_weights`; more patterns in the first `ENOUGH` stimuli than are compared.
+    Raises as `check_weights`; more patterns in the first `ENOUGH` stimuli than are compared.
     """
     check_weights(columns, spec.interactions)
     if len(columns) * MAX_PATTERNS > MOST_CODES:

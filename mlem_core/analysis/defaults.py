@@ -1,7 +1,8 @@
 """The choices that an analysis makes itself: how it is fitted, and what is coded by value.
 
-Both are made once for all layers, by `mlem_core.estimators.choice`. What differs from the papers'
-choices, ridge and coding as same or different, has to gain `GAIN` of ρ for each that does.
+Both are made once for all layers, on the pairs across folds
+(`mlem_core.estimators.ridge_solver.across_folds`). What differs from the papers' choices, ridge and
+coding as same or different, has to gain `GAIN` of ρ for each that does.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.values import MOST_STIMULI, recommended_values
+from mlem_core.base.errors import InputError
 from mlem_core.base.typing import IntArray
+from mlem_core.data.folds import stimulus_folds
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.choice import FEWEST_TO_CHOOSE, GAIN, across_folds
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.pairs.columns import AUTO
+from mlem_core.estimators.registry import can_resolve, estimator_named
+from mlem_core.estimators.ridge_solver import FEWEST_TO_CHOOSE, GAIN, across_folds
+from mlem_core.pairs.build import tables_without_layers
+from mlem_core.pairs.columns import AUTO, feature_columns
+from mlem_core.pairs.crossfit import share_alone
+from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
 
 # The entry of a manifest that says what was chosen, and the ρ of each choice.
@@ -74,3 +79,61 @@ def settled(
 def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
     """The clause that follows the name of an estimator that was chosen; else empty."""
     return f", {BY}" if manifest.get(CHOSEN, {}).get("estimator") == estimator else ""
+
+
+# With two values there is one distance between them, resolved or not.
+FEWEST_VALUES = 3
+# More patterns make a redraw slow: on the probing words 3,834 (part of speech) take .3 s for seven
+# layers, 5,907 (person too) take seconds, since importance puts every value with every pattern.
+# Where no feature is coded by value and there are more, as many are no slower.
+MOST_PATTERNS = 5_000
+# Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
+# of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
+# (docs/validation).
+ALONE = 0.1
+# Of more stimuli the pairs of a sample are looked at: seconds instead of half a minute.
+MOST_STIMULI = 2_500
+
+
+def resolvable(stimuli: StimulusSet) -> list[str]:
+    """The features that can be resolved by value, in their order."""
+    return [column.name for column in feature_columns(stimuli) if column.resolvable]
+
+
+def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, ...]:
+    """The features that an analysis had better resolve by value, in their order.
+
+    Nominal features with at least three values, the one with most values first, each one added
+    where the pairs inside a fold whose pattern no other pair has stay at or below `ALONE`, and the
+    patterns at or below `MOST_PATTERNS` or those with no feature coded by value. Of more than
+    `MOST_STIMULI` stimuli a seeded sample is looked at.
+
+    Parameters
+    ----------
+    stimuli : with the features of the analysis
+    spec : its folds, missing values, estimator and interactions; none is recommended where these
+        two cannot resolve a feature, or where the stimuli cannot be put into the folds
+    """
+    if not can_resolve(spec.estimator, spec.interactions):
+        return ()
+    columns = [
+        column
+        for column in feature_columns(stimuli)
+        if column.kind == "nominal" and column.resolvable and len(column.present) >= FEWEST_VALUES
+    ]
+    try:
+        folds = stimulus_folds(stimuli, spec.folds_over, spec.folds, spec.seed)
+    except InputError:
+        return ()
+    rows = np.sort(np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI])
+    sample, chosen = stimuli.take(rows), set[str]()
+
+    def indexed(names: set[str]) -> PairIndex:
+        return PairIndex.build(feature_columns(sample, resolved=names), folds[rows], spec.missing)
+
+    most = max(MOST_PATTERNS, indexed(chosen).n_patterns)
+    for column in sorted(columns, key=lambda one: -len(one.present)):
+        index = indexed(more := {*chosen, column.name})
+        if index.n_patterns <= most and share_alone(tables_without_layers(index)) <= ALONE:
+            chosen = more
+    return tuple(column.name for column in feature_columns(stimuli) if column.name in chosen)

@@ -12,10 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.cost import check_weights
+from mlem_core.analysis.defaults import ALONE, MOST_STIMULI
 from mlem_core.analysis.findings import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.values import ALONE, MOST_STIMULI
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import IntArray

@@ -1,9 +1,12 @@
-"""A finished analysis as a folder of files: plain CSV, JSON and arrays, no pickle."""
+"""A finished analysis as a folder of plain files without pickle, and its `manifest.json`."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
-from dataclasses import dataclass
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,17 @@ import pandas as pd
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.schema import parsed
+from mlem_core.base.files import parsed
+from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Layer
 from mlem_core.data.distance_features import read_kept, save_rdms
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.similarity import most_alike
+from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
+from mlem_core.scale.executor import executor
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
@@ -140,3 +148,62 @@ def load_analysis(folder: Path | str) -> Analysis:
         map_stress=stress,
         pair_errors=errors,
     )
+
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def manifest_of(
+    spec: AnalysisSpec,
+    whole: StimulusSet,
+    stimuli: StimulusSet,
+    sources: Mapping[str, Representations],
+    layers: Sequence[Layer],
+    notices: Sequence[str],
+) -> dict[str, Any]:
+    """What `manifest.json` says of an analysis.
+
+    Parameters
+    ----------
+    spec : with the names of the features that are resolved by value
+    whole, stimuli : all of them, and those that the analysis keeps
+    sources : representations by the name of their model
+    layers : that have results
+    """
+    models = {}
+    for name, source in sources.items():
+        used = [n for model, n in layers if model == name]
+        if used:
+            models[name] = {"identity": source.identity, "layers": used, **source.facts}
+    return {
+        "format": 1,
+        "parameters": replace(spec, features=tuple(f.name for f in stimuli.features)).to_dict(),
+        "alphas": list(BETAS if spec.values else ALPHAS),
+        "stimuli": {
+            "name": stimuli.name,
+            "digest": whole.digest,
+            "level": stimuli.level,
+            "n_stimuli": len(stimuli),
+            "n_sentences": len(np.unique(stimuli.groups)),
+            "features": {feature.name: feature.kind for feature in stimuli.features},
+        },
+        "models": models,
+        "notices": list(notices),
+        "versions": {
+            "mlem": _version("mlem-core"),
+            "python": platform.python_version(),
+            **{package: _version(package) for package in PACKAGES},
+        },
+        "machine": {
+            "platform": platform.platform(),
+            "cores": cores(),
+            **({} if executor().is_here else {"cluster": executor().where}),
+        },
+    }

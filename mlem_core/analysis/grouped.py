@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
 
@@ -37,31 +37,9 @@ class Member(NamedTuple):
     step: int | None = None
 
 
-def _parsed(text: str, form: str) -> tuple[str, tuple[str, ...]]:
-    """The name, and what is listed behind the equals sign; InputError for another form."""
-    name, _, members = (part.strip() for part in text.partition("="))
-    if not (name and parse_names(members)):
-        raise InputError(f"{short(text)} is not of the form {form}")
-    return name, parse_names(members)
-
-
-def parse_group(text: str) -> tuple[str, tuple[str, ...]]:
-    """("mini", ("mini-s0", "mini-s1")) of "mini=mini-s0,mini-s1"; InputError for another form."""
-    return _parsed(text, "GROUP=MODEL,MODEL")
-
-
-def parse_labels(text: str) -> tuple[str, tuple[str, ...]]:
-    """("mini", ("objective:mlm",)) of "mini=objective:mlm"; InputError for another form."""
-    form = "MODEL=FACTOR:VALUE,FACTOR:VALUE"
-    name, labels = _parsed(text, form)
-    if not all(all(label.partition(":")) for label in labels):
-        raise InputError(f"{short(text)} is not of the form {form}")
-    return name, labels
-
-
-def parse_trajectory(text: str) -> tuple[str, tuple[str, ...]]:
-    """("mini", ("mini@step1", "mini@step2")) of "mini=mini@step1,mini@step2"; as `parse_group`."""
-    return _parsed(text, "NAME=MODEL@STEP,MODEL@STEP")
+def _labels(text: str) -> tuple[str, ...]:
+    labels = parse_names(text)
+    return labels if all(all(label.partition(":")) for label in labels) else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +53,16 @@ class Grouped:
         "shown, and how much of what models of a group share is shared between groups. Groups "
         "change nothing that is computed of a model.",
         metavar="GROUP=MODEL,MODEL",
-        parse=parse_group,
+        pair=parse_names,
         option="group",
-        repeated=True,
     )
     labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Labels of models",
         "What a model or group is, such as mini=objective:mlm; the test of factors uses it.",
         metavar="MODEL=FACTOR:VALUE",
-        parse=parse_labels,
+        pair=_labels,
         option="label",
-        repeated=True,
     )
     trajectories: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
@@ -95,9 +71,8 @@ class Grouped:
         "mini=mini@step500,mini@step1000: importances are drawn over the steps. Members of one "
         "step are seeds of it, whose spread is shown.",
         metavar="NAME=MODEL@STEP,MODEL@STEP",
-        parse=parse_trajectory,
+        pair=parse_names,
         option="trajectory",
-        repeated=True,
     )
 
     @property
@@ -159,8 +134,7 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
         if [other for other, _ in groups].count(name) > 1:
             raise InputError(f"the group {short(name)} is named twice; name each group once.")
         for member in members:
-            if member not in models:
-                raise unknown(f"member of the group {short(name)}", member, models)
+            check_choice(f"member of the group {short(name)}", member, models)
             if member in seen:
                 both = f"{seen[member]!r} and {name!r}" if seen[member] != name else f"{name!r}"
                 raise InputError(
@@ -180,16 +154,12 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`.
 
-    Raises
-    ------
-    InputError
-        As `check_groups`, of labels.
+    Raises as `check_groups`, of labels.
     """
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}
     for name, given in labels:
-        if name not in members:
-            raise unknown("model or group with a label", name, members)
+        check_choice("model or group with a label", name, members)
         for label in given:
             factor, _, value = label.partition(":")
             if not (factor and value):
@@ -283,8 +253,7 @@ def check_trajectories(trajectories: Groups, models: Sequence[str]) -> None:
 def _check_members(name: str, members: Sequence[str], models: Sequence[str]) -> None:
     seen: dict[tuple[str, int], str] = {}
     for member in members:
-        if member not in models:
-            raise unknown(f"member of the trajectory {short(name)}", member, models)
+        check_choice(f"member of the trajectory {short(name)}", member, models)
         if members.count(member) > 1:
             raise InputError(
                 f"the model {member!r} is named twice in the trajectory {short(name)}; name each "

@@ -17,7 +17,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.room import check_disk, check_memory
 from mlem_core.base.text import many, minus
-from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Progress, Report
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
@@ -72,10 +72,7 @@ def layer_tables(
     """
     folds, resolved = coding
     design = PairDesign.of(folds, spec.pairs or None, spec.seed)
-
-    def progress(done: int, total: int) -> None:
-        report(Progress("pair tables", None, done, total, "layers"))
-
+    progress = counting(report, "pair tables", "layers")
     on_cluster: list[LayerUnits | None] = []
 
     def make() -> LayerTables:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.manifest import same_content
+from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import distances_of, view

@@ -1,24 +1,37 @@
-"""The methods of both papers on the same layers, and the first paper's numbers beside ours."""
+"""The methods of both papers on the same layers, and the first paper's numbers beside ours.
+
+Ridge is fitted again whenever a choice changes. An estimator that searches for the highest rank
+correlation takes about a second a layer, which is worth a cache; the cached fit of a layer holds
+whichever other layers are shown. Last comes how far two methods agree as noise is added to a layer
+(Jalouzot et al. 2024, figure S8).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis import cached_fits
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.results import Fits, Results, results_from_tables
+from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.estimators.registry import ESTIMATORS, can_resolve, every_estimator
+from mlem_core.estimators.solver import FoldFits
+from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.distances import PRECOMPUTED
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 
 # The two that the second paper puts beside each other.
@@ -54,7 +67,7 @@ def fit_slow(
 ) -> None:
     """Fit what is selected by every slow estimator, each layer kept in the store.
 
-    Raises as `mlem_core.analysis.cached_fits.fitted_results`.
+    Raises as `mlem_core.analysis.methods.fitted_results`.
     """
     names = slow(analysis, selection)
     for done, name in enumerate(names):
@@ -64,7 +77,7 @@ def fit_slow(
                 total = len(names) * len(selection.layers)
                 report(Progress("fits", None, before + one.done, total, "layers"))
 
-        cached_fits.fitted_results(analysis, store, replace(selection, estimator=name), counted)
+        fitted_results(analysis, store, replace(selection, estimator=name), counted)
 
 
 def results_by_method(analysis: Analysis, store: Store, selection: Selection) -> dict[str, Results]:
@@ -74,7 +87,7 @@ def results_by_method(analysis: Analysis, store: Store, selection: Selection) ->
         chosen = replace(selection, estimator=name)
         if not ESTIMATORS[name].slow:
             found[name] = analysis.results_of(chosen)
-        elif (kept := cached_fits.kept_results(analysis, store, chosen)) is not None:
+        elif (kept := kept_results(analysis, store, chosen)) is not None:
             found[name] = kept
     return found
 
@@ -246,3 +259,146 @@ def beside_published(results: Results) -> pd.DataFrame | None:
         there = a in square.index and b in square.index
         rows.append(("weighted_tau", a, b, value, float(square.loc[a, b]) if there else math.nan))
     return pd.DataFrame(rows, columns=["quantity", "layer_a", "layer_b", "published", "here"])
+
+
+class _Fits(NamedTuple):
+    """As `mlem_core.measures.importance.fitted` gives them."""
+
+    fits: FoldFits
+    importance: FloatArray
+
+
+STAGE = Stage("fits", 3, _Fits)
+
+
+def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
+    """The results of a selection if the fits of all of its layers are cached; else None."""
+    cached = []
+    for layer in selection.layers:
+        fits = analysis.kept(STAGE, store, replace(selection, layers=(layer,)))
+        if fits is None:
+            return None
+        cached.append(fits)
+    return analysis.results_of(selection, _joined(cached))
+
+
+def fitted_results(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> Results:
+    """The results of a selection; fits that are not cached yet are computed first.
+
+    `report` is called as the layers are done. Raises as `Analysis.results`.
+    """
+    cached, total = [], len(selection.layers)
+    count = counting(report or (lambda _: None), "fits", "layers")
+    for done, layer in enumerate(selection.layers):
+        count(done, total)
+        own = replace(selection, layers=(layer,))
+        tables, _ = analysis.subset(own)
+        cached.append(
+            STAGE.get(
+                store,
+                analysis.key(own),
+                lambda tables=tables: _Fits(*fitted(tables, selection.estimator)),  # type: ignore[misc]
+            )
+        )
+    count(total, total)
+    return analysis.results_of(selection, _joined(cached))
+
+
+def _joined(by_layer: Sequence[Fits]) -> Fits:
+    """The fits of n_layers layers as one, from those of each."""
+    fits, importance = zip(*by_layer, strict=True)
+    names = [part.name for part in fields(FoldFits)]
+    joined = {name: np.concatenate([getattr(one, name) for one in fits]) for name in names}
+    return FoldFits(**joined), np.concatenate(importance)
+
+
+# Standard deviations of the noise, in those of each unit.
+NOISE_LEVELS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+
+
+NOISE_STAGE = Stage("noise-agreement", 2, pd.DataFrame)
+
+
+def can_be_made(analysis: Analysis, selection: Selection, layer: Layer) -> bool:
+    """Whether both methods can fit what is selected, and the layer has units that can be noisy."""
+    both = set(COMPARED) <= set(estimators(analysis, selection))
+    return both and analysis.spec.distance_of(layer[0]) != PRECOMPUTED
+
+
+def find_noise(
+    analysis: Analysis, store: Store, selection: Selection, layer: Layer
+) -> pd.DataFrame | None:
+    """What `make_noise` has kept for a layer; None where there is nothing."""
+    return NOISE_STAGE.find(store, _noise_key(analysis, selection, layer))
+
+
+def make_noise(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection,
+    layer: Layer,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """How far MLEM and FR-RSA agree on a layer with noise: noise, fold, frobenius, tau.
+
+    To each unit Gaussian noise is added, of `NOISE_LEVELS` times its standard deviation; the same
+    numbers at every level, drawn once by the seed of the analysis. It is kept in the store.
+
+    Parameters
+    ----------
+    selection : its features and interactions
+    layer : of the analysis
+    report : called as the fits go on
+
+    Raises
+    ------
+    InputError
+        The layer is not in the analysis, holds distances, or is no longer in the store; a method
+        cannot fit what is selected.
+    """
+    check_layers([layer], analysis.layers)
+    if not can_be_made(analysis, selection, layer):
+        raise InputError(
+            f"noise cannot be added to {layer[0]} layer {layer[1]}: it needs units (found the "
+            f"distance {analysis.spec.distance_of(layer[0])}), and features that are not resolved "
+            "by value."
+        )
+    said = report or (lambda _: None)
+    key = _noise_key(analysis, selection, layer)
+    return NOISE_STAGE.get(store, key, lambda: _noisy(analysis, store, selection, layer, said))
+
+
+def _noisy(
+    analysis: Analysis, store: Store, selection: Selection, layer: Layer, report: Report
+) -> pd.DataFrame:
+    model, number = layer
+    spec, folds = analysis.spec, analysis.folds
+    rows = np.asarray(representations_of(analysis, model, store)[number], dtype=np.float64)
+    noise = np.random.default_rng(spec.seed).standard_normal(rows.shape) * rows.std(axis=0)
+    chosen = analysis.stimuli.select(selection.features)
+    index = PairIndex.build(feature_columns(chosen), folds, spec.missing, design=analysis.design)
+    count = counting(report, "noise", "methods")
+    count(0, len(COMPARED))
+    tables = pair_tables(
+        index,
+        [lambda level=level: rows + level * noise for level in NOISE_LEVELS],  # type: ignore[misc]
+        names=[f"{model} layer {number} with noise {level:g}" for level in NOISE_LEVELS],
+        distance=spec.distance_of(model),
+        train_ranks=True,
+    ).with_interactions(selection.interactions)
+    # The levels stand in the place of layers.
+    levels, found = [(model, at) for at in range(len(NOISE_LEVELS))], []
+    for done, name in enumerate(COMPARED, 1):
+        found.append(results_from_tables(tables, levels, np.eye(len(levels)), folds, name))
+        count(done, len(COMPARED))
+    table = agreement_by_layer(found[0], found[1])
+    noises = np.array(NOISE_LEVELS)[table["layer"].to_numpy()]
+    return table.drop(columns=["model", "layer"]).assign(noise=noises)[
+        ["noise", "fold", "frobenius", "tau"]
+    ]
+
+
+def _noise_key(analysis: Analysis, selection: Selection, layer: Layer) -> dict[str, Any]:
+    return analysis.key(replace(selection, layers=(layer,), estimator=""), levels=NOISE_LEVELS)

@@ -15,8 +15,7 @@ import pandas as pd
 
 from mlem_core.analysis.pair_errors import none
 from mlem_core.base.files import replacing_files
-from mlem_core.base.repr_html import Later, Lines, as_html, as_lines
-from mlem_core.base.text import listed, many, number, pairs_of
+from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, number, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.estimators.solver import FoldFits

@@ -12,21 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.cost import check_cost
-from mlem_core.analysis.defaults import CHOSEN, settled, with_choices_open
+from mlem_core.analysis.defaults import CHOSEN, recommended_values, settled, with_choices_open
 from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_tables import layer_tables
-from mlem_core.analysis.manifest import manifest_of, same_content
 from mlem_core.analysis.maps import file_representations
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
-from mlem_core.analysis.values import recommended_values
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import listed, span
-from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report, layer_name
+from mlem_core.base.typing import (
+    FloatArray,
+    IntArray,
+    Layer,
+    Progress,
+    Report,
+    counting,
+    layer_name,
+)
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
@@ -80,10 +87,7 @@ def coded_otherwise(
     progress : as in `run`
     changes : `values` and `missing` of its `AnalysisSpec`
 
-    Raises
-    ------
-    InputError
-        As `run`; a model or a file is no longer what was analysed.
+    Raises as `run`; a model or a file is no longer what was analysed.
     """
     spec = replace(analysis.spec, **changes)
     if not spec.values and spec.missing == analysis.spec.missing:
@@ -216,10 +220,7 @@ def model_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
 ) -> Representations:
     """`mlem_core.models.representations.from_model` for one model of an analysis."""
-
-    def sentences(done: int, total: int) -> None:
-        report(Progress("representations", name, done, total, "sentences"))
-
+    sentences = counting(report, "representations", "sentences", name)
     return representations.from_model(stimuli, name, store, spec.extraction, sentences)
 
 

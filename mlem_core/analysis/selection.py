@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.schema import checked
+from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.files import checked
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -43,8 +43,7 @@ class Selection:
             A feature, layer, estimator or similarity that there is not; no feature or layer.
         """
         for name in self.features:
-            if name not in features:
-                raise unknown("feature", name, features)
+            check_choice("feature", name, features)
         check_layers(self.layers, layers)
         estimator_named(self.estimator)
         SIMILARITIES.named(self.similarity)

@@ -16,9 +16,9 @@ from mlem_core.analysis.grouped import (
 )
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, Kept
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.files import checked
 from mlem_core.base.parameters import SEEDS, Parameter, asked, parse_names
-from mlem_core.base.schema import checked
 from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
@@ -402,13 +402,10 @@ def _check_models(spec: AnalysisSpec) -> None:
         raise InputError("no model is chosen; name at least one model or representations file.")
     files = [name for name, _ in spec.representations]
     for name in spec.precomputed:
-        if name not in files:
-            raise unknown("representations file with precomputed distances", name, files)
+        check_choice("representations file with precomputed distances", name, files)
     for name, choice in spec.first_column:
-        if name not in files:
-            raise unknown("representations file with a first column", name, files)
-        if choice not in FIRST_COLUMN:
-            raise unknown("choice for a first column", choice, FIRST_COLUMN)
+        check_choice("representations file with a first column", name, files)
+        check_choice("choice for a first column", choice, FIRST_COLUMN)
     if spec.distance == PRECOMPUTED:
         _check_precomputed(spec)
     if distance_named(spec.distance).repeated and not any(

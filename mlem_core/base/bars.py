@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from mlem_core.base.text import visible
-from mlem_core.base.typing import Counted, Progress, Report
+from mlem_core.base.typing import Counted, Progress, Report, counting
 
 # Where no bar can be drawn, a line says every so many seconds how far the work is.
 A_LINE = 60.0
@@ -84,7 +84,7 @@ class Bars:
 
     def counter(self, stage: str, unit: str) -> Counted:
         """Shows a stage that says only how many of how many units are done."""
-        return lambda done, total: self.show(Progress(stage, None, done, total, unit))
+        return counting(self.show, stage, unit)
 
 
 def _new_bar(title: str, progress: Progress) -> Any:

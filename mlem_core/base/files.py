@@ -1,19 +1,27 @@
-"""Files that appear whole or not at all, one or several together, whatever is killed meanwhile."""
+"""Files that appear whole or not at all, and temporary ones of one process, which go with it.
+
+What is read back has one check: JSON has the form that the program gave it, or a sentence.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
+import re
+import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.held import held, sweep
+from mlem_core.base.text import short
 
 _UNFINISHED = ".unfinished"
 # What a process that was killed while files took their places has put in or taken out.
@@ -227,3 +235,139 @@ def write_json(path: Path, value: dict[str, Any], *, synced: bool = True) -> Non
     """Write JSON, whole or not at all; `synced` as of `replacing`."""
     with replacing(path, private=True, synced=synced) as temporary:
         temporary.write_bytes(json.dumps(value).encode())
+
+
+_RANDOM = 4  # bytes in the name
+
+
+@contextlib.contextmanager
+def held(home: Path, name: str, mode: int, named: Path, folder: bool = False) -> Iterator[Path]:
+    """A new file, or a folder, under a lock that ends with this process.
+
+    Raises OSError: it cannot be made; the error names `named`.
+    """
+    while True:
+        path = home / f".{name.lstrip('.')}.{secrets.token_hex(_RANDOM)}"
+        # Made here, and only where there is nothing of this name, with the permissions it keeps.
+        try:
+            if folder:
+                path.mkdir(mode)
+                opened = os.open(path, os.O_RDONLY)
+            else:
+                opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        except OSError as error:
+            error.filename = str(named)
+            raise
+        with contextlib.suppress(OSError):  # where nothing can be locked, nothing is swept
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.exists():
+            break
+        os.close(opened)  # another process took it for a dead one's before it was locked
+    try:
+        yield path
+    finally:
+        if folder:
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        os.close(opened)
+
+
+def sweep(home: Path, name: str) -> None:
+    """Remove what killed processes have left of a file or folder."""
+    pattern = re.compile(rf"\.{re.escape(name.lstrip('.'))}\.[0-9a-f]{{{2 * _RANDOM}}}")
+    with contextlib.suppress(OSError):
+        for path in [each for each in os.scandir(home) if pattern.fullmatch(each.name)]:
+            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    os.unlink(path)
+            except OSError:
+                continue  # its process is at it
+            finally:
+                os.close(opened)
+
+
+@contextlib.contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """A private temporary folder; what a killed process left of it is removed by the next one."""
+    home, own = Path(tempfile.gettempdir()), f"mlem-{name}-{os.getuid()}"
+    sweep(home, own)
+    with held(home, own, 0o700, home / own, folder=True) as path:
+        yield path
+
+
+T = TypeVar("T")
+
+# What is expected, by the kind of pydantic's error; its own words for the others.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dataclass_type": "an object",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "missing": "it as the program wrote it",
+    "string_type": "a text",
+    "tuple_type": "a list",
+}
+
+
+def parsed(kind: type[T], data: bytes, what: str) -> T:
+    """The value of a dataclass that a JSON document holds.
+
+    Numbers, texts and lists are never taken for each other; entries that the dataclass does not
+    have are left alone.
+
+    Parameters
+    ----------
+    kind : the dataclass
+    data : the document
+    what : the document in a message, such as "the capsule.json of x.zip"
+
+    Raises
+    ------
+    InputError
+        It is no JSON, or an entry is missing or of another form.
+    """
+    from pydantic import ValidationError
+
+    try:
+        found: T = _adapter(cast("Any", kind)).validate_json(data, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise InputError(_sentence(what, dict(first))) from error
+    return found
+
+
+def checked(kind: type[T], value: Any, what: str) -> T:
+    """The same of a document that has been read."""
+    try:
+        data = json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{what} is nothing that JSON can hold; expected an object.") from error
+    return parsed(kind, data, what)
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    # A tenth of a second, which a command that reads nothing back does not take.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _sentence(what: str, error: dict[str, Any]) -> str:
+    if error["type"] == "json_invalid":
+        reason = str(error["msg"]).removeprefix("Invalid JSON: ")
+        return f"{what} is no JSON ({reason}); expected it as the program wrote it."
+    place = ".".join(map(str, error["loc"]))
+    where = f"the entry {short(place)} of {what}" if place else what
+    words = str(error["msg"]).removeprefix("Input should be ")
+    expected = _EXPECTED.get(error["type"], words)
+    if error["type"] == "missing":
+        return f"{where} is missing; expected {expected}."
+    found = short(json.dumps(error["input"], ensure_ascii=False))[1:-1]
+    return f"{where} is {found}; expected {expected}."

@@ -37,20 +37,8 @@ def check_cancelled() -> None:
         check()
 
 
-def _checking(items: Iterable[Any]) -> Iterable[Any]:
-    if _check.get() is None:
-        return items
-
-    def checked() -> Iterator[Any]:
-        for item in items:
-            check_cancelled()
-            yield item
-
-    return checked()
-
-
 def _checked(call: Callable[[Any], T]) -> Callable[[Any], T]:
-    """`call`, in another thread, where it is stopped as it would be in this one."""
+    """`call`, in any thread, where it is stopped as it would be in this one."""
     check = _check.get()
     if check is None:
         return call
@@ -97,20 +85,22 @@ def if_large(size: int) -> int:
 
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:
     """`call` of each item, by so many threads; by none if it is one."""
+    call = _checked(call)
     if threads == 1:
-        return [call(item) for item in _checking(items)]
+        return [call(item) for item in items]
     with one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_checked(call), items))
+        return list(pool.map(call, items))
 
 
 def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
     """`call` of each item, by so many threads, in the order of the items; few wait at a time."""
+    call = _checked(call)
     if threads == 1:
-        yield from map(call, _checking(items))
+        yield from map(call, items)
         return
     waiting: deque[Future[T]] = deque()
     with one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        for item in _checking(items):
+        for item in items:
             waiting.append(pool.submit(call, item))
             if len(waiting) > 2 * threads:
                 yield waiting.popleft().result()

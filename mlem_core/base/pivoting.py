@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.folders import keep_compiled
+from mlem_core.base.room import keep_compiled
 
 keep_compiled()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 
 VARIABLE = "MLEM_SHARED"
 VISITORS = "visitors"  # the folder of a store with a store for each visitor
@@ -91,8 +91,7 @@ def _checked(found: Mapping[str, Any], home: Path) -> Shared:
     known = {field.name: field.default for field in fields(Shared)}
     chosen: dict[str, Any] = {}
     for name, value in found.items():
-        if name not in known:
-            raise unknown("setting", name, known)
+        check_choice("setting", name, known)
         if name == "models":
             chosen[name] = _folders(value, home)
         elif name == "proxies":

@@ -73,3 +73,8 @@ class Progress:
 Report = Callable[[Progress], None]
 # Called with how many of how many are done.
 Counted = Callable[[int, int], None]
+
+
+def counting(report: Report, stage: str, unit: str, model: str | None = None) -> Counted:
+    """Reports a stage that says only how many of how many units are done."""
+    return lambda done, total: report(Progress(stage, model, done, total, unit))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlem_core.analysis.spec import check_ranges
 from mlem_core.base.bars import Bars
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
@@ -69,8 +69,7 @@ def _analyze(options: argparse.Namespace) -> None:
     spec = _spec(options)
     bounds = None
     for name in options.baselines:
-        if name not in BASELINES:
-            raise unknown("baseline", name, BASELINES)
+        check_choice("baseline", name, BASELINES)
     names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
     similarities = [SIMILARITIES.named(name) for name in names]
     store, notices = Store(), list[str]()
@@ -127,8 +126,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
-    from mlem_core.groups.sentences import lines
-    from mlem_core.groups.summary import GroupSummary
+    from mlem_core.groups.summary import GroupSummary, lines
     from mlem_core.inference.layer_chance import known_layer_chance
     from mlem_core.inference.layer_intervals import stimuli_left
 
@@ -147,7 +145,7 @@ def _audit(options: argparse.Namespace) -> None:
     from mlem_core.analysis.run import run
     from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.robustness.audit import audit
-    from mlem_core.robustness.flags import flags, summary
+    from mlem_core.robustness.flags import audit_tables, summary
     from mlem_core.storage.store import Store
 
     SIMILARITIES.named(options.similarity)
@@ -156,13 +154,7 @@ def _audit(options: argparse.Namespace) -> None:
         analysis = run(_spec(options), store, bars.show)
         result = audit(analysis, store, bars.show, options.similarity)
     complain(*_notices(analysis), *result.notices)
-    tables = {
-        "audit.csv": result.layers,
-        "audit_changes.csv": result.changes,
-        "audit_pairs.csv": result.pairs,
-        "audit_marks.csv": flags(result),
-    }
-    left = write_tables(options.out, tables, analysis.manifest, "audit")
+    left = write_tables(options.out, audit_tables(result), analysis.manifest, "audit")
     complain(*_left_beside(options.out, left))
     tell(*summary(result))
 
@@ -299,12 +291,7 @@ def _multiverse(options: argparse.Namespace) -> None:
     for number, claim in enumerate(claims, 1):
         margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
         universes = universes.assign(**{f"margin_{number}": margins})
-    tables = {
-        "universes.csv": universes,
-        "universe_layers.csv": result.layers,
-        "universe_importance.csv": result.importance,
-        "universe_similarity.csv": result.similarity,
-    }
+    tables = result.written | {"universes.csv": universes}
     left = write_tables(options.out, tables, analysis.manifest, "multiverse")
     complain(*_left_beside(options.out, left))
     verdicts = [verdict(claim, result, chance=chance) for claim in claims]
@@ -346,8 +333,7 @@ def _lint(options: argparse.Namespace) -> None:
 def _replicate(options: argparse.Namespace) -> None:
     from mlem_core.cli.replicated import two
     from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.robustness.replication import replication
-    from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired
+    from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
     from mlem_core.storage.store import Store
 
     store = Store()
@@ -372,14 +358,6 @@ def _verify(options: argparse.Namespace) -> int:
         result = verify(options.capsule, bars.show, models=folders, download=options.download)
     tell(*result.lines())
     return 0 if result.same else DIFFERS
-
-
-def _check_targets(options: argparse.Namespace) -> None:
-    """What is written at the end must be possible before the work begins."""
-    if (path := getattr(options, "out", None)) is not None:
-        check_target(path, "folder" if options.command in _FOLDERS else "file")
-    if options.command != "verify" and getattr(options, "capsule", None) is not None:
-        check_target(options.capsule, "file")
 
 
 def _cluster(options: argparse.Namespace) -> str:
@@ -412,7 +390,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_arguments(list(sys.argv[1:] if arguments is None else arguments))
         options = parser(DESCRIPTION).parse_args(arguments)
-        _check_targets(options)
+        # What is written at the end must be possible before the work begins.
+        if (path := getattr(options, "out", None)) is not None:
+            check_target(path, "folder" if options.command in _FOLDERS else "file")
+        if options.command != "verify" and getattr(options, "capsule", None) is not None:
+            check_target(options.capsule, "file")
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:

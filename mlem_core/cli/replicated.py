@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.manifest import same_content
+from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import Kind, texts, typed_column
@@ -118,8 +118,7 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
         An unknown feature; one of words where the stimuli are sentences; a column of that name is
         there, or all stimuli have the same value.
     """
-    if name not in ADDED:
-        raise unknown("feature to add", name, ADDED)
+    check_choice("feature to add", name, ADDED)
     if ADDED[name].words_only and stimuli.level == "sentence":
         fit = [other for other, added in ADDED.items() if not added.words_only]
         raise InputError(
@@ -133,10 +132,7 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
 def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
     """The stimuli with an ordered feature: values (n_stimuli,), missing is NaN, which is noted.
 
-    Raises
-    ------
-    InputError
-        As `with_column`.
+    Raises as `with_column`.
     """
     notes = stimuli.notes
     if n := int(np.isnan(values).sum()):
@@ -156,8 +152,7 @@ def add_bins(stimuli: StimulusSet, name: str, n_bins: int) -> StimulusSet:
         No ordered feature of that name; fewer than 2 bins; too few different values for two.
     """
     ordered = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
-    if name not in ordered:
-        raise unknown("ordered feature to bin", name, ordered)
+    check_choice("ordered feature to bin", name, ordered)
     if n_bins < 2:
         raise InputError(f"found {n_bins} bins for {name!r}; expected at least 2.")
     values = stimuli.values(name)
@@ -185,8 +180,7 @@ def merge_rare(stimuli: StimulusSet, name: str, least: int) -> StimulusSet:
         No categorical feature of that name; `least` is below 2; all values are rare.
     """
     nominal = [feature.name for feature in stimuli.features if feature.kind == "nominal"]
-    if name not in nominal:
-        raise unknown("categorical feature to merge rare values of", name, nominal)
+    check_choice("categorical feature to merge rare values of", name, nominal)
     if least < 2:
         raise InputError(f"found {least} stimuli for {name!r}; expected at least 2.")
     column = stimuli.table[name]

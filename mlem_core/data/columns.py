@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import short
 
@@ -125,8 +125,7 @@ def override_kinds(kinds: dict[str, Kind], ordered: Iterable[str], nominal: Iter
     """Set the kinds that the user names."""
     ordered, nominal = names_in(ordered), names_in(nominal)
     for name in (*ordered, *nominal):
-        if name not in kinds:
-            raise unknown("feature", name, kinds)
+        check_choice("feature", name, kinds)
         if name in ordered and name in nominal:
             raise InputError(
                 f"the feature {name!r} is named both as ordered and as nominal; choose one."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import check_choice
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import read_written
 from mlem_core.data.treebank import SUFFIX, read_treebank
@@ -41,8 +41,7 @@ def load(name: str) -> StimulusSet:
     InputError
         No built-in set has this name.
     """
-    if name not in SETS:
-        raise unknown("stimulus set", name, SETS)
+    check_choice("stimulus set", name, SETS)
     return _read(name, SETS[name])
 
 

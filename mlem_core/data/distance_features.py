@@ -140,10 +140,7 @@ def read_kept(
     kinds : of the features; others are what their values suggest
     name : how the set is called
 
-    Raises
-    ------
-    InputError
-        As `read_written`; a file of distances that is none, or not of these stimuli.
+    Raises as `read_written`; a file of distances that is none, or not of these stimuli.
     """
     by_distances = {feature: kind for feature, kind in kinds.items() if kind in GIVEN}
     ordered = [feature for feature, kind in kinds.items() if kind == "ordered"]

@@ -131,13 +131,6 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
     return groups if whole else items
 
 
-def _shuffled(groups: IntArray, n_folds: int, random_state: Any) -> list[IntArray]:
-    """The stimuli of each fold, as scikit-learn's shuffled `GroupKFold` has them."""
-    names, group_of = np.unique(groups, return_inverse=True)
-    order = _generator(random_state).permutation(len(names))
-    return [np.flatnonzero(np.isin(group_of, part)) for part in np.array_split(order, n_folds)]
-
-
 def _generator(random_state: Any) -> Any:
     """A generator that shuffles as scikit-learn's does, so that a seed means the same folds."""
     whole = isinstance(random_state, int | np.integer) and 0 <= random_state < 2**32
@@ -214,7 +207,11 @@ def group_folds(groups: IntArray, cv: Any, random_state: Any, what: str = "sente
             raise InputError(
                 f"found {cv} folds for {n_groups} {what}; {_would_do(groups, random_state, what)}."
             )
-        tests = _shuffled(groups, int(cv), random_state)
+        # As scikit-learn's shuffled `GroupKFold` has them.
+        n_folds = int(cv)
+        names, group_of = np.unique(groups, return_inverse=True)
+        order = _generator(random_state).permutation(len(names))
+        tests = [np.flatnonzero(np.isin(group_of, part)) for part in np.array_split(order, n_folds)]
     else:
         tests = _tests(groups, cv)
     folds, times = np.zeros((2, len(groups)), dtype=np.int64)

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
@@ -144,10 +144,8 @@ def apply_roles(
     name, frame, read_as = table.name, table.frame, table.read_as
     names = [str(column) for column in frame.columns]
     for column, role in asked.items():
-        if column not in names:
-            raise unknown("column", column, names)
-        if role not in ROLES:
-            raise unknown("role of a column", role, ROLES)
+        check_choice("column", column, names)
+        check_choice("role of a column", role, ROLES)
     chosen = {**guess_roles(table), **asked}
     for column, kind in (kinds or {}).items():
         if chosen.get(column) in FEATURES:
@@ -229,8 +227,7 @@ def parse_role(text: str) -> tuple[str, str]:
         raise InputError(
             f"found the role {short(text)}; expected COLUMN=ROLE, such as freq=ordered."
         )
-    if role not in ROLES:
-        raise unknown("role of a column", role, ROLES)
+    check_choice("role of a column", role, ROLES)
     return column, role
 
 

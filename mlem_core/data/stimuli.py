@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
@@ -170,8 +170,7 @@ class StimulusSet:
             No feature has this name.
         """
         kinds = {feature.name: feature.kind for feature in self.features}
-        if name not in kinds:
-            raise unknown("feature", name, kinds)
+        check_choice("feature", name, kinds)
         column = self.table[name]
         if kinds[name] == "ordered":
             return np.asarray(column, dtype=np.float64)
@@ -190,8 +189,7 @@ class StimulusSet:
             return self
         features, names = names_in(features), [feature.name for feature in self.features]
         for name in features:
-            if name not in names:
-                raise unknown("feature", name, names)
+            check_choice("feature", name, names)
         selected = tuple(feature for feature in self.features if feature.name in features)
         if selected == self.features:
             return self

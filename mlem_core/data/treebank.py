@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, many, short
 from mlem_core.data import doubts
@@ -108,8 +108,7 @@ def read_treebank(
     InputError
         A file cannot be read or is no CoNLL-U; an unknown level or feature to balance; no stimulus.
     """
-    if level not in LEVELS:
-        raise unknown("level of stimuli", level, LEVELS)
+    check_choice("level of stimuli", level, LEVELS)
     if not sources:
         raise InputError(f"there is no {SUFFIX} file; expected at least one.")
     bank = read_sentences(sources, encoding)

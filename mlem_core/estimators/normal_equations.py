@@ -154,7 +154,11 @@ def value_weights(
     """
     found = [ridge_weights(equations, penalty_matrices(tables, [beta])) for beta in betas]
     if len(alphas):
-        plain = _of_differences(tables)
+        # The terms (n_columns, n_features) as Δ_f² makes them of the weights of the features.
+        columns = tables.columns
+        plain = np.zeros((len(columns), len(tables.features)))
+        for f, names in enumerate(tables.value_names):
+            plain[columns.part == f, f] = _aims(names, tables.levels[f]) if names else 1.0
         merged = Moments(
             plain.T @ equations.gram @ plain,
             equations.moment @ plain,
@@ -165,15 +169,6 @@ def value_weights(
         own = ridge_weights(merged, np.asarray(alphas)[:, None, None] * identity)
         found.append(own @ plain.T)
     return np.concatenate(found, axis=2)
-
-
-def _of_differences(tables: PairTables) -> FloatArray:
-    """(n_columns, n_features) the terms as Δ_f² makes them of the weights of the features."""
-    columns = tables.columns
-    plain = np.zeros((len(columns), len(tables.features)))
-    for f, names in enumerate(tables.value_names):
-        plain[columns.part == f, f] = _aims(names, tables.levels[f]) if names else 1.0
-    return plain
 
 
 def _aims(names: Sequence[str], distances: FloatArray) -> FloatArray:

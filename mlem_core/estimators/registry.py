@@ -172,7 +172,7 @@ for _spec in (
     ),
     EstimatorSpec(
         name="soft-rank",
-        model=partial(_model, "soft_rank", "SoftRankMLEM"),
+        model=partial(_model, "spearman", "SoftRankMLEM"),
         label="soft-rank: the recipe of the second paper, which takes minutes a model",
         caption="estimator soft-rank",
         sentence="gradient ascent on the correlation of soft ranks of the predictions with the "

@@ -8,7 +8,6 @@ as on a dark one. What a user wrote (names of features, cells) goes through `sty
 Plotly reads its texts as a small HTML.
 """
 
-from mlem_core.figures.audit import audit_map
 from mlem_core.figures.baselines import unit_scores
 from mlem_core.figures.compare import importance_scatter, two_layers
 from mlem_core.figures.context import with_interactions
@@ -26,13 +25,17 @@ from mlem_core.figures.export import (
 )
 from mlem_core.figures.groups import group_profiles, group_similarity, universality
 from mlem_core.figures.maps import layer_maps
-from mlem_core.figures.methods import method_agreement, method_scores, noise_agreement
-from mlem_core.figures.multiverse import specification_curve
+from mlem_core.figures.methods import (
+    method_agreement,
+    method_scores,
+    noise_agreement,
+    published_values,
+)
 from mlem_core.figures.naming import naming
 from mlem_core.figures.nested_maps import nested_map
 from mlem_core.figures.partial import partial_matrix
 from mlem_core.figures.profiles import profiles
-from mlem_core.figures.published import published_values
+from mlem_core.figures.robustness import audit_map, specification_curve
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, stimulus_map

@@ -1,12 +1,12 @@
-"""The same layers by decoding, by random forests, and by a metric model of each unit alone.
+"""The same layers by other methods, and importance where features correlate.
 
-Source: figure S12 of Jalouzot et al. (2024).
+Decoding, random forests, and a metric model of each unit alone (figure S12 of Jalouzot et al.,
+2024); importance that is conditional, of features left out, or of a group of features.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,25 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS, computed_on
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
 from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.profiles import layer_axes, profiles
-from mlem_core.figures.style import PALETTE, TITLE, as_number, faded, panel_layout, panel_ref
+from mlem_core.figures.style import (
+    PALETTE,
+    TITLE,
+    Trace,
+    as_number,
+    curve,
+    faded,
+    in_panel,
+    panel_layout,
+    panel_ref,
+    scatter,
+)
+from mlem_core.measures import importance
+from mlem_core.measures.importance import fitted
 
 
 def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> go.Figure:
@@ -33,14 +47,13 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
     models = list(dict.fromkeys(units["model"]))
     layout, places = panel_layout(model_labels(models, TITLE), height=320, across=across)
     means = units.groupby(["model", "layer", "unit"], sort=False)["rho"].mean().reset_index()
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref = panel_ref(place)
-        axes = {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         own = means[means["model"] == model]
         whole = scores[(scores["model"] == model) & scores["layer"].isin(own["layer"])]
         drawn = [*_shapes(model, own), _best(model, own), _whole(model, whole)]
-        traces += [axes | trace | {"showlegend": False} for trace in drawn]
+        traces += in_panel(ref, drawn, showlegend=False)
         if place == 0:
             # The first shape, the best unit and the whole layer stand for all.
             for at in (0, -2, -1):
@@ -49,7 +62,7 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
     return go.Figure(traces, layout, _validate=False)
 
 
-def _shapes(model: str, own: pd.DataFrame) -> list[dict[str, Any]]:
+def _shapes(model: str, own: pd.DataFrame) -> list[Trace]:
     """A violin a layer: how the scores of its units are spread."""
     layers = np.sort(own["layer"].unique())
     wide = 0.85 * float(np.diff(layers).min()) if len(layers) > 1 else 0.8
@@ -80,39 +93,23 @@ def _shapes(model: str, own: pd.DataFrame) -> list[dict[str, Any]]:
     return shapes
 
 
-def _best(model: str, own: pd.DataFrame) -> dict[str, Any]:
+def _best(model: str, own: pd.DataFrame) -> Trace:
     """The unit with the highest score of each layer."""
     best = own.loc[own.groupby("layer")["rho"].idxmax()]
     texts = [
         f"<b>{layer_title((model, int(n)))}</b><br>unit {unit}: ρ = {as_number(rho)}"
         for n, unit, rho in best[["layer", "unit", "rho"]].itertuples(index=False)
     ]
-    return {
-        "type": "scatter",
-        "x": best["layer"],
-        "y": best["rho"],
-        "mode": "markers",
-        "marker": {"color": PALETTE[0], "size": 6},
-        "name": "best unit",
-        "hovertext": texts,
-        "hoverinfo": "text",
-    }
+    marker = {"color": PALETTE[0], "size": 6}
+    return scatter(best["layer"], best["rho"], texts, marker=marker, name="best unit")
 
 
-def _whole(model: str, scores: pd.DataFrame) -> dict[str, Any]:
+def _whole(model: str, scores: pd.DataFrame) -> Trace:
     """The metric model of all units together."""
     x, mean, sd = over_folds(scores, "rho")
-    return {
-        "type": "scatter",
-        "x": x,
-        "y": mean,
-        "mode": "lines+markers",
-        "line": {"color": PALETTE[1], "width": 2, "dash": "dash"},
-        "marker": {"symbol": "diamond", "size": 7},
-        "name": "whole layer",
-        "hovertext": hover_over_folds(layer_names(model, x), mean, sd, "whole layer: ρ = "),
-        "hoverinfo": "text",
-    }
+    hover = hover_over_folds(layer_names(model, x), mean, sd, "whole layer: ρ = ")
+    marker = {"symbol": "diamond", "size": 7}
+    return curve(x, mean, hover, PALETTE[1], "dash", marker=marker, name="whole layer")
 
 
 def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:
@@ -196,3 +193,78 @@ for _name in _BASELINES:
         "The layers by another method",
         "The same layers by another method.",
     )(partial(draw_baseline, name=_name))
+
+
+# Of each way: what its axis is called, and what it is.
+_IMPORTANCES = {
+    "conditional": (
+        "conditional importance (FI)",
+        "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
+        "for a feature that the others determine.",
+    ),
+    "left_out": (
+        "importance when left out (FI)",
+        "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
+    ),
+    "group": (
+        "importance of the group (FI)",
+        "Drop in held-out ρ when these features are permuted together.",
+    ),
+}
+
+
+def _importances(context: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
+    """`importance.importances`; of a group: model, layer, fold, feature, importance."""
+    own, _ = context.analysis.subset(context.selection)
+    fits, _ = fitted(own, context.selection.estimator)
+    layers = list(context.selection.layers)
+    if not group:
+        return importance.importances(own, layers, fits, context.selection.estimator)
+    by_layer = importance.grouped_importance(own, fits.weights, group)
+    rows = [
+        (*layer, fold, " + ".join(group), value)
+        for layer, values in zip(layers, by_layer, strict=True)
+        for fold, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
+
+
+def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
+    """Importance where features correlate; None with an estimator that is slow to fit again.
+
+    That of a group is there where one is chosen.
+    """
+    group = tuple(context.drawing.options.get("group", "").splitlines()) if way == "group" else ()
+    few = not group if way == "group" else len(context.selection.features) < 2
+    if estimator_named(context.selection.estimator).slow or few:
+        return None
+    table = context.once(("importances", group), lambda: _importances(context, group))
+    names, drawn = list(dict.fromkeys(table["feature"])), table
+    (value, meaning), results = _IMPORTANCES[way], context.results
+    if not group:
+        names, drawn = (
+            context.all_features,
+            table.rename(columns={way: "importance"}).assign(fold=0),
+        )
+    return RenderedFigure(
+        profiles(
+            drawn,
+            drawn[["model", "layer", "fold"]].drop_duplicates(),
+            names,
+            across=context.across,
+            value=value,
+        ),
+        f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
+        f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
+        table,
+    )
+
+
+for _way, _line in (
+    ("conditional", "The same question with the other features held fixed."),
+    ("left_out", "What is lost when the model has to do without the feature."),
+    ("group", "What is lost when these features are permuted together."),
+):
+    figure(f"importance_{_way}", "Importance where features correlate", _line)(
+        partial(draw_importance, way=_way)
+    )

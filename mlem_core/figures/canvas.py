@@ -16,8 +16,9 @@ from mlem_core.analysis import maps
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.figures.context import FigureContext
-from mlem_core.figures.stimulus_maps import color_of, sample_of
-from mlem_core.figures.style import LEVELS, PALETTE, SEQUENTIAL, SIGNIFICANT, common_levels
+from mlem_core.figures.stimuli import common_levels
+from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
+from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
 from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED

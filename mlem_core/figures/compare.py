@@ -25,12 +25,14 @@ from mlem_core.figures.style import (
     PALETTE,
     SIZE,
     Annotations,
+    Trace,
     as_number,
     faded,
     flag_trace,
     mark_of,
     panel_ref,
     quiet,
+    scatter,
     title_of,
     wrapped,
 )
@@ -74,21 +76,13 @@ def importance_scatter(
     called = dict(zip(features, names, strict=True))
     labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
     places = label_places((points - span[0]) / (span[1] - span[0]), labels)
-    figure = go.Figure(
-        go.Scatter(
-            x=span,
-            y=span,
-            mode="lines",
-            line={"color": LINE, "width": 1, "dash": "dash"},
-            hoverinfo="skip",
-            showlegend=False,
-            name="equal importance",
-        )
-    )
+    diagonal = {"line": {"color": LINE, "width": 1, "dash": "dash"}, "name": "equal importance"}
+    figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
     for i, name in enumerate(drawn):
         spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
         point = _point(name, features.index(name), points[i], spreads, titles)
-        figure.add_trace(point.update(name=called[name], text=[labels[i]], textposition=places[i]))
+        named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
+        figure.add_trace(point | named)
     if annotations.flags:
         figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
@@ -131,22 +125,15 @@ def _point(
     point: np.ndarray,
     spreads: Sequence[tuple[dict[str, Any], str]],
     titles: Sequence[str],
-) -> go.Scatter:
+) -> Trace:
     """A feature, at its importances in the two layers."""
     color = PALETTE[place % len(PALETTE)]
     thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
     hover = [f"{title}: {text}" for title, (_, text) in zip(titles, spreads, strict=True)]
-    return go.Scatter(
-        x=[point[0]],
-        y=[point[1]],
-        error_x=spreads[0][0] | thin,
-        error_y=spreads[1][0] | thin,
-        mode="markers+text",
-        marker={"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)},
-        cliponaxis=False,
-        hovertext=["<br>".join((f"<b>{feature_name(name)}</b>", *hover))],
-        hoverinfo="text",
-    )
+    text = ["<br>".join((f"<b>{feature_name(name)}</b>", *hover))]
+    bars = {"error_x": spreads[0][0] | thin, "error_y": spreads[1][0] | thin, "cliponaxis": False}
+    look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
+    return scatter([point[0]], [point[1]], text, "markers+text", marker=look, **bars)
 
 
 def _flags_at_ends(

@@ -16,8 +16,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.held import scratch
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.files import scratch
 from mlem_core.figures.style import INK, SIZE
 
 _PICTURES = ("pdf", "svg", "png", "html")
@@ -74,8 +74,7 @@ class Paper:
 
     def check(self) -> None:
         """Raise InputError for a size or font that cannot be."""
-        if self.font not in FONTS:
-            raise unknown("font", self.font, FONTS)
+        check_choice("font", self.font, FONTS)
         if not 30 <= self.width_mm <= 500:
             raise InputError(f"found a width of {self.width_mm:g} mm; expected 30 to 500 mm.")
         if not 4 <= self.points <= 16:
@@ -215,8 +214,7 @@ def as_file(
     InputError
         An unknown format, a size or font that cannot be; no Chrome or Chromium where one is needed.
     """
-    if format not in _PICTURES:
-        raise unknown("format of a figure", format, _PICTURES)
+    check_choice("format of a figure", format, _PICTURES)
     if format == "html":
         return _page(figure, title, caption)
     paper = paper or Paper()
@@ -267,8 +265,7 @@ def image(
     InputError
         An unknown format; no Chrome or Chromium, or it could not draw.
     """
-    if format not in ("svg", "png", "pdf"):
-        raise unknown("image format", format, ("svg", "png", "pdf"))
+    check_choice("image format", format, ("svg", "png", "pdf"))
     if (path := _found()) is None:
         raise InputError(
             f"no Chrome or Chromium was found to write the {format.upper()}: install one, or name "

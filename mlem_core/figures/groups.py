@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import feature_name
@@ -18,17 +18,21 @@ from mlem_core.figures.style import (
     INK,
     PALETTE,
     SIZE,
+    Trace,
     as_number,
+    curve,
     feature_colors,
+    heatmap,
     in_full,
+    names_along,
+    note,
     panels,
     plain,
     quiet,
     short_names,
     similarity_axis,
 )
-from mlem_core.groups.sentences import sizes
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA
 
@@ -64,9 +68,9 @@ def group_profiles(
         for name, line in own.groupby("feature", sort=False):
             color, called = colors.get(str(name), GREY), feature_name(str(name))
             for trace in line_with_band(line, "layer", line["depth"].to_numpy(), color, called):
-                trace.legendgroup = str(name)
-                trace.showlegend = trace.fill is None and group == groups[0]
-                figure.add_trace(trace, row=row, col=column)
+                shown = "fill" not in trace and group == groups[0]
+                legend = {"legendgroup": str(name), "showlegend": shown}
+                figure.add_trace(trace | legend, row=row, col=column)
     figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
     figure.update_yaxes(matches="y")
     figure.update_yaxes(title_text="importance (FI)", col=1)
@@ -75,35 +79,23 @@ def group_profiles(
 
 def line_with_band(
     line: pd.DataFrame, at: str, x: FloatArray, color: str, called: str, *, dashed: bool = False
-) -> list[go.Scatter]:
+) -> list[Trace]:
     """The band, where there is one, and the line of a feature over x, which the hover says `at`."""
     low, high = (line[end].to_numpy() for end in ("lower", "upper"))
-    traces = [go.Scatter(band(x[i], low[i], high[i], color, called)) for i in _runs(~np.isnan(low))]
+    # A band is over two or more steps with an interval, and crosses no gap.
+    places = np.flatnonzero(~np.isnan(low))
+    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    traces = [band(x[i], low[i], high[i], color, called) for i in runs if len(i) > 1]
     hover = [
         f"{called}, {at} {place:,}: {as_number(value)}{_interval(low, high)}"
         for place, value, low, high in line[[at, "value", "lower", "upper"]].itertuples(index=False)
     ]
-    points = go.Scatter(
-        x=x,
-        y=line["value"],
-        mode="lines+markers",
-        line={"color": color, "width": 2, "dash": "dash" if dashed else "solid"},
-        name=called,
-        hovertext=hover,
-        hoverinfo="text",
-    )
-    return [*traces, points]
+    dash = "dash" if dashed else "solid"
+    return [*traces, curve(x, line["value"], hover, color, dash, name=called)]
 
 
 def _interval(low: float, high: float) -> str:
     return "" if np.isnan(low) else f" ({as_number(low)} to {as_number(high)})"
-
-
-def _runs(known: np.ndarray) -> list[IntArray]:
-    """The places of each stretch of two or more steps with an interval: a band crosses no gap."""
-    places = np.flatnonzero(known)
-    stretches = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-    return [one for one in stretches if len(one) > 1]
 
 
 def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
@@ -129,18 +121,8 @@ def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
         text = _text(row, n, narrow)
         color = GREY if np.isnan(row.rsa) else "white" if abs(row.rsa) > _DARK else INK
         font = {"color": color, "size": SIZE - 2 if narrow else SIZE}
-        texts += [{"x": j, "y": i, "text": text, "showarrow": False, "font": font}] * bool(text)
-    figure = go.Figure(
-        go.Heatmap(
-            z=values,
-            coloraxis="coloraxis",
-            hovertext=hover,
-            hoverinfo="text",
-            hoverongaps=False,
-            xgap=2,
-            ygap=2,
-        )
-    )
+        texts += [note(text, j, i, font=font)] * bool(text)
+    figure = go.Figure([heatmap(values, hover, coloraxis="coloraxis", xgap=2, ygap=2)])
     _lay_out(figure, groups, texts, narrow=narrow)
     return figure
 
@@ -158,13 +140,7 @@ def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow:
         margin={"t": 16, "b": below},
         coloraxis=similarity_axis(height + 16 + below, wide / 2, 0.8 * wide),
     )
-    shared = {
-        "tickvals": list(range(n)),
-        "ticktext": short_names(groups, 17),
-        "showgrid": False,
-        "zeroline": False,
-    }
-    angle = 0 if flat else -35
+    shared, angle = names_along(short_names(groups, 17)), 0 if flat else -35
     figure.update_xaxes(range=[-0.5, n - 0.5], tickangle=angle, domain=[0, wide], **shared)
     figure.update_yaxes(range=[n - 0.5, -0.5], **shared)
 
@@ -228,21 +204,15 @@ def universality(table: pd.DataFrame) -> go.Figure:
     quiet(figure, height=_ROW * len(known) + 110)
     figure.add_vline(x=1, line={"color": GREY, "width": 1, "dash": "dot"})
     figure.update_xaxes(title_text="universality (between / within groups)", rangemode="tozero")
-    figure.update_yaxes(
-        tickvals=list(range(len(known))),
-        ticktext=[plain(str(name), 24) for name in names],
-        autorange="reversed",
-        showgrid=False,
-        zeroline=False,
-    )
+    labels = [plain(str(name), 24) for name in names]
+    figure.update_yaxes(names_along(labels, autorange="reversed"))
     return figure
 
 
 def of_groups(context: FigureContext) -> GroupSummary | None:
     """What is known of groups of models; None where there are no groups."""
-    if not context.analysis.spec.has_groups or not context.several:
-        return None
-    return group_summary(context)
+    known = context.analysis.spec.has_groups and context.several
+    return group_summary(context) if known else None
 
 
 def group_summary(context: FigureContext) -> GroupSummary:

@@ -30,8 +30,10 @@ from mlem_core.figures.style import (
     SYMBOLS,
     as_number,
     faded,
+    in_panel,
     panel_ref,
     quiet,
+    scatter,
     title_of,
 )
 
@@ -182,38 +184,30 @@ def layer_maps(
         for i, model in enumerate(models):
             points = of_measure[of_measure["model"] == model].sort_values("layer")
             color = MODEL_COLORS[i % len(MODEL_COLORS)]
-            texts = _texts(model, points["layer"].tolist())
-            figure.add_trace(
-                go.Scatter(
-                    x=points["x"],
-                    y=points["y"],
-                    name=labels[i],
-                    legendgroup=model,
-                    showlegend=place == 0,
-                    mode="lines+markers+text",
-                    line={"color": faded(color, 0.45), "width": 1.5},
-                    marker={
-                        "color": color,
-                        "symbol": SYMBOLS[i % len(SYMBOLS)],
-                        # Depth can be seen without counting: points grow with the layer.
-                        "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
-                        "opacity": 0.9,
-                    },
-                    selected={"marker": {"opacity": 1, "size": 16}},
-                    unselected={"marker": {"opacity": 0.55}},
-                    text=texts,
-                    textposition=sides[(model, measure)],
-                    cliponaxis=False,
-                    customdata=points[["model", "layer"]].to_numpy(dtype=object),
-                    hovertext=[
-                        f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
-                        for n in points["layer"]
-                    ],
-                    hoverinfo="text",
-                    xaxis=f"x{ref}",
-                    yaxis=f"y{ref}",
-                )
-            )
+            hover = [
+                f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
+                for n in points["layer"]
+            ]
+            trace = scatter(points["x"], points["y"], hover, "lines+markers+text") | {
+                "name": labels[i],
+                "legendgroup": model,
+                "showlegend": place == 0,
+                "line": {"color": faded(color, 0.45), "width": 1.5},
+                "marker": {
+                    "color": color,
+                    "symbol": SYMBOLS[i % len(SYMBOLS)],
+                    # Depth can be seen without counting: points grow with the layer.
+                    "size": np.linspace(6, 12, len(points)) if len(points) > 1 else 10,
+                    "opacity": 0.9,
+                },
+                "selected": {"marker": {"opacity": 1, "size": 16}},
+                "unselected": {"marker": {"opacity": 0.55}},
+                "text": _texts(model, points["layer"].tolist()),
+                "textposition": sides[(model, measure)],
+                "cliponaxis": False,
+                "customdata": points[["model", "layer"]].to_numpy(dtype=object),
+            }
+            figure.add_traces(in_panel(ref, [trace]))
         figure.add_annotation(title_of(title, ref))
         frame_map(figure, of_measure, stress.get(measure, UNKNOWN), ref)
     return figure

@@ -13,7 +13,18 @@ import numpy as np
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.figures.naming import layer_labels, model_initials, model_labels
-from mlem_core.figures.style import GREY, INK, MODEL_COLORS, SIZE, as_number, model_blocks
+from mlem_core.figures.style import (
+    GREY,
+    INK,
+    MODEL_COLORS,
+    SIZE,
+    Trace,
+    as_number,
+    model_blocks,
+    note,
+    scatter,
+    shape,
+)
 from mlem_core.measures.similarity import clustering
 
 Order = Literal["model", "clustering"]
@@ -196,12 +207,9 @@ class Labels:
             below = {"yshift": -ticks - 8, **turned}
         found = []
         for middle, text in self.models:
-            shared = {"text": text, "showarrow": False}
-            at = {"x": middle, "xref": f"x{ref}", "y": 0, "yref": f"y{ref} domain"}
-            found.append({**at, **shared, **below})
+            found.append(note(text, middle, 0, ref, "y", **below))
             if left:
-                at = {"y": middle, "yref": f"y{ref}", "x": 0, "xref": f"x{ref} domain"}
-                found.append({**at, **shared, **beside})
+                found.append(note(text, 0, middle, ref, "x", **beside))
         return found
 
 
@@ -252,45 +260,22 @@ def outline(of: Grid, pair: Sequence[Layer], value: float, ref: str) -> tuple[li
     i, j = sorted(of.layers.index(layer) for layer in pair)
     x, y = float(centres[j]), float(centres[i])
     shapes = [
-        {
-            "type": "rect",
-            "x0": a - 0.5,
-            "x1": a + 0.5,
-            "y0": b - 0.5,
-            "y1": b + 0.5,
-            "xref": f"x{ref}",
-            "yref": f"y{ref}",
-            "line": {"color": color, "width": line},
-        }
+        shape("rect", (a - 0.5, b - 0.5), (a + 0.5, b + 0.5), (color, line), ref)
         for a, b in sorted({(x, y), (y, x)})
         for color, line in (("white", 5), (INK, 2))
     ]
     # The cell of the upper right half; a label beside it goes towards the middle of the matrix.
     right, low = j < (n - 1) / 2, i >= (n - 1) / 2
-    place: dict[str, Any] = {"x": x, "y": y}
+    look: dict[str, Any] = {"font": {"color": INK, "size": SIZE}, "borderpad": 2}
+    look["bgcolor"] = "rgba(255,255,255,0.88)"
     if n > _ROOMY:
-        place = {
-            "x": x + (0.5 if right else -0.5),
-            "y": y + (-0.5 if low else 0.5),
-            "xanchor": "left" if right else "right",
-            "yanchor": "bottom" if low else "top",
-            "xshift": 3 if right else -3,
-            "yshift": 3 if low else -3,
-        }
-    label = {
-        **place,
-        "xref": f"x{ref}",
-        "yref": f"y{ref}",
-        "text": as_number(value, 2),
-        "showarrow": False,
-        "font": {"color": INK, "size": SIZE},
-        "bgcolor": "rgba(255,255,255,0.88)",
-        "borderpad": 2,
-    }
-    return shapes, [label]
+        x, y = x + (0.5 if right else -0.5), y + (-0.5 if low else 0.5)
+        look |= {"xanchor": "left", "xshift": 3} if right else {"xanchor": "right", "xshift": -3}
+        look |= {"yanchor": "bottom", "yshift": 3} if low else {"yanchor": "top", "yshift": -3}
+    return shapes, [note(as_number(value, 2), x, y, ref, **look)]
 
 
-def dendrogram(of: Grid) -> tuple[dict[str, Any], float]:
+def dendrogram(of: Grid) -> tuple[Trace, float]:
     """The tree beside a matrix, from 1 − RSA = 0 at the cells to the last merger, and where it
     ends on the x axis."""
     from scipy.cluster.hierarchy import dendrogram as drawn
@@ -306,17 +291,8 @@ def dendrogram(of: Grid) -> tuple[dict[str, Any], float]:
         for heights, places in zip(tree["dcoord"], tree["icoord"], strict=True):
             x += [*(start + (end - start) * np.array(heights) / highest), None]
             y += [*((np.array(places) - 5) / 10), None]
-    line = {
-        "type": "scatter",
-        "x": x,
-        "y": y,
-        "mode": "lines",
-        "line": {"color": GREY, "width": 1},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "dendrogram",
-    }
-    return line, end + 0.01 * len(of.layers)
+    look = {"line": {"color": GREY, "width": 1}, "showlegend": False, "name": "dendrogram"}
+    return scatter(x, y, mode="lines", **look), end + 0.01 * len(of.layers)
 
 
 def model_strip(of: Grid) -> dict[str, Any]:

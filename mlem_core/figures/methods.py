@@ -1,10 +1,11 @@
-"""The methods of both papers beside each other on the same layers.
+"""The methods of both papers on the same layers, and the first paper's numbers beside ours.
 
-Source: figures S7 to S9 of Jalouzot et al. (2024).
+Source: figures S7 to S9 of Jalouzot et al. (2024); figures 2 and 4 of Salle et al. (2024).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,21 +15,29 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS
-from mlem_core.base.typing import FloatArray, IntArray, layer_name
+from mlem_core.analysis.methods import beside_published
+from mlem_core.base.typing import FloatArray, IntArray, layer_name, parse_layer
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import layer_title, model_labels
+from mlem_core.figures.naming import layer_title, layer_titles, model_labels
 from mlem_core.figures.profiles import band, profiles
 from mlem_core.figures.style import (
     LEGEND,
+    LINE,
     MODEL_COLORS,
     PALETTE,
     SYMBOLS,
+    TITLE,
+    Trace,
     as_number,
+    curve,
+    in_panel,
+    names_along,
     panel_layout,
     panel_ref,
+    quiet,
+    scatter,
     whole_layers,
 )
-from mlem_core.robustness import noise
 
 RHO = "prediction accuracy (held-out ρ)"
 _MEASURES = (
@@ -75,15 +84,13 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     """
     models = list(dict.fromkeys(agreement["model"]))
     layout = _panels("layer", across)
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, (measure, *_) in enumerate(_MEASURES):
         ref = panel_ref(place)
-        axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         for at, model in enumerate(models):
             own = agreement[agreement["model"] == model]
             label = model_labels(models, LEGEND)[at]
-            drawn = _line(own, measure, (model, label), at)
-            traces += [axes | {"showlegend": False} | trace for trace in drawn]
+            traces += in_panel(ref, _line(own, measure, (model, label), at), showlegend=False)
             traces[-1]["showlegend"] = place == 0
         layout[f"xaxis{ref}"] |= whole_layers(agreement["layer"])
     # Checking each property would take half of the time; the tests check them.
@@ -99,21 +106,14 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     across : 2 beside each other, 1 below each other
     """
     layout = _panels("noise (sd of each unit)", across)
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, (measure, _, unit) in enumerate(_MEASURES):
-        ref, color = panel_ref(place), PALETTE[place]
-        axes = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}", "showlegend": False}
+        color = PALETTE[place]
         x, mean, sd = over_folds(agreement, measure, "noise")
-        line = {
-            "x": x,
-            "y": mean,
-            "mode": "lines+markers",
-            "line": {"color": color, "width": 2},
-            "marker": {"symbol": SYMBOLS[0], "size": 7},
-            "hovertext": hover_over_folds([f"noise {as_number(n)}" for n in x], mean, sd),
-            "hoverinfo": "text",
-        }
-        traces += [axes | one for one in (band(x, mean - sd, mean + sd, color, unit), line)]
+        hover = hover_over_folds([f"noise {as_number(n)}" for n in x], mean, sd)
+        line = curve(x, mean, hover, color, marker={"symbol": SYMBOLS[0], "size": 7})
+        drawn = band(x, mean - sd, mean + sd, color, unit), line
+        traces += in_panel(panel_ref(place), drawn, showlegend=False)
     return go.Figure(traces, layout, _validate=False)
 
 
@@ -130,24 +130,14 @@ def _panels(over: str, across: int) -> dict[str, Any]:
     return layout
 
 
-def _line(
-    own: pd.DataFrame, measure: str, named: tuple[str, str], place: int
-) -> list[dict[str, Any]]:
+def _line(own: pd.DataFrame, measure: str, named: tuple[str, str], place: int) -> list[Trace]:
     """The mean over folds with its standard deviation, and what hovering says."""
     model, label = named
     x, mean, sd = over_folds(own, measure)
     color = MODEL_COLORS[place % len(MODEL_COLORS)]
-    line = {
-        "x": x,
-        "y": mean,
-        "name": label,
-        "legendgroup": model,
-        "mode": "lines+markers",
-        "line": {"color": color, "width": 2},
-        "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10},
-        "hovertext": hover_over_folds(layer_names(model, x), mean, sd),
-        "hoverinfo": "text",
-    }
+    hover = hover_over_folds(layer_names(model, x), mean, sd)
+    marker = {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10}
+    line = curve(x, mean, hover, color, marker=marker, name=label, legendgroup=model)
     return [*([band(x, mean - sd, mean + sd, color, model)] if len(x) > 1 else []), line]
 
 
@@ -251,7 +241,7 @@ def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
     if store is None:
         return None
     for layer in layers or context.selection.layers:
-        table = noise.find_noise(analysis, store, context.selection, layer)
+        table = methods.find_noise(analysis, store, context.selection, layer)
         if table is None:
             continue
         means = table.groupby("noise")[["frobenius", "tau"]].mean()
@@ -265,3 +255,67 @@ def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
             means.reset_index(),
         )
     return None
+
+
+_ROW = 64  # px; of a number that was published
+_MARKS = (("published", "published", "circle-open", 0), ("here", "here", "circle", 1))
+
+
+def published_values(table: pd.DataFrame) -> go.Figure:
+    """A row a number: the published one and the one found here.
+
+    Parameters
+    ----------
+    table : quantity, layer_a, layer_b, published, here, see
+        `mlem_core.analysis.methods.beside_published`; a number that is missing is not drawn
+    """
+    labels = [_label(*row) for row in table[["layer_a", "layer_b"]].itertuples(index=False)]
+    figure = go.Figure()
+    for at, (one, other) in enumerate(table[["published", "here"]].to_numpy().tolist()):
+        if not math.isnan(other):
+            look = {"line": {"color": LINE, "width": 2}, "showlegend": False}
+            figure.add_trace(scatter([one, other], [at, at], mode="lines", **look))
+    for column, name, symbol, place in _MARKS:
+        color = PALETTE[place]
+        look = {"symbol": symbol, "size": 11, "color": color, "line": {"width": 2, "color": color}}
+        hover = [
+            f"{label.replace('<br>', ' ')}<br>{name}: {as_number(value)}"
+            for label, value in zip(labels, table[column], strict=True)
+        ]
+        rows = list(range(len(table)))
+        figure.add_trace(scatter(table[column], rows, hover, marker=look, name=name))
+    quiet(figure, height=_ROW * len(table) + 110)
+    figure.update_xaxes(
+        title_text="weighted Kendall τ, or ρ of the two similarities", zeroline=True, nticks=6
+    )
+    figure.update_yaxes(names_along(labels, range=[len(table) - 0.5, -0.5], automargin=True))
+    return figure
+
+
+def _label(a: str, b: str) -> str:
+    """What a row is of: two layers, or all of them."""
+    if not a:
+        return "agreement<br>of τ and RSA"
+    return "<br>".join(layer_titles([parse_layer(a), parse_layer(b)], TITLE))
+
+
+@figure(
+    "published",
+    "Beside the first paper",
+    "The results of the first paper for these models, and of this analysis.",
+)
+def draw_published(context: FigureContext) -> RenderedFigure | None:
+    """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
+    table = beside_published(context.results)
+    if table is None:
+        return None
+    called = {"agreement": "agreement (Spearman ρ)", "weighted_tau": "weighted τ"}
+    return RenderedFigure(
+        published_values(table),
+        "Beside the first paper",
+        "Agreement of the two similarities (Spearman's ρ), and weighted Kendall τ of the most and "
+        "least similar layers. Open: Salle et al. (2024; figures 2 and 4, other sentences). "
+        f"Filled: this analysis. {context.basis}",
+        table,
+        table.assign(quantity=table["quantity"].map(called)),
+    )

@@ -29,7 +29,17 @@ from mlem_core.figures.stimulus_maps import (
     selectable,
     standing_out,
 )
-from mlem_core.figures.style import GREY, LEGEND, PALETTE, SIZE, SYMBOLS, faded, plain
+from mlem_core.figures.style import (
+    GREY,
+    LEGEND,
+    PALETTE,
+    SIZE,
+    SYMBOLS,
+    Trace,
+    faded,
+    plain,
+    scatter,
+)
 from mlem_core.measures import nested
 
 OPEN = "circle-open"  # what has no level of the second feature, or a rare one
@@ -92,23 +102,16 @@ def _frequent(groups: pd.DataFrame, feature: str) -> list[str]:
     return sorted(tally.nlargest(len(PALETTE)).index)
 
 
-def _outline(corners: FloatArray, color: str) -> dict[str, Any]:
-    return {
-        "x": [*corners[:, 0], corners[0, 0]],
-        "y": [*corners[:, 1], corners[0, 1]],
-        "mode": "lines",
-        "fill": "toself",
-        "fillcolor": faded(color, 0.1),
-        "line": {"color": faded(color, 0.5), "width": 1, "shape": "spline", "smoothing": 0.6},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "outline",
-    }
+def _outline(corners: FloatArray, color: str) -> Trace:
+    x, y = (np.append(side, side[0]) for side in corners.T)
+    line = {"color": faded(color, 0.5), "width": 1, "shape": "spline", "smoothing": 0.6}
+    look = {"fill": "toself", "fillcolor": faded(color, 0.1), "line": line}
+    return scatter(x, y, mode="lines", **look, showlegend=False, name="outline")
 
 
 def _branches(
     groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
-) -> list[dict[str, Any]]:
+) -> list[Trace]:
     """Lines from the centre of each group to those of the groups inside it."""
     by_level: dict[str, tuple[list[Any], list[Any]]] = {level: ([], []) for level in colors}
     place = {_key(row, features): (row["x"], row["y"]) for row in groups.to_dict("records")}
@@ -118,16 +121,9 @@ def _branches(
             parent = place[tuple(key[: depth - 1]) + ("",) * (len(key) - depth + 1)]
             for axis, ends in zip(by_level[key[0]], ((parent[0], x), (parent[1], y)), strict=True):
                 axis += [*ends, None]
+    named = {"mode": "lines", "showlegend": False, "name": "branches"}
     return [
-        {
-            "x": x,
-            "y": y,
-            "mode": "lines",
-            "line": {"color": colors[level], "width": 1.5},
-            "hoverinfo": "skip",
-            "showlegend": False,
-            "name": "branches",
-        }
+        scatter(x, y, line={"color": colors[level], "width": 1.5}, **named)
         for level, (x, y) in by_level.items()
     ]
 
@@ -141,28 +137,22 @@ def _centres(
     features: Sequence[str],
     colors: Mapping[str, str],
     marks: Mapping[str, str],
-) -> dict[str, Any]:
+) -> Trace:
     """The centre of each group, the deeper the smaller."""
     own = groups[groups[features[0]].isin(list(colors))]
     keys = [_key(row, features) for row in own.to_dict("records")]
-    return {
-        "x": own["x"].tolist(),
-        "y": own["y"].tolist(),
-        "mode": "markers",
-        "marker": {
-            "color": [colors[key[0]] for key in keys],
-            "symbol": [marks.get(key[1], "circle") for key in keys],
-            "size": [(18, 12, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
-            "line": {"color": "white", "width": 1.5},
-        },
-        "hovertext": [
-            "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
-            for key, n in zip(keys, own["n"], strict=True)
-        ],
-        "hoverinfo": "text",
-        "showlegend": False,
-        "name": "centres",
+    marker = {
+        "color": [colors[key[0]] for key in keys],
+        "symbol": [marks.get(key[1], "circle") for key in keys],
+        "size": [(18, 12, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
+        "line": {"color": "white", "width": 1.5},
     }
+    hover = [
+        "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
+        for key, n in zip(keys, own["n"], strict=True)
+    ]
+    named = {"showlegend": False, "name": "centres"}
+    return scatter(own["x"].tolist(), own["y"].tolist(), hover, marker=marker, **named)
 
 
 def _legend(
@@ -170,9 +160,12 @@ def _legend(
     colors: Mapping[str, str],
     marks: Mapping[str, str],
     others: bool,
-) -> list[dict[str, Any]]:
+) -> list[Trace]:
     """An entry a level, under the name of its feature."""
-    names = feature_labels(list(features), LEGEND)
+    titles = [
+        {"text": f"{'and ' if place else ''}{name}", "font": {"size": SIZE}}
+        for place, name in enumerate(feature_labels(list(features), LEGEND))
+    ]
     entries: list[tuple[int, str, dict[str, Any]]] = [
         (0, level, {"color": color, "size": 9}) for level, color in colors.items()
     ]
@@ -184,19 +177,8 @@ def _legend(
     for place in range(2, len(features)):
         entries.append((place, "smallest centres", {"color": GREY, "size": 6}))
     return [
-        {
-            "x": [None],
-            "y": [None],
-            "mode": "markers",
-            "marker": marker,
-            "name": plain(level),
-            "legendgroup": str(place),
-            "legendgrouptitle": {
-                "text": f"{'and ' if place else ''}{names[place]}",
-                "font": {"size": SIZE},
-            },
-            "hoverinfo": "skip",
-        }
+        scatter([None], [None], marker=marker, name=plain(level))
+        | {"legendgroup": str(place), "legendgrouptitle": titles[place]}
         for place, level, marker in entries
     ]
 

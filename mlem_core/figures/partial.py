@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -110,8 +110,7 @@ def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
     if not context.several:
         return None
     name = context.drawing.options.get("partial", "features")
-    if name not in choices(context.selection.estimator):
-        raise unknown("similarity", name, choices(context.selection.estimator))
+    check_choice("similarity", name, choices(context.selection.estimator))
     of = *context.analysis.subset(context.selection), context.selection.estimator
     found, layers = (
         context.once("partial", lambda: partial_of_layers(*of)),

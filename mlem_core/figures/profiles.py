@@ -24,7 +24,6 @@ from mlem_core.figures.naming import (
     named_layers,
 )
 from mlem_core.figures.style import (
-    DASHES,
     GREY,
     LEGEND,
     NO_ANNOTATIONS,
@@ -33,13 +32,20 @@ from mlem_core.figures.style import (
     SYMBOLS,
     TITLE,
     Annotations,
+    Trace,
     as_number,
     as_numbers,
     as_p,
+    curve,
+    dash_of,
     faded,
     flag_trace,
+    in_panel,
+    note,
     panel_layout,
     panel_ref,
+    scatter,
+    shape,
     whole_layers,
     wrapped,
 )
@@ -91,7 +97,7 @@ def profiles(
             lines |= _lines(scores.assign(feature=""), key, bounds)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
     unit = value.rpartition("(")[2].rstrip(")")
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         numbers = importance.loc[importance["model"] == model, "layer"]
         called = {n: f"{model_name(model)}, {layer_in_model((model, n))}" for n in set(numbers)}
@@ -100,13 +106,13 @@ def profiles(
             line = lines.get((model, "importance", name))
             if line is not None:
                 named = _Feature(name, labels[place], place)
-                traces += panel.place(_feature_traces(line, named, panel, unit))
+                traces += in_panel(panel.ref, _feature_traces(line, named, panel, unit))
         if annotations.chance is not None:
             of_model = annotations.chance[annotations.chance["model"] == model]
-            traces += panel.place(_chance_band(of_model, panel))
+            traces += in_panel(panel.ref, _chance_band(of_model, panel))
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
-                traces += panel.place(_score_traces(lines[model, key, ""], key, panel))
+                traces += in_panel(panel.ref, _score_traces(lines[model, key, ""], key, panel))
         flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
         if flags:
             hover = [
@@ -115,7 +121,7 @@ def profiles(
             ]
             begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
             triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
-            traces += panel.place([triangles])
+            traces += in_panel(panel.ref, [triangles])
         layer_axes(layout, panel.ref, (model, numbers), value if column == 1 else None)
         marked = [
             (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
@@ -150,22 +156,11 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
     for place, layer in marked:
         letters.setdefault(layer, []).append(chr(ord("A") + place))
     for layer, names in letters.items():
-        at = {"xref": f"x{ref}", "yref": f"y{ref} domain"}
-        line = {"type": "line", "x0": layer, "x1": layer, "y0": 0, "y1": 1, "layer": "below"}
-        layout.setdefault("shapes", []).append({**at, **line, "line": {"color": GREY, "width": 1}})
-        layout["annotations"].append(
-            {
-                **at,
-                "x": layer,
-                "y": 1,
-                "xanchor": "left",
-                "yanchor": "top",
-                "xshift": 2,
-                "text": f"<b>{', '.join(names)}</b>",
-                "showarrow": False,
-                "font": {"color": GREY},
-            }
-        )
+        line = shape("line", (layer, 0), (layer, 1), (GREY, 1), ref, "y")
+        layout.setdefault("shapes", []).append(line | {"layer": "below"})
+        look = {"xanchor": "left", "yanchor": "top", "xshift": 2, "font": {"color": GREY}}
+        text = f"<b>{', '.join(names)}</b>"
+        layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
 
 
 class _Panel(NamedTuple):
@@ -175,10 +170,6 @@ class _Panel(NamedTuple):
     called: Mapping[int, str]
     first: bool
     ref: str
-
-    def place(self, traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        axes = {"type": "scatter", "xaxis": f"x{self.ref}", "yaxis": f"y{self.ref}"}
-        return [axes | trace for trace in traces]
 
 
 class _Bounds(NamedTuple):
@@ -244,23 +235,15 @@ def band(
     color: str,
     group: str,
     opacity: float = 0.18,
-) -> dict[str, Any]:
+) -> Trace:
     """What lies between two lines over x: layers, depths or steps."""
-    return {
-        "x": np.concatenate([x, x[::-1]]),
-        "y": np.concatenate([high, low[::-1]]),
-        "fill": "toself",
-        "fillcolor": faded(color, opacity),
-        "line": {"width": 0},
-        "mode": "lines",
-        "legendgroup": group,
-        "showlegend": False,
-        "hoverinfo": "skip",
-        "name": "band",
-    }
+    around, ends = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+    look = {"fill": "toself", "fillcolor": faded(color, opacity), "line": {"width": 0}}
+    named = {"legendgroup": group, "showlegend": False, "name": "band"}
+    return scatter(around, ends, mode="lines", **look, **named)
 
 
-def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[dict[str, Any]]:
+def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[Trace]:
     """What the labels of any feature have by chance at most, in grey from 0 on."""
     largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
     if not len(largest):
@@ -271,32 +254,26 @@ def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[dict[str, Any]]:
     return [grey | {"name": label, "showlegend": panel.first}]
 
 
-def _score_traces(line: _Line, key: str, panel: _Panel) -> list[dict[str, Any]]:
+def _score_traces(line: _Line, key: str, panel: _Panel) -> list[Trace]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
     label, dash = _SCORES[key]
     x, mean, _, bounds = line
     traces = []
     if bounds is not None and key == "rho" and len(x) > 1:
         traces.append(band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
-    traces.append(
-        {
-            "x": x,
-            "y": mean,
-            # In two lines, or the legend would take the panels' place.
-            "name": label.replace(" (", "<br>("),
-            "legendgroup": label,
-            "showlegend": panel.first,
-            "mode": "lines" if len(x) > 1 else "lines+markers",
-            "line": {"color": GREY, "width": 1.5, "dash": dash},
-            "marker": {"symbol": "line-ew-open", "size": 14},
-            "hovertext": [
-                f"{panel.called[layer]}<br>{label}: Spearman ρ = {value}{more}"
-                for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
-            ],
-            "hoverinfo": "text",
-        }
-    )
-    return traces
+    hover = [
+        f"{panel.called[layer]}<br>{label}: Spearman ρ = {value}{more}"
+        for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
+    ]
+    look = {
+        "line": {"color": GREY, "width": 1.5, "dash": dash},
+        "marker": {"symbol": "line-ew-open", "size": 14},
+        # In two lines, or the legend would take the panels' place.
+        "name": label.replace(" (", "<br>("),
+        "legendgroup": label,
+        "showlegend": panel.first,
+    }
+    return [*traces, scatter(x, mean, hover, "lines" if len(x) > 1 else "lines+markers", **look)]
 
 
 class _Feature(NamedTuple):
@@ -308,9 +285,7 @@ class _Feature(NamedTuple):
     place: int
 
 
-def _feature_traces(
-    line: _Line, feature: _Feature, panel: _Panel, unit: str
-) -> list[dict[str, Any]]:
+def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) -> list[Trace]:
     """The importance of a feature with its band."""
     name, label, place = feature
     x, mean, sd, bounds = line
@@ -321,27 +296,16 @@ def _feature_traces(
     if bounds is not None:
         symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
     error = {"array": high - mean, "arrayminus": mean - low, "symmetric": False}
-    trace: dict[str, Any] = {
-        "x": x,
-        "y": mean,
-        "error_y": error | {"thickness": 1, "width": 3} if len(x) == 1 else None,
-        "name": label,
-        "legendgroup": name,
-        "showlegend": panel.first,
-        "mode": "lines+markers",
-        "line": {"color": color, "width": 2, "dash": DASHES[place // len(PALETTE) % len(DASHES)]},
-        "marker": {
-            "symbol": symbol,
-            "size": 6 if len(x) > 1 else 10,
-            # In a long line some marks tell it apart; where they say something, all are drawn.
-            "maxdisplayed": MARKS if bounds is None else 0,
-        },
-        "hovertext": [
-            f"<b>{feature_name(name)}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
-            for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
-        ],
-        "hoverinfo": "text",
-    }
+    hover = [
+        f"<b>{feature_name(name)}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
+        for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
+    ]
+    marker = {"symbol": symbol, "size": 6 if len(x) > 1 else 10}
+    # In a long line some marks tell it apart; where they say something, all are drawn.
+    marker["maxdisplayed"] = MARKS if bounds is None else 0
+    named = {"name": label, "legendgroup": name, "showlegend": panel.first, "marker": marker}
+    trace = curve(x, mean, hover, color, dash_of(place), **named)
+    trace["error_y"] = error | {"thickness": 1, "width": 3} if len(x) == 1 else None
     traces = [band(x, low, high, color, name)] if len(x) > 1 else []
     if not panel.first or isinstance(symbol, str) or not symbol[0].endswith("-open"):
         return [*traces, trace]

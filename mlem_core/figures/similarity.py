@@ -35,11 +35,15 @@ from mlem_core.figures.style import (
     NO_ANNOTATIONS,
     SIZE,
     Annotations,
+    Trace,
     as_number,
     as_numbers,
     as_p,
+    in_panel,
+    note,
     panel_ref,
     quiet_layout,
+    scatter,
     similarity_axis,
     title_of,
     wrapped,
@@ -131,9 +135,9 @@ def matrix_figure(
     side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN}[arranged]
     around, several = labels(of, side), arranged not in _SINGLE
     layout = quiet_layout(_ALONE, len(matrices)) | {"annotations": []}
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     start, end = of.span
-    tree: list[dict[str, Any]] = []
+    tree: list[Trace] = []
     if of.tree is not None:
         line, end = dendrogram(of)
         tree = [line]
@@ -151,7 +155,7 @@ def matrix_figure(
             drawn += tree
             scale = _tree_scale(of, end, ref, matrix.measure.short)
             layout["annotations"].append(scale)
-        traces += [{"xaxis": f"x{ref}", "yaxis": f"y{ref}"} | trace for trace in drawn]
+        traces += in_panel(ref, drawn)
         left = place == 0 or arranged == "column"
         beside = left and arranged not in _NAMED_BELOW
         layout["annotations"] += around.annotations(ref, left=beside)
@@ -204,9 +208,8 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
     below = around.below
     if of.tree is not None:
         text = model_key(of, 100 if arranged == "row" else 48)
-        key = {"text": text, "x": 0.5, "xref": "paper", "y": 0, "yref": "paper"}
-        lies = {"yanchor": "top", "yshift": -below, "showarrow": False}
-        layout["annotations"].append(key | lies)
+        lies: dict[str, Any] = {"yanchor": "top", "yshift": -below}
+        layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
     below += 44
     top = 8 if arranged in _SINGLE else 40
@@ -220,19 +223,11 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
     """What the dendrogram's ends are, below it."""
     highest = float(of.tree[-1, 2]) if of.tree is not None and len(of.tree) else 0.0
-    return {
-        "text": f"1 − {short}<br>0 to {as_number(highest, 2)}",
-        "x": (of.span[1] + end) / 2,
-        "xref": f"x{ref}",
-        "y": 0,
-        "yref": f"y{ref} domain",
-        "yanchor": "top",
-        "showarrow": False,
-        "font": {"size": SIZE - 2},
-    }
+    text, middle = f"1 − {short}<br>0 to {as_number(highest, 2)}", (of.span[1] + end) / 2
+    return note(text, middle, 0, ref, "y", yanchor="top", font={"size": SIZE - 2})
 
 
-def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[dict[str, Any]]:
+def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:
     """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
     measure, flags, n = matrix.measure, matrix.flags, len(of.layers)
     labels = layer_labels(of.layers, _IN_FULL)
@@ -243,52 +238,29 @@ def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[dict[str, An
     values = as_numbers(matrix.values[np.ix_(of.rows, of.rows)].ravel())
     more = matrix.hover[np.ix_(of.rows, of.rows)].ravel()
     columns, rows = (part.ravel() for part in np.meshgrid(*[of.centres.astype(np.float32)] * 2))
-    heatmap = {
-        "type": "heatmap",
-        "z": of.square(matrix.values),
-        "x": of.edges,
-        "y": of.edges,
-        "coloraxis": "coloraxis",
-        "hoverinfo": "skip",
-        "name": measure.title,
-    }
-    points = {
-        "type": "scatter",
-        "x": columns,
-        "y": rows,
-        "mode": "markers",
-        # Never seen; the nearest one answers for its cell.
+    drawn = {"z": of.square(matrix.values), "x": of.edges, "y": of.edges, "name": measure.title}
+    heatmap = {"type": "heatmap", **drawn, "coloraxis": "coloraxis", "hoverinfo": "skip"}
+    hover = [
+        f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{told}"
+        + (f"<br>audit: {wrapped(why)}" if why else "")
+        for (row, column), text, told, why in zip(cells, values, more, reasons, strict=True)
+    ]
+    # Never seen; the nearest one answers for its cell. Arrays: Plotly copies every item of a list,
+    # several times.
+    points = scatter(columns, rows, np.array(hover), showlegend=False) | {
         "marker": {"symbol": "square", "size": 9, "opacity": 0},
         "selected": {"marker": {"opacity": 0}},
         "unselected": {"marker": {"opacity": 0}},
-        # Arrays: Plotly copies every item of a list, several times.
         "customdata": np.hstack((np.repeat(layers, n, axis=0), np.tile(layers, (n, 1)))),
-        "hovertext": np.array(
-            [
-                f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{told}"
-                + (f"<br>audit: {wrapped(why)}" if why else "")
-                for (row, column), text, told, why in zip(cells, values, more, reasons, strict=True)
-            ]
-        ),
-        "hoverinfo": "text",
-        "showlegend": False,
         "name": f"cells {measure.title}",
     }
     flagged = np.flatnonzero([bool(why) for why in reasons])
     if not dots or not len(flagged):
         return [heatmap, points]
-    marks = {
-        "type": "scatter",
-        "x": columns[flagged],
-        "y": rows[flagged],
-        "mode": "markers",
-        # Seen on the light cells and on the dark ones.
-        "marker": {"size": 4, "color": INK, "line": {"color": "white", "width": 1}},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": f"{AUDIT} {measure.title}",
-    }
-    return [heatmap, points, marks]
+    # Seen on the light cells and on the dark ones.
+    look = {"size": 4, "color": INK, "line": {"color": "white", "width": 1}}
+    named = {"showlegend": False, "name": f"{AUDIT} {measure.title}"}
+    return [heatmap, points, scatter(columns[flagged], rows[flagged], marker=look, **named)]
 
 
 def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:

@@ -15,20 +15,20 @@ from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
     BARS,
     CLEAR,
-    DIVERGING,
     GREY,
     SIZE,
     as_number,
     bar_title,
-    common_levels,
+    color_axis,
     feature_colors,
+    heatmap,
     in_full,
+    names_along,
     panels,
     quiet,
     say,
     short,
     short_names,
-    text_counts,
 )
 
 _NUMBERED = 16  # features of a matrix whose cells have room for a number
@@ -57,48 +57,26 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
     ]  # fmt: skip
     figure = go.Figure()
     if len(names) > 1:
+        at = {"x": np.arange(len(names) - 1), "y": np.arange(len(names) - 1), "xgap": 2, "ygap": 2}
+        template = "%{text}" if len(names) <= _NUMBERED else None
         figure.add_trace(
-            go.Heatmap(
-                z=z,
-                x=np.arange(len(names) - 1),
-                y=np.arange(len(names) - 1),
-                zmin=-1,
-                zmax=1,
-                colorscale=DIVERGING,
-                text=text,
-                texttemplate="%{text}" if len(names) <= _NUMBERED else None,
-                hovertext=hover,
-                hoverinfo="text",
-                hoverongaps=False,
-                xgap=2,
-                ygap=2,
-                colorbar={
-                    "title": bar_title("Pearson r"),
-                    "thickness": 12,
-                    "outlinewidth": 0,
-                    "tickvals": [-1, -0.5, 0, 0.5, 1],
-                    "ticktext": ["−1", "−0.5", "0", "0.5", "1"],
-                },
-            )
+            heatmap(z, hover, **at, text=text, texttemplate=template, coloraxis="coloraxis")
         )
+        ticks = {-1: "−1", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1"}
+        title = bar_title("Pearson r")
+        figure.update_layout(coloraxis=color_axis(-1, 1, ticks, title=title, thickness=12))
     else:
         say(figure, "one feature: nothing to correlate")
     n = len(names)
     quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))
-    bare = {"showgrid": False, "zeroline": False, **CLEAR}
-    at = list(range(n - 1))
     many = n > _NUMBERED
-    small = {"tickfont": {"size": SIZE - 3 if many else SIZE}}
+    small = {"tickfont": {"size": SIZE - 3 if many else SIZE}, **CLEAR}
     # Every second name, or fewer, where all would stand on each other in one column of a journal.
-    every = -(-n // 24)
-    figure.update_xaxes(
-        ticktext=names[:-1][::every],
-        tickangle=-90 if many else -35,
-        tickvals=at[::every],
-        **bare,
-        **small,
-    )
-    figure.update_yaxes(ticktext=names[1:], autorange="reversed", tickvals=at, **bare, **small)
+    along = names_along(names[:-1], tickangle=-90 if many else -35, **small)
+    for key in ("tickvals", "ticktext"):
+        along[key] = along[key][:: -(-n // 24)]
+    figure.update_xaxes(along)
+    figure.update_yaxes(names_along(names[1:], autorange="reversed", **small))
     return figure
 
 
@@ -237,3 +215,18 @@ def value_counts(table: pd.DataFrame, features: list[str]) -> pd.DataFrame:
         missing = int(table[name].isna().sum())
         rows += [(name, None, missing)] if missing else []
     return pd.DataFrame(rows, columns=["feature", "value", "count"])
+
+
+def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
+    """Levels to show, in their own order, and those left over, the rarest."""
+    tally = text_counts(values)
+    if len(tally) <= most:
+        return sorted(tally.index), []
+    common = list(tally.index[: most - 1])
+    return sorted(common), list(tally.index[most - 1 :])
+
+
+def text_counts(values: pd.Series) -> pd.Series:
+    """How often each value is there, as text; the most frequent first, missing ones left out."""
+    tally = values.dropna().value_counts()
+    return tally.set_axis([str(value) for value in tally.index])

@@ -23,23 +23,24 @@ from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
 from mlem_core.figures.naming import feature_labels, feature_name
+from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.style import (
     GREY,
     LEGEND,
-    LEVELS,
     PALETTE,
     SEQUENTIAL,
-    as_text,
-    as_value,
+    Trace,
     bar_title,
-    common_levels,
     mark_of,
     panel_ref,
     panels,
     plain,
     quiet,
+    scatter,
+    short,
 )
 
+LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 _HEIGHT = 200  # px of a panel of several, which is a square
 
 
@@ -84,27 +85,23 @@ def stimulus_map(
     return figure
 
 
-def selectable(points: pd.DataFrame, features: Sequence[str]) -> dict[str, Any]:
+def selectable(points: pd.DataFrame, features: Sequence[str]) -> Trace:
     """The trace of stimuli that can be selected; hovering says their features."""
     said = zip(points["label"], *(points[one] for one in features), strict=True)
     names = [feature_name(one) for one in features]
-    return {
-        "x": points["x"],
-        "y": points["y"],
-        "mode": "markers",
-        # A list: the browser would report numbers of a packed array by another name.
-        "customdata": [[int(stimulus)] for stimulus in points["stimulus"]],
-        "hovertext": [
-            "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
-        ],
-        "hoverinfo": "text",
-        # What stands out says `marked`, in both maps of two layers alike.
-        "unselected": {"marker": {"opacity": None}},
-    }
+    hover = [
+        "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
+    ]
+    # A list: the browser would report numbers of a packed array by another name.
+    rows = [[int(stimulus)] for stimulus in points["stimulus"]]
+    # What stands out says `marked`, in both maps of two layers alike.
+    unselected = {"marker": {"opacity": None}}
+    return scatter(points["x"], points["y"], hover, customdata=rows, unselected=unselected)
 
 
 def _named(feature: str, value: Any) -> str:
-    return f"{feature}: {plain(as_value(value))}"
+    text = short(float(value)) if isinstance(value, float | np.floating) else str(value)
+    return f"{feature}: {'missing' if pd.isna(value) else plain(text)}"
 
 
 def standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
@@ -129,34 +126,22 @@ _Group = tuple[str, pd.Series, dict[str, Any]]
 def _scale(values: pd.Series, color: str) -> list[_Group]:
     """The stimuli with a value of an ordered feature, along a colour scale."""
     there = values.notna()
-    marker = {
-        "color": values[there],
-        "colorscale": SEQUENTIAL,
-        "size": 7,
-        "opacity": 0.85,
-        "colorbar": {
-            "title": bar_title(feature_labels([color], LEGEND)[0]),
-            "thickness": 12,
-            "outlinewidth": 0,
-        },
-        "showscale": bool(there.any()),
-    }
+    title = bar_title(feature_labels([color], LEGEND)[0])
+    bar = {"title": title, "thickness": 12, "outlinewidth": 0}
+    scale = {"colorscale": SEQUENTIAL, "showscale": bool(there.any()), "colorbar": bar}
+    marker = {"color": values[there], "size": 7, "opacity": 0.85, **scale}
     return [(feature_name(color), there, marker)]
 
 
 def _levels(values: pd.Series) -> list[_Group]:
     """The stimuli of each common level of a nominal feature, and the others together."""
-    texts = values.map(as_text)
+    texts = values.map(lambda value: None if pd.isna(value) else str(value))
     shown, other = common_levels(values, LEVELS)
     groups = []
     for i, level in enumerate(shown):
         # The second eight have the same colours and open marks.
-        marker = {
-            "color": PALETTE[i % len(PALETTE)],
-            "symbol": mark_of(i, i // len(PALETTE)),
-            "size": 7,
-            "opacity": 0.85,
-        }
+        look = {"color": PALETTE[i % len(PALETTE)], "symbol": mark_of(i, i // len(PALETTE))}
+        marker = {"size": 7, "opacity": 0.85, **look}
         groups.append((plain(level), texts == level, marker))
     if other:
         marker = {"color": GREY, "size": 6, "symbol": "hexagon-open"}
@@ -167,10 +152,7 @@ def _levels(values: pd.Series) -> list[_Group]:
 def points_of(context: FigureContext, layer: Layer) -> tuple[pd.DataFrame, float]:
     """The map of the stimuli in a layer, and how far it is off.
 
-    Raises
-    ------
-    InputError
-        As `mlem_core.analysis.maps.stimulus_map`; there is no store.
+    Raises as `mlem_core.analysis.maps.stimulus_map`; there is no store.
     """
     if (store := context.drawing.store) is None:
         raise InputError("maps of the stimuli need a store, where the representations are.")
@@ -246,7 +228,7 @@ def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
     titles = [one.layout.title.text for one in maps]
     figure, _ = panels(titles, height=_HEIGHT, across=across, apart=0.03, below=56)
     annotations = [title.to_plotly_json() for title in figure.layout.annotations]
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     seen: set[str] = set()
     for place, one in enumerate(maps):
         ref = panel_ref(place)
@@ -294,11 +276,8 @@ def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[s
         marker |= {"colorbar": {**marker["colorbar"], **bar}}
         marker["showscale"] = first and marker["showscale"]
     shown = first and trace.get("showlegend") is not False
-    return trace | {
-        "marker": marker,
-        "legendgroup": f"stimuli {trace['name']}",
-        "showlegend": shown,
-    }
+    legend = {"legendgroup": f"stimuli {trace['name']}", "showlegend": shown}
+    return trace | {"marker": marker, **legend}
 
 
 # Layers of a model that are drawn: each map takes some seconds when it is drawn first. In one

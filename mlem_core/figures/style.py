@@ -7,7 +7,7 @@ import functools
 import html
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,6 @@ INK = "#1A1A1A"  # on a light ground of its own, whatever the page
 FAINT = "rgba(140,140,140,0.22)"
 LINE = "rgba(140,140,140,0.55)"
 SIZE = 13
-LEVELS = 16  # more levels than this of a nominal feature are drawn as "other"
 BARS = 12
 LEGEND = 26  # letters of a name in a legend
 TITLE = 22  # letters of a name over a panel
@@ -65,6 +64,8 @@ _PAGE = 1080  # px that rows of panels take at most, so that many fit a printed 
 # Between a matrix and the names at its sides.
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
+Trace = dict[str, Any]  # as Plotly takes it
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,35 @@ class Annotations:
 
 
 NO_ANNOTATIONS = Annotations()
+
+
+def scatter(x: Any, y: Any, hover: Any = None, mode: Any = "markers", **more: Any) -> Trace:
+    """Points, or lines, with the texts of hovering over them; None: it says nothing."""
+    said = {"hoverinfo": "skip"} if hover is None else {"hovertext": hover, "hoverinfo": "text"}
+    return {"type": "scatter", "x": x, "y": y, "mode": mode, **said, **more}
+
+
+def curve(x: Any, y: Any, hover: Any, color: str, dash: str = "", **more: Any) -> Trace:
+    """A `scatter` of points that a line of 2 px joins."""
+    line = {"color": color, "width": 2} | ({"dash": dash} if dash else {})
+    return scatter(x, y, hover, "lines+markers", line=line, **more)
+
+
+def heatmap(z: Any, hover: Any, **more: Any) -> Trace:
+    """Cells with the texts of hovering over them; one without a number says nothing."""
+    said = {"hovertext": hover, "hoverinfo": "text", "hoverongaps": False}
+    return {"type": "heatmap", "z": z, **said, **more}
+
+
+def in_panel(ref: str, traces: Iterable[Trace], **more: Any) -> list[Trace]:
+    """The traces in the panel with this `panel_ref`, with what is in `more` where they lack it."""
+    return [{"xaxis": f"x{ref}", "yaxis": f"y{ref}", **more} | trace for trace in traces]
+
+
+def names_along(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """What an axis has where names stand at 0, 1, ...: no lines of a grid; `more` is added."""
+    places = list(range(len(names)))
+    return {"tickvals": places, "ticktext": names, "showgrid": False, "zeroline": False, **more}
 
 
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
@@ -210,19 +240,29 @@ def quiet(figure: go.Figure, height: int) -> None:
     )
 
 
-def title_of(text: str, ref: str) -> dict[str, Any]:
+def _axes_of(ref: str, within: str) -> dict[str, str]:
+    """The axes of a panel; `within` has those whose coordinates are shares of it: "x", "xy" ..."""
+    return {f"{axis}ref": f"{axis}{ref}{' domain' * (axis in within)}" for axis in "xy"}
+
+
+def note(text: str, x: float, y: float, ref: str = "", within: str = "", **more: Any) -> Trace:
+    """The annotation with a text at a point of a panel, without an arrow."""
+    return {"text": text, "x": x, "y": y, "showarrow": False, **_axes_of(ref, within), **more}
+
+
+def shape(
+    kind: str, start: Point, end: Point, look: tuple[str, float], ref: str = "", within: str = ""
+) -> dict[str, Any]:
+    """A line or a rectangle from one point of a panel to another, of a colour and so many px."""
+    ends = {"x0": start[0], "y0": start[1], "x1": end[0], "y1": end[1]}
+    line = {"color": look[0], "width": look[1]}
+    return {"type": kind, **ends, "line": line, **_axes_of(ref, within)}
+
+
+def title_of(text: str, ref: str) -> Trace:
     """The annotation that stands as a title over a panel."""
-    return {
-        "text": text,
-        "x": 0.5,
-        "xref": f"x{ref} domain",
-        "y": 1,
-        "yref": f"y{ref} domain",
-        "yanchor": "bottom",
-        "yshift": 6,
-        "showarrow": False,
-        "font": {"size": SIZE + 1},
-    }
+    look = {"yanchor": "bottom", "yshift": 6, "font": {"size": SIZE + 1}}
+    return note(text, 0.5, 1, ref, "xy", **look)
 
 
 def quiet_layout(height: int, across: int = 0) -> dict[str, Any]:
@@ -294,18 +334,14 @@ def flag_trace(
     x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
 ) -> dict[str, Any]:
     """Triangles at what is to be read with care; their hover text says why."""
-    return {
-        "x": list(x),
-        "y": list(y),
-        "mode": "markers",
-        "marker": {"symbol": "triangle-up-open", "size": 8, "color": WARNING},
-        "cliponaxis": False,
-        "name": AUDIT,
-        "legendgroup": AUDIT,
-        "showlegend": legend,
-        "hovertext": list(hover),
-        "hoverinfo": "text",
-    }
+    marker = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
+    named = {"name": AUDIT, "legendgroup": AUDIT, "showlegend": legend}
+    return scatter(list(x), list(y), list(hover), marker=marker, cliponaxis=False, **named)
+
+
+def dash_of(place: int) -> str:
+    """The dash of the line of what stands at a place: another one where colours come again."""
+    return DASHES[place // len(PALETTE) % len(DASHES)]
 
 
 def mark_of(place: int, again: int) -> str:
@@ -344,14 +380,11 @@ def block_edges(
     blocks : of `model_blocks`
     ref : what Plotly writes behind x and y for the panel
     """
-    line = {"type": "line", "line": {"color": color, "width": 1}}
-    upright = {"xref": f"x{ref}", "yref": f"y{ref} domain", "y0": 0, "y1": 1}
-    lying = {"xref": f"x{ref} domain", "yref": f"y{ref}", "x0": 0, "x1": 1}
-    return [
-        {**line, **along, f"{axis}0": start - 0.5, f"{axis}1": start - 0.5}
-        for start, *_ in blocks[1:]
-        for axis, along in (("x", upright), ("y", lying))
-    ]
+    edges = []
+    for at in (start - 0.5 for start, *_ in blocks[1:]):
+        edges.append(shape("line", (at, 0), (at, 1), (color, 1), ref, "y"))
+        edges.append(shape("line", (0, at), (1, at), (color, 1), ref, "x"))
+    return edges
 
 
 def sparse_ticks(
@@ -376,34 +409,9 @@ def sparse_ticks(
     return {"tickvals": kept, "ticktext": [labels[i] for i in kept]}
 
 
-def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
-    """Levels to show, in their own order, and those left over, the rarest."""
-    tally = text_counts(values)
-    if len(tally) <= most:
-        return sorted(tally.index), []
-    common = list(tally.index[: most - 1])
-    return sorted(common), list(tally.index[most - 1 :])
-
-
-def text_counts(values: pd.Series) -> pd.Series:
-    """How often each value is there, as text; the most frequent first, missing ones left out."""
-    tally = values.dropna().value_counts()
-    return tally.set_axis([str(value) for value in tally.index])
-
-
 def wrapped(text: str, width: int = 60) -> str:
     """A sentence as Plotly shall show it, in lines of so many letters."""
     return "<br>".join(in_full(line) for line in textwrap.wrap(text, width))
-
-
-def as_text(value: Any) -> str | None:
-    return None if pd.isna(value) else str(value)
-
-
-def as_value(value: Any) -> str:
-    if pd.isna(value):
-        return "missing"
-    return short(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def short(value: float) -> str:

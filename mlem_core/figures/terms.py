@@ -27,6 +27,7 @@ from mlem_core.figures.style import (
     as_number,
     bar_title,
     block_edges,
+    heatmap,
     model_blocks,
     panel_ref,
     panels,
@@ -76,19 +77,9 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
             for a, line in zip(layers, values, strict=True)
         ]
         at = {"row": row, "col": column}
-        figure.add_trace(
-            go.Heatmap(
-                z=values,
-                x=np.arange(len(layers)),
-                y=np.arange(len(layers)),
-                coloraxis=scale,
-                hovertext=hover,
-                hoverinfo="text",
-                hoverongaps=False,
-                name=feature_name(term),
-            ),
-            **at,
-        )
+        places_of = {"x": np.arange(len(layers)), "y": np.arange(len(layers))}
+        named = {"coloraxis": scale, "name": feature_name(term)}
+        figure.add_trace(heatmap(values, hover, **places_of, **named), **at)
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(layers) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.

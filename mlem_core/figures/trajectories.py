@@ -15,8 +15,7 @@ from mlem_core.figures.groups import BELOW, group_summary, line_with_band
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
 from mlem_core.groups.profiles import nearest_depth
-from mlem_core.groups.sentences import training_lines
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.summary import GroupSummary, training_lines
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
@@ -103,11 +102,13 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
             called = _SCORE if score else feature_name(str(feature))
             color = GREY if score else colors.get(str(feature), GREY)
             x = np.array([place_of[int(step)] for step in line["step"]])
+            key = f"{quantity} {feature}"
             for trace in line_with_band(line, "step", x, color, called, dashed=score):
-                trace.legendgroup = f"{quantity} {feature}"
-                trace.showlegend = trace.fill is None and trace.legendgroup not in shown
-                figure.add_trace(trace, row=row, col=column)
-            shown.add(f"{quantity} {feature}")
+                new = "fill" not in trace and key not in shown
+                figure.add_trace(
+                    trace | {"legendgroup": key, "showlegend": new}, row=row, col=column
+                )
+            shown.add(key)
         if broken is not None:
             figure.add_vline(
                 x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column
@@ -176,10 +177,7 @@ def depths(context: FigureContext) -> list[str]:
 def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
     """Importances over the steps of training.
 
-    Raises
-    ------
-    InputError
-        As `depth_of`.
+    Raises as `depth_of`.
     """
     found = of_training(context)
     if found is None:

@@ -19,14 +19,18 @@ from mlem_core.figures.style import (
     INK,
     SIGNIFICANT,
     Annotations,
+    Trace,
     as_number,
     as_p,
     block_edges,
     color_axis,
+    heatmap,
     model_blocks,
+    note,
     panel_ref,
     panels,
     say,
+    scatter,
     short,
     sparse_ticks,
     title_of,
@@ -129,28 +133,23 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     end = max(_LEAST_SCALE, float(np.ceil(highest * 10) / 10))
     blocks = model_blocks(layers)
     models = model_labels([model for *_, model in blocks], 16)
-    edges: list[dict[str, Any]] = []
-    texts: list[dict[str, Any]] = []
+    edges, texts = list[dict[str, Any]](), list[dict[str, Any]]()
     axes: dict[str, dict[str, str]] = {}
     for number, ((name, title), (row, column)) in enumerate(zip(_MEASURES, places, strict=True)):
         ref, at = panel_ref(number), {"row": row, "col": column}
         figure.add_trace(_heatmap(table, names, name), **at)
         if name == "rsa":
             sure = table[table["rsa_p_corrected"] <= SIGNIFICANT]
-            figure.add_trace(_dots(sure, names), **at)
+            place = {layer: at for at, layer in enumerate(names)}
+            a, b = ([place[layer] for layer in sure[key]] for key in ("layer_a", "layer_b"))
+            dots = scatter([*a, *b], [*b, *a], marker={"size": 4, "color": INK})
+            figure.add_trace(dots, **at)
         edges += block_edges(blocks, ref, "rgba(140,140,140,0.7)")
-        named = {
-            "y": 0,
-            "xref": f"x{ref}",
-            "yref": f"y{ref} domain",
-            "yshift": -26,
-            "yanchor": "top",
-            "textangle": -30 if len(blocks) > 2 else 0,
-            "showarrow": False,
-        }
+        turned = -30 if len(blocks) > 2 else 0
+        look = {"yshift": -26, "yanchor": "top", "textangle": turned}
         texts.append(title_of(title, ref))
         texts += [
-            {"text": model, "x": (start + stop - 1) / 2, **named}
+            note(model, (start + stop - 1) / 2, 0, ref, "y", **look)
             for (start, stop, _), model in zip(blocks, models, strict=True)
         ]
         axes[f"xaxis{ref}"] = {"constrain": "domain"}
@@ -173,7 +172,7 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
     return figure
 
 
-def _heatmap(table: pd.DataFrame, names: Sequence[str], name: str) -> go.Heatmap:
+def _heatmap(table: pd.DataFrame, names: Sequence[str], name: str) -> Trace:
     value = np.full((len(names), len(names)), np.nan)
     hover = np.full(value.shape, "", dtype=object)
     place = {layer: at for at, layer in enumerate(names)}
@@ -181,9 +180,7 @@ def _heatmap(table: pd.DataFrame, names: Sequence[str], name: str) -> go.Heatmap
         a, b = place[row["layer_a"]], place[row["layer_b"]]
         value[a, b] = value[b, a] = row[f"{name}_difference"]
         hover[a, b] = hover[b, a] = _told(row, name)
-    return go.Heatmap(
-        z=value, hovertext=hover, hoverinfo="text", coloraxis="coloraxis", hoverongaps=False
-    )
+    return heatmap(value, hover, coloraxis="coloraxis")
 
 
 def _told(row: dict[str, float | str], name: str) -> str:
@@ -201,18 +198,6 @@ def _told(row: dict[str, float | str], name: str) -> str:
     if name == "rsa" and np.isfinite(p):
         text += f"<br>not 0: p {as_p(p)} (corrected)"
     return text
-
-
-def _dots(sure: pd.DataFrame, names: Sequence[str]) -> go.Scatter:
-    place = {layer: at for at, layer in enumerate(names)}
-    a, b = ([place[layer] for layer in sure[key]] for key in ("layer_a", "layer_b"))
-    return go.Scatter(
-        x=[*a, *b],
-        y=[*b, *a],
-        mode="markers",
-        marker={"size": 4, "color": INK},
-        hoverinfo="skip",
-    )
 
 
 def _nothing(text: str) -> go.Figure:

@@ -12,24 +12,30 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.analysis.maps import some_layers
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_in_model, layer_titles, model_labels
 from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
     CLEAR,
-    DASHES,
     LINE,
     PALETTE,
     SEQUENTIAL,
     SIZE,
     TITLE,
+    Trace,
     as_number,
     bar_title,
     color_axis,
+    curve,
+    dash_of,
+    heatmap,
     in_full,
+    in_panel,
     panel_layout,
     panel_ref,
+    scatter,
     short,
     short_names,
 )
@@ -66,12 +72,10 @@ def value_matrices(
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
     layout, _ = panel_layout(titles, height=side, across=across)
     highest = float(own["distance"].max()) or 1.0
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for place, layer in enumerate(layers):
         ref = panel_ref(place)
-        at = {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
-        rows = _of(own, layer)
-        traces += [{**trace, **at} for trace in _matrix(rows, names, highest)]
+        traces += in_panel(ref, _matrix(_of(own, layer), names, highest))
         every = -(-len(names) // LABELLED)
         ticks: dict[str, Any] = {
             "tickvals": list(range(0, len(names), every)),
@@ -106,7 +110,7 @@ def _of(rows: pd.DataFrame, layer: Layer) -> pd.DataFrame:
     return rows[(rows["model"] == layer[0]) & (rows["layer"] == layer[1])]
 
 
-def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[dict[str, Any]]:
+def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[Trace]:
     """The heatmap of a layer, and what marks its diagonal and its cells without pairs."""
     place = {name: at for at, name in enumerate(names)}
     n = len(names)
@@ -117,21 +121,10 @@ def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[di
         for i, j in {(a, b), (b, a)}:
             values[i, j], texts[i, j] = row.distance, _told(row)
             unseen[i, j] = row.n_pairs == 0
-    heatmap = {
-        "type": "heatmap",
-        "z": values,
-        "x": np.arange(n),
-        "y": np.arange(n),
-        "coloraxis": "coloraxis",
-        "hovertext": texts,
-        "hoverinfo": "text",
-        "xgap": 1,
-        "ygap": 1,
-        "name": "squared distance",
-    }
+    at = {"x": np.arange(n), "y": np.arange(n), "xgap": 1, "ygap": 1}
     cells = np.argwhere(unseen)
     return [
-        heatmap,
+        heatmap(values, texts, **at, coloraxis="coloraxis", name="squared distance"),
         _marks([(i, i) for i in range(n) if not unseen[i, i]], values, highest, "circle-open"),
         *([_marks(cells.tolist(), values, highest, "x-thin")] if len(cells) else []),
     ]
@@ -139,27 +132,16 @@ def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[di
 
 def _marks(
     cells: Sequence[Sequence[int]], values: FloatArray, highest: float, symbol: str
-) -> dict[str, Any]:
+) -> Trace:
     # Light on the dark half of the scale, dark on its light half.
     colors = [
         "rgba(0,0,0,0.75)" if values[i, j] > 0.55 * highest else "rgba(255,255,255,0.9)"
         for i, j in cells
     ]
-    return {
-        "type": "scatter",
-        "x": [j for _, j in cells],
-        "y": [i for i, _ in cells],
-        "mode": "markers",
-        "marker": {
-            "symbol": symbol,
-            "size": 8,
-            "color": colors,
-            "line": {"width": 1.3, "color": colors},
-        },
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "no pair of stimuli" if symbol == "x-thin" else "within a value",
-    }
+    look = {"symbol": symbol, "size": 8, "color": colors, "line": {"width": 1.3, "color": colors}}
+    name = "no pair of stimuli" if symbol == "x-thin" else "within a value"
+    x, y = [j for _, j in cells], [i for i, _ in cells]
+    return scatter(x, y, marker=look, showlegend=False, name=name)
 
 
 def _told(row: Any) -> str:
@@ -254,7 +236,7 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
     across = 2 if context.drawing.screen else 3
     if narrow:
         across = 1 if own["value_a"].nunique() > FEW_VALUES else 2
-    layers = _spaced(list(context.selection.layers), MOST_MATRICES if across > 1 else MOST_BELOW)
+    layers = some_layers(context.selection.layers, MOST_MATRICES if across > 1 else MOST_BELOW)
     some = ""
     if len(layers) < len(context.selection.layers):
         some = f"{len(layers)} of the {len(context.selection.layers)} layers are drawn. "
@@ -265,12 +247,6 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
         matrices_caption(name, some + context.basis),
         own,
     )
-
-
-def _spaced(layers: list[Layer], most: int) -> list[Layer]:
-    """At most so many of the layers, evenly spaced."""
-    at = np.linspace(0, len(layers) - 1, min(len(layers), most)).round().astype(int)
-    return [layers[i] for i in dict.fromkeys(at.tolist())]
 
 
 def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure:
@@ -291,28 +267,27 @@ def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure
     models = [str(model) for model in dict.fromkeys(table["model"])]
     longest = TITLE - 7 if min(across, len(models)) > 2 else TITLE
     layout, places = panel_layout(model_labels(models, longest), height=340, across=across)
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         ref, rows = panel_ref(number), own[own["model"] == model]
-        at = {"type": "scatter", "xaxis": f"x{ref}", "yaxis": f"y{ref}"}
         lines = {
             (str(a), str(b)): line
             for (a, b), line in rows.groupby(["value_a", "value_b"], sort=False)
         }
         grey = [line for pair, line in lines.items() if pair not in furthest]
-        if grey:
-            traces.append({**at, **_grey(grey, number == 0)})
+        drawn = [_grey(grey, number == 0)] if grey else []
         for place, pair in enumerate(furthest):
             if pair in lines:
                 name = f"{labels[pair[0]]} / {labels[pair[1]]}"
-                traces.append({**at, **_named(lines[pair], name, place, number == 0)})
+                drawn.append(_named(lines[pair], name, place, number == 0))
+        traces += in_panel(ref, drawn)
         numbers = table.loc[table["model"] == model, "layer"]
         value = "squared distance" if column == 1 else None
         layer_axes(layout, ref, (model, numbers), value)
     return go.Figure({"data": traces, "layout": layout})
 
 
-def _grey(lines: Sequence[pd.DataFrame], legend: bool) -> dict[str, Any]:
+def _grey(lines: Sequence[pd.DataFrame], legend: bool) -> Trace:
     """All other pairs as one trace, with gaps between their lines."""
     x: list[Any] = []
     y: list[Any] = []
@@ -321,34 +296,16 @@ def _grey(lines: Sequence[pd.DataFrame], legend: bool) -> dict[str, Any]:
         x += [*line["layer"], None]
         y += [*line["distance"], None]
         hover += [*_of_layers(line), ""]
-    return {
-        "x": x,
-        "y": y,
-        "mode": "lines+markers",
-        "line": {"color": "rgba(140,140,140,0.4)", "width": 1},
-        "marker": {"size": 3, "color": LINE},
-        "hovertext": hover,
-        "hoverinfo": "text",
-        "name": "other pairs",
-        "legendgroup": "other pairs",
-        "showlegend": legend,
-    }
+    look = {"line": {"color": "rgba(140,140,140,0.4)", "width": 1}}
+    named = {"name": "other pairs", "legendgroup": "other pairs", "showlegend": legend}
+    return scatter(x, y, hover, "lines+markers", marker={"size": 3, "color": LINE}, **look, **named)
 
 
-def _named(line: pd.DataFrame, name: str, place: int, legend: bool) -> dict[str, Any]:
+def _named(line: pd.DataFrame, name: str, place: int, legend: bool) -> Trace:
     color = PALETTE[place % len(PALETTE)]
-    return {
-        "x": line["layer"],
-        "y": line["distance"],
-        "mode": "lines+markers",
-        "line": {"color": color, "width": 2, "dash": DASHES[place // len(PALETTE) % len(DASHES)]},
-        "marker": {"size": 6, "color": color},
-        "hovertext": _of_layers(line),
-        "hoverinfo": "text",
-        "name": name,
-        "legendgroup": name,
-        "showlegend": legend,
-    }
+    named = {"name": name, "legendgroup": name, "showlegend": legend}
+    at, look = (line["layer"], line["distance"]), {"size": 6, "color": color}
+    return curve(*at, _of_layers(line), color, dash_of(place), marker=look, **named)
 
 
 def _of_layers(line: pd.DataFrame) -> list[str]:

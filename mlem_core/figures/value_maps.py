@@ -18,8 +18,10 @@ from mlem_core.figures.style import (
     SIZE,
     TITLE,
     as_number,
+    faded,
     in_full,
     quiet,
+    scatter,
     short_names,
     title_of,
 )
@@ -49,41 +51,18 @@ def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.F
     # Areas as the variance within the value; a label stands clear of its ring, at its side.
     sizes = 10 + 34 * np.sqrt(spread / widest)
     texts, places = uncrowded(unit, short_names(names, 16), sizes / 2 / 300 + 0.01)
+    hover = [
+        f"<b>{in_full(name)}</b><br>spread {as_number(one)}"
+        for name, one in zip(names, spread, strict=True)
+    ]
+    x, y, shared = points["x"], points["y"], {"cliponaxis": False, "showlegend": False}
+    line = {"color": faded(PALETTE[0], 0.5), "width": 1}
+    ring = {"size": sizes, "color": faded(PALETTE[0], 0.1), "line": line}
+    written = {"mode": "markers+text", "text": texts, "textposition": places}
+    dot = {"size": 7, "color": PALETTE[0]}
     figure = make_subplots(1, 1)
-    figure.add_traces(
-        [
-            go.Scatter(
-                x=points["x"],
-                y=points["y"],
-                mode="markers+text",
-                text=texts,
-                textposition=places,
-                cliponaxis=False,
-                marker={
-                    "size": sizes,
-                    "color": "rgba(0,114,178,0.10)",
-                    "line": {"color": "rgba(0,114,178,0.5)", "width": 1},
-                },
-                hoverinfo="skip",
-                showlegend=False,
-                name="spread",
-            ),
-            go.Scatter(
-                x=points["x"],
-                y=points["y"],
-                mode="markers",
-                marker={"size": 7, "color": PALETTE[0]},
-                hovertext=[
-                    f"<b>{in_full(name)}</b><br>spread {as_number(one)}"
-                    for name, one in zip(names, spread, strict=True)
-                ],
-                hoverinfo="text",
-                cliponaxis=False,
-                showlegend=False,
-                name="values",
-            ),
-        ]
-    )
+    figure.add_trace(scatter(x, y, marker=ring, name="spread", **written, **shared))
+    figure.add_trace(scatter(x, y, hover, marker=dot, name="values", **shared))
     quiet(figure, height=400)
     figure.update_layout(annotations=[title_of(short_names([title], 46)[0], "")])
     padded = pd.DataFrame(middle + _ROOM * (xy - middle), columns=["x", "y"])
@@ -152,28 +131,18 @@ def value_scatter(
     titles = [layer_title(layer) for layer in pair]
     axes = layer_titles(pair, TITLE)
     texts, places = uncrowded(xy / highest, texts)
-    figure = go.Figure(
-        go.Scatter(
-            x=xy[:, 0],
-            y=xy[:, 1],
-            mode="markers+text",
-            marker={"size": 8, "color": [PALETTE[0] if text else GREY for text in texts]},
-            text=texts,
-            textposition=places,
-            textfont={"size": SIZE - 1},
-            hovertext=[
-                f"<b>{in_full(str(row.value_a))} and {in_full(str(row.value_b))}</b>"
-                f"<br>{titles[0]}: {as_number(row.distance_a)}"
-                f"<br>{titles[1]}: {as_number(row.distance_b)}"
-                f"<br>{row.n_pairs:,} pairs of stimuli"
-                for row in table.itertuples()
-            ],
-            hoverinfo="text",
-            cliponaxis=False,
-            showlegend=False,
-            name="pairs of values",
-        )
-    )
+    hover = [
+        f"<b>{in_full(str(row.value_a))} and {in_full(str(row.value_b))}</b>"
+        f"<br>{titles[0]}: {as_number(row.distance_a)}"
+        f"<br>{titles[1]}: {as_number(row.distance_b)}"
+        f"<br>{row.n_pairs:,} pairs of stimuli"
+        for row in table.itertuples()
+    ]
+    look = {"size": 8, "color": [PALETTE[0] if text else GREY for text in texts]}
+    written = {"text": texts, "textposition": places, "textfont": {"size": SIZE - 1}}
+    shared = {"cliponaxis": False, "showlegend": False, "name": "pairs of values"}
+    points = scatter(xy[:, 0], xy[:, 1], hover, "markers+text", marker=look, **written, **shared)
+    figure = go.Figure([points])
     quiet(figure, height=460)
     for axis, side in ((figure.update_xaxes, 0), (figure.update_yaxes, 1)):
         axis(

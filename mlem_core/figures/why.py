@@ -27,7 +27,10 @@ from mlem_core.figures.style import (
     as_number,
     faded,
     feature_colors,
+    names_along,
+    note,
     quiet_layout,
+    shape,
 )
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.measures.decomposition import (
@@ -83,16 +86,8 @@ def waterfall(
         ],
     }
     layout["margin"]["t"] = 16
-    layout["yaxis"] |= {
-        "tickvals": list(range(len(terms) + 1)),
-        "ticktext": [
-            *feature_labels([str(term) for term in terms["term"]], LEGEND),
-            f"<b>{total}</b>",
-        ],
-        "range": [len(terms) + 0.6, -0.6],
-        "showgrid": False,
-        "zeroline": False,
-    }
+    names = [*feature_labels([str(term) for term in terms["term"]], LEGEND), f"<b>{total}</b>"]
+    layout["yaxis"] |= names_along(names, range=[len(terms) + 0.6, -0.6])
     layout["xaxis"] |= {
         # No line of the grid goes through the numbers on the right.
         "tickvals": _ticks(low, high),
@@ -107,35 +102,23 @@ def waterfall(
 
 def _goes_on(row: int, end: float) -> dict[str, Any]:
     """The thin line along which the sum goes on into the next row."""
-    at = {"x0": end, "x1": end, "y0": row - 0.36, "y1": row + 1.36}
-    return {"type": "line", **at, "line": {"color": LINE, "width": 1}, "layer": "below"}
+    line = shape("line", (end, row - 0.36), (end, row + 1.36), (LINE, 1))
+    return line | {"layer": "below"}
 
 
 def _number_beside(row: int, x: float, value: float, *, signed: bool) -> dict[str, Any]:
     """The number of a row, to the right of all bars."""
-    return {
-        "x": x,
-        "y": row,
-        "text": ("+" if signed and round(value, 3) > 0 else "") + as_number(value),
-        "showarrow": False,
-        "xanchor": "left",
-        "font": {"size": SIZE},
-    }
+    text = ("+" if signed and round(value, 3) > 0 else "") + as_number(value)
+    return note(text, x, row, xanchor="left", font={"size": SIZE})
+
+
+_BAR = {"type": "bar", "orientation": "h", "width": 0.72, "hoverinfo": "text", "showlegend": False}
 
 
 def _total_bar(row: int, whole: float, total: str) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "y": [row],
-        "x": [whole],
-        "width": 0.72,
-        "marker": {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}},
-        "hovertext": [f"<b>{total}</b><br>{as_number(whole)}"],
-        "hoverinfo": "text",
-        "name": "total",
-        "showlegend": False,
-    }
+    marker = {"color": "rgba(0,0,0,0)", "line": {"width": 2, "color": GREY}}
+    hover = [f"<b>{total}</b><br>{as_number(whole)}"]
+    return {**_BAR, "y": [row], "x": [whole], "marker": marker, "hovertext": hover, "name": "total"}
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -173,25 +156,14 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
             "width": 4,
             "color": LINE,
         }
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "y": np.arange(len(terms)),
-        "x": values,
-        "base": [0.0, *ends[:-1].tolist()],
-        "width": 0.72,
-        "marker": {
-            "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
-            "line": {"width": 0},
-            "pattern": {"shape": [PATTERNS.get(term, "") for term in terms["term"]]},
-        },
-        "error_x": error,
-        "customdata": terms["term"].to_numpy(dtype=object),
-        "hovertext": hover,
-        "hoverinfo": "text",
-        "name": "terms",
-        "showlegend": False,
+    marker = {
+        "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
+        "line": {"width": 0},
+        "pattern": {"shape": [PATTERNS.get(term, "") for term in terms["term"]]},
     }
+    at = {"y": np.arange(len(terms)), "x": values, "base": [0.0, *ends[:-1].tolist()]}
+    named = {"customdata": terms["term"].to_numpy(dtype=object), "name": "terms"}
+    return {**_BAR, **at, **named, "marker": marker, "error_x": error, "hovertext": hover}
 
 
 @figure(

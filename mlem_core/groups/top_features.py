@@ -20,7 +20,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.groups.estimates import mean_estimate
+from mlem_core.groups.profiles import mean_estimate
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.intervals import Left
 

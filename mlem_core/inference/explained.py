@@ -9,8 +9,7 @@ from typing import ClassVar
 import pandas as pd
 
 from mlem_core.base.labels import Names
-from mlem_core.base.repr_html import as_html
-from mlem_core.base.text import fraction, in_letters, listed, number
+from mlem_core.base.text import as_html, fraction, in_letters, listed, number
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY

@@ -174,7 +174,11 @@ def _passes(
         rows, spans = _spans(tokenized, batch, pooling)
         begun: PooledRows | None = None
         try:
-            begun = _begin(_inputs(tokenized, batch), spans, loaded, copies, kept)
+            # A GPU is given the forward pass, and not waited for.
+            inputs = _inputs(tokenized, batch)
+            pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
+            forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
+            begun = pooled
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
@@ -228,11 +232,7 @@ def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tenso
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
-    return batches(tokenized.lengths, _token_budget(loaded))
-
-
-def _token_budget(loaded: LoadedModel) -> int:
-    """How many tokens a batch may have, on a GPU by the memory that is free now."""
+    # On a GPU by the memory that is free now.
     import torch
 
     kind = loaded.device.partition(":")[0]
@@ -242,7 +242,7 @@ def _token_budget(loaded: LoadedModel) -> int:
     if kind == "cuda":
         free, _ = torch.cuda.mem_get_info(loaded.device)
         budget = min(budget, _tokens_that_fit(free, loaded))
-    return int(budget)
+    return batches(tokenized.lengths, int(budget))
 
 
 def _tokens_that_fit(free: int, loaded: LoadedModel) -> int:
@@ -264,19 +264,6 @@ def _tokens_that_fit(free: int, loaded: LoadedModel) -> int:
 def _inputs(tokenized: TokenizedStimuli, batch: IntArray) -> IntArray:
     """(n_inputs, n_tokens) the tokens of a batch."""
     return np.stack([tokenized.tokens[sentence] for sentence in batch])
-
-
-def _begin(
-    inputs: IntArray,
-    spans: Spans,
-    loaded: LoadedModel,
-    copies: torch.cuda.Stream | None,
-    kept: Sequence[int],
-) -> PooledRows:
-    """A forward pass; a GPU is given its work, and not waited for."""
-    pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
-    forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
-    return pooled
 
 
 def _spans(tokenized: TokenizedStimuli, batch: IntArray, pooling: str) -> tuple[IntArray, Spans]:

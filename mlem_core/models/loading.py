@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.models.forward import (
     LoadedModel,
     count_blocks,
@@ -55,8 +55,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     ModelUnavailable : the hub cannot be reached or does not let us have the model.
     InputError : no such model, or its files cannot be used; the sentence says why.
     """
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
+    check_choice("dtype", dtype, DTYPES)
     files = locate(name)
     watched = files.watched()
     if files.packed is not None:

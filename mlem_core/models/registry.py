@@ -270,7 +270,19 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
             )
         return ModelFiles(path.parent, path.name)
     check_hub_name(name)
-    return _fetch(name, fetch or hub.snapshot)
+    id, _, revision = name.partition("@")
+    settings = shared()
+    if settings is None or settings.hub:
+        with _hub_errors(name):
+            folder = (fetch or hub.snapshot)(id, revision or None)
+        return ModelFiles(folder, version=folder.name)
+    fetched_before = hub.cached(id, revision or None) if hub.is_name(id) else None
+    if fetched_before is None:
+        raise ModelUnavailable(
+            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
+            f"{listed([*packaged(), *offered()])} are there."
+        )
+    return ModelFiles(fetched_before, version=fetched_before.name)
 
 
 def is_variant(name: str) -> bool:
@@ -352,22 +364,6 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
             f"({', '.join(str(folder / gguf) for gguf in ggufs[:5])})."
         )
     return ModelFiles(folder, ggufs[0])
-
-
-def _fetch(name: str, fetch: Callable[[str, str | None], Path]) -> ModelFiles:
-    id, _, revision = name.partition("@")
-    settings = shared()
-    if settings is None or settings.hub:
-        with _hub_errors(name):
-            folder = fetch(id, revision or None)
-        return ModelFiles(folder, version=folder.name)
-    fetched_before = hub.cached(id, revision or None) if hub.is_name(id) else None
-    if fetched_before is None:
-        raise ModelUnavailable(
-            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
-            f"{listed([*packaged(), *offered()])} are there."
-        )
-    return ModelFiles(fetched_before, version=fetched_before.name)
 
 
 @contextlib.contextmanager

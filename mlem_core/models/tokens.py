@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import IntArray
 from mlem_core.data.stimuli import StimulusSet
@@ -182,8 +182,7 @@ def tokenize(
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
     """The token that "start" puts before those of the tokenizer: its start token, or nothing."""
-    if special_tokens not in SPECIAL_TOKENS:
-        raise unknown("choice of special tokens", special_tokens, SPECIAL_TOKENS)
+    check_choice("choice of special tokens", special_tokens, SPECIAL_TOKENS)
     tokenizer = loaded.tokenizer
     if special_tokens != "start" or _encode(tokenizer, ["a"], True, [])[0][1] > 0:
         return []
@@ -267,8 +266,7 @@ def poolings_of(level: str) -> dict[str, Mean]:
 def pooled(level: str, pooling: str) -> Mean:
     """The tokens that stand for a stimulus; `InputError` where its level has no such choice."""
     choices = poolings_of(level)
-    if pooling not in choices:
-        raise unknown(f"pooling of a {level}", pooling, choices)
+    check_choice(f"pooling of a {level}", pooling, choices)
     return choices[pooling]
 
 

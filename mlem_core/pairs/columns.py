@@ -261,7 +261,15 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Co
     rounding, error, kept = 0.0, 0.0, 1.0
     if column.kind == "ordered" and len(present) > MAX_VALUES:
         values, present, rounding = _coarse(values, present, bins or MOST_BINS)
-    table = _with_missing(_distances(column, present), missing)
+    # The last row and column stand for a missing value.
+    apart = _distances(column, present)
+    n_values = len(apart)
+    table = np.zeros((n_values + 1, n_values + 1))
+    table[:n_values, :n_values] = apart
+    if missing == "level":
+        table[n_values, :n_values] = table[:n_values, n_values] = 1.0
+    # Sums of decimals differ in their last bits: 0.3 - 0.1 and 0.2 - 0.0 are one distance.
+    table = np.round(table, 12)
     if column.names:
         first, second = ends(len(column.names))
         return Coded(values, pair_numbers(len(column.names)), table[first, second])
@@ -423,17 +431,6 @@ def pair_numbers(n_values: int) -> IntArray:
     first, second = ends(n_values)
     numbers[first, second] = numbers[second, first] = np.arange(len(first))
     return numbers
-
-
-def _with_missing(apart: FloatArray, missing: str) -> FloatArray:
-    """Feature distance of every two values; the last row and column stand for a missing value."""
-    n_values = len(apart)
-    table = np.zeros((n_values + 1, n_values + 1))
-    table[:n_values, :n_values] = apart
-    if missing == "level":
-        table[n_values, :n_values] = table[:n_values, n_values] = 1.0
-    # Sums of decimals differ in their last bits: 0.3 - 0.1 and 0.2 - 0.0 are one distance.
-    return np.round(table, 12)
 
 
 def _coarse(values: IntArray, scaled: FloatArray, bins: int) -> tuple[IntArray, FloatArray, float]:

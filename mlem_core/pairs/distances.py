@@ -15,7 +15,7 @@ from mlem_core.base.numbers import moderate
 from mlem_core.base.parallel import each
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
 from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, raised, shrunken
 from mlem_core.pairs.rows import (
@@ -131,15 +131,6 @@ def _prepared(
     return rows
 
 
-def _distinct(
-    representations: NDArray[np.floating], distance: Distance, layer: str
-) -> tuple[FloatArray, IntArray]:
-    """The distinct rows of a layer, prepared, and which of them each stimulus has."""
-    raw = checked_rows(representations, layer)
-    kept, position = np.unique(equal_rows(raw), return_inverse=True)
-    return _prepared(raw[kept].astype(np.float64), distance, layer, kept), position
-
-
 def squared_distances(
     representations: NDArray[np.floating],
     metric: str = "euclidean",
@@ -183,7 +174,10 @@ def squared_distances(
         return distance.condensed(moderate(representations.astype(np.float64)))
     from mlem_core.pairs.kernels.distances import fill_condensed
 
-    rows, position = _distinct(representations, distance, layer)
+    # The distinct rows, prepared, and which of them each stimulus has.
+    raw = checked_rows(representations, layer)
+    kept, position = np.unique(equal_rows(raw), return_inverse=True)
+    rows, position = _prepared(raw[kept].astype(np.float64), distance, layer, kept), position
     condensed = np.empty(n_pairs(len(position)))
     order = np.argsort(position, kind="stable")
     ascending = position[order]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.patterns import Patterns, left_out, tested_blocks
@@ -232,8 +232,7 @@ class PairTables(Patterns):
         Raises InputError: an unknown feature, or none.
         """
         for name in features:
-            if name not in self.features:
-                raise unknown("feature", name, self.features)
+            check_choice("feature", name, self.features)
         keep = [f for f, name in enumerate(self.features) if name in set(features)]
         if not keep:
             raise InputError("no feature is left; choose at least one.")

@@ -30,19 +30,21 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS, save_analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.files import replacing
-from mlem_core.base.held import scratch
+from mlem_core.analysis.similarities import kept_similarity
+from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
+from mlem_core.figures.robustness import claimed
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.inference.explanation import explain, with_transfer
+from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
 from mlem_core.inference.partial import partial_of_layers
+from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.tables import importance_difference_table
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
-from mlem_core.pairs.similarities import RSA
-from mlem_core.report import uncertainty_tables
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.contents import (
     FORMAT,
     MOST_REPLICATES,
@@ -50,11 +52,6 @@ from mlem_core.report.contents import (
     DrawnAs,
     SourceFile,
     as_json,
-    write_zip,
-)
-from mlem_core.report.formats import as_latex, csv_bytes, pictures
-from mlem_core.report.methods import texts, uncertainty, versions_text
-from mlem_core.report.portable import (
     content_of,
     in_names,
     in_results,
@@ -64,7 +61,12 @@ from mlem_core.report.portable import (
     portable,
     renamed,
     sources_of,
+    write_zip,
 )
+from mlem_core.report.formats import as_latex, csv_bytes, pictures
+from mlem_core.report.methods import texts, uncertainty, versions_text
+from mlem_core.robustness.claims import by_choice, curve, of_chance, over_stimuli, verdict
+from mlem_core.robustness.flags import audit_tables
 
 DEFAULT_DRAWING = Drawing()
 # Stimuli, and the distances of features that are given by them.
@@ -105,15 +107,12 @@ def write(
     drawing : how the figures are drawn
     progress : called as the figures are drawn
 
-    Raises
-    ------
-    InputError
-        As `Analysis.results`; a representations file that has gone or changed.
+    Raises as `Analysis.results`; a representations file that has gone or changed.
     """
     selection = analysis.select() if selection is None else selection
     results = analysis.results_of(selection) if results is None else results
     shown = FigureContext(analysis, selection, results, drawing)
-    derived, intervals = uncertainty_tables.how_sure(shown), uncertainty_tables.in_intervals(shown)
+    derived, intervals = how_sure(shown), in_intervals(shown)
     again = drawing.replicates <= MOST_REPLICATES
     names, sources = own_names(analysis), sources_of(analysis)
     tables = {name: in_table(table, names) for name, table in {**derived, **intervals}.items()}
@@ -121,6 +120,7 @@ def write(
         shown = called(shown, names)
     leaving = portable(analysis, names, sources)
     paths = dict(analysis.spec.representations)
+    drawn = all_figures(shown, progress)
     files = {
         **contents(shown, leaving),
         **{f"tables/{name}": csv_bytes(table) for name, table in tables.items()},
@@ -129,7 +129,8 @@ def write(
             for name, source in sources.items()
             if source.included
         },
-        **_drawn(shown, progress),
+        **_figure_files(drawn, shown.drawing.images, progress),
+        **_printed(drawn),
     }
     about = replace(
         described(shown, leaving, sources),
@@ -189,7 +190,7 @@ def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
     Parameters
     ----------
     shown : what is shown
-    leaving : the analysis as it leaves the machine, see `mlem_core.report.portable.portable`
+    leaving : the analysis as it leaves the machine, see `mlem_core.report.contents.portable`
     """
     names = shown.drawing.names
     written = texts(leaving, shown.results, shown.selection, names, uncertainty(shown))
@@ -259,12 +260,6 @@ def _printed(drawn: dict[str, RenderedFigure]) -> dict[str, bytes]:
     return {name: text.encode() for name, text in files.items()}
 
 
-def _drawn(shown: FigureContext, progress: Report | None) -> dict[str, bytes]:
-    """Every figure, with its caption and as LaTeX."""
-    drawn = all_figures(shown, progress)
-    return {**_figure_files(drawn, shown.drawing.images, progress), **_printed(drawn)}
-
-
 def _figure_files(
     drawn: dict[str, RenderedFigure], images: bool | None, progress: Report | None
 ) -> dict[str, bytes]:
@@ -292,3 +287,91 @@ def _without_plotly(page: bytes) -> bytes:
     """The page with the one copy of Plotly beside it instead of 4 MB in it."""
     script = b"<script>" + _plotly() + b"</script>"
     return page.replace(script, b'<script src="plotly.min.js"></script>')
+
+
+Tables = dict[str, pd.DataFrame]
+
+
+def how_sure(shown: FigureContext) -> Tables:
+    """What has been made of the audit, a claim, two layers alone, scores and other similarities.
+
+    They take long, and are written where they have been made. `verify` only names the audit, claims
+    and other similarities; it computes intervals again.
+    """
+    of = shown.selection
+    found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
+    return {
+        **({} if shown.audit is None else audit_tables(shown.audit)),
+        **_claim(shown),
+        **_two(shown),
+        **({} if found is None else {"chance.csv": found}),
+        **_similarities(shown),
+    }
+
+
+def _two(shown: FigureContext) -> Tables:
+    """The intervals of the two layers that were resampled alone."""
+    why = shown.why if shown.several else None
+    if why is None or not why.alone or not len(why.terms):
+        return {}
+    return {
+        "why_resampled.csv": why.terms,
+        "why_resampled_whole.csv": why.whole,
+        "why_resampled_partial.csv": why.partial,
+    }
+
+
+def _similarities(shown: FigureContext) -> Tables:
+    """Similarities other than RSA of what is shown, and their terms."""
+    tables, store = Tables(), shown.drawing.store
+    if store is None or not shown.several:
+        return tables
+    for name in SIMILARITIES:
+        found = None if name == RSA else kept_similarity(shown.analysis, name, store)
+        if found is not None:
+            own, chance = found.of(shown.analysis, shown.selection), shown.chance_of(name)
+            tables |= own.written(chance and chance.of_all(own.decomposed()))
+            two = explain(shown.analysis, *shown.pair, shown.selection.features, compared=found)
+            two = best_known(two, shown.analysis, shown.selection, store, chance=chance)
+            divides = found.similarity.divides
+            tables |= {f"why_{name}.csv": two.terms} if divides else {f"pair_{name}.csv": two.whole}
+    return tables
+
+
+def in_intervals(shown: FigureContext) -> Tables:
+    """Confidence intervals and tests, where they have been made."""
+    intervals, tables = shown.intervals, Tables()
+    if intervals is None or shown.score_tests is None:
+        return {}
+    tables["intervals.csv"] = shown.score_tests.table
+    if shown.similarity_tests is not None:
+        tables["similarity_intervals.csv"] = shown.similarity_tests.table
+        differences = importance_difference_table(intervals, *shown.pair, shown.correction)
+        tables["difference_intervals.csv"] = differences.table
+        if len(intervals.terms):
+            if (chance := shown.chance_of(RSA)) is not None:
+                chance = chance.of_layers(list(map(shown.selection.layers.index, shown.pair)))
+            why = explanation_of(intervals, *shown.pair, shown.coding, chance)
+            tables["why_whole_intervals.csv"] = why.whole
+            tables["why_intervals.csv"] = why.terms
+    return tables
+
+
+def _claim(shown: FigureContext) -> Tables:
+    if not shown.several:
+        return {}
+    claim, found = claimed(shown)
+    if found is None:
+        return {}
+    chance = shown.importance_chance
+    said = {"claim": claim.sentence, "verdict": verdict(claim, found, chance=chance)}
+    said |= {"chance": of_chance(claim, chance)} if claim.features else {}
+    over = None if shown.intervals is None else over_stimuli(claim, shown.intervals)
+    if over is not None:
+        said |= {"over_stimuli": over.sentence}
+    return {
+        "claim.csv": pd.DataFrame([said]),
+        "claim_margins.csv": curve(claim, found, chance),
+        "claim_choices.csv": by_choice(claim, found, chance),
+        **found.written,
+    }

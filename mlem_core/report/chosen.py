@@ -18,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.schema import checked
+from mlem_core.base.files import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
@@ -124,10 +124,7 @@ def as_zip(
     form : of the pictures, one of `mlem_core.report.formats.pictures`
     texts : methods.md, methods.tex and references.bib
 
-    Raises
-    ------
-    InputError
-        As `figures.as_file`.
+    Raises as `figures.as_file`.
     """
     files: dict[str, bytes] = {}
     parts = [texts["methods.tex"]]

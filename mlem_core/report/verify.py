@@ -19,8 +19,8 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.held import scratch
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.files import scratch
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, Report
@@ -31,11 +31,20 @@ from mlem_core.inference.layer_chance import chance_of_layers
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
-from mlem_core.report import capsule, uncertainty_tables
-from mlem_core.report.contents import About, Capsule, as_json, no_capsule, opened
+from mlem_core.report import capsule
+from mlem_core.report.contents import (
+    About,
+    Capsule,
+    as_json,
+    in_sentences,
+    in_table,
+    no_capsule,
+    of_layer,
+    opened,
+    portable,
+)
 from mlem_core.report.file_diff import TableDiff, compare, difference, far_larger
 from mlem_core.report.formats import FORMATS, csv_bytes
-from mlem_core.report.portable import in_sentences, in_table, of_layer, portable
 from mlem_core.storage.digests import sha256_file
 from mlem_core.storage.store import Store
 
@@ -145,24 +154,20 @@ def verify(
     tables = _tables(whole, made)
     found, same = _others(whole, made)
     # Where not everything could be run, all that follows from it is other too.
+    now = analysis.manifest["versions"]
     return Verification(
         tables=tables,
         changed=whole.changed,
         findings=findings or found,
-        versions=_versions(whole, analysis),
+        versions=[
+            f"version of {name}: {before} in the capsule, {now.get(name)} here"
+            for name, before in whole.manifest.versions.items()
+            if before != now.get(name)
+        ],
         derived=list(about.derived),
         n_same=0 if findings else same,
         n_following=sum(map(_follows, whole.files)),
     )
-
-
-def _versions(whole: Capsule, analysis: Analysis) -> list[str]:
-    now = analysis.manifest["versions"]
-    return [
-        f"version of {name}: {before} in the capsule, {now.get(name)} here"
-        for name, before in whole.manifest.versions.items()
-        if before != now.get(name)
-    ]
 
 
 def _unpacked(
@@ -191,8 +196,7 @@ def _unpacked(
             findings.append(f"the representations file of {name} is not the one of the run.")
         there.append((name, str(target)))
     for name in models:
-        if name not in about.folders:
-            raise unknown("model that was a folder", name, about.folders)
+        check_choice("model that was a folder", name, about.folders)
     here, folders = [], {}
     for name in spec.models:
         if name not in about.folders:
@@ -245,7 +249,13 @@ def _made(
 ) -> tuple[dict[str, bytes], Analysis]:
     """The files of the capsule as the new run gives them, and the run as it leaves the machine."""
     about = whole.about
-    analysis = _with_kinds(whole, analysis)
+    # The kinds of features that were asked for; the new run was given those of all.
+    kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
+    asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
+    manifest = {**analysis.manifest, "parameters": asked.to_dict()}
+    # What was chosen is not chosen again: its spec names it.
+    manifest |= {CHOSEN: whole.manifest.chosen} if whole.manifest.chosen else {}
+    analysis = replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
     selection, pair = _still_there(about, analysis, folders)
     drawing = Drawing(
         pair,
@@ -266,7 +276,7 @@ def _made(
         layer_intervals(*of, n_replicates=about.replicates, report=progress)
     if b",chance," in whole.files.get("tables/why_layers.csv", b"").partition(b"\n")[0]:
         chance_of_layers(analysis, store, selection, report=progress)
-    tables = uncertainty_tables.in_intervals(shown) if about.replicates else {}
+    tables = capsule.in_intervals(shown) if about.replicates else {}
     if folders:
         shown = _with_trajectories(whole, capsule.called(shown, folders))
     made = capsule.contents(shown, leaving)
@@ -292,16 +302,6 @@ def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
     kept = trajectories_of(whole.spec.trajectories, models)
     spec = replace(analysis.spec, trajectories=kept)
     return replace(shown, analysis=replace(analysis, spec=spec))
-
-
-def _with_kinds(whole: Capsule, analysis: Analysis) -> Analysis:
-    """The new run with the kinds of features of the specification; it was given those of all."""
-    kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
-    asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
-    manifest = {**analysis.manifest, "parameters": asked.to_dict()}
-    # What was chosen is not chosen again: its spec names it.
-    manifest |= {CHOSEN: whole.manifest.chosen} if whole.manifest.chosen else {}
-    return replace(analysis, spec=replace(analysis.spec, **kinds), manifest=manifest)
 
 
 def _still_there(

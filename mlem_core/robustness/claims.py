@@ -161,8 +161,7 @@ class Claim:
         importance = multiverse.importance
         names = dict.fromkeys(f"{row.model}:{row.layer}" for row in importance.itertuples())
         for model, layer in self.layers:
-            if f"{model}:{layer}" not in names:
-                raise unknown("layer of the multiverse", f"{model}:{layer}", names)
+            check_choice("layer of the multiverse", f"{model}:{layer}", names)
         check_choice("measure of the multiverse", self.measure, multiverse.measures)
         pairs = multiverse.similarity.set_index("universe")
 
@@ -193,8 +192,7 @@ class Claim:
             return similarity(a, others[0]) - self.threshold
         first = profile(a)
         for name in self.features:
-            if name not in first:
-                raise unknown("feature", name, list(first))
+            check_choice("feature", name, first)
         name = self.features[0]
         if self.kind == "top":
             return first[name] - first.drop(columns=name).max(axis=1)

@@ -71,6 +71,14 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def audit_tables(audit: Audit) -> dict[str, pd.DataFrame]:
+    """The tables of an audit, and its `flags`, by the names of their files."""
+    tables = {"": audit.layers, "_changes": audit.changes, "_pairs": audit.pairs}
+    return {
+        f"audit{name}.csv": table for name, table in (tables | {"_marks": flags(audit)}).items()
+    }
+
+
 def marked(flags: pd.DataFrame) -> pd.DataFrame:
     """Those of `flags` that a figure marks: severity at least `MARKED`, the most severe first."""
     severe = flags[flags["severity"] >= MARKED]

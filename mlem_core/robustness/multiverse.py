@@ -22,7 +22,7 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec, parameters, with_files, with_models
 from mlem_core.analysis.transforms import POSITIONS
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Layer, Progress, Report
 from mlem_core.estimators.registry import ESTIMATORS, check_values, every_estimator
 from mlem_core.measures.importance import fitted
@@ -76,6 +76,13 @@ class Multiverse:
         """Measures that two layers are compared by: similarities, and "tau"."""
         columns = list(self.similarity.columns)
         return columns[columns.index("layer_b") + 1 :]
+
+    @property
+    def written(self) -> dict[str, pd.DataFrame]:
+        """The tables by the names of their files."""
+        more = {name: getattr(self, name) for name in ("layers", "importance", "similarity")}
+        named = {f"universe_{name}.csv": table for name, table in more.items()}
+        return {"universes.csv": self.universes, **named}
 
 
 STAGE = Stage("multiverse", 2, Multiverse)
@@ -163,11 +170,9 @@ def _checked(
     asked = choices_of(analysis) if choices is None else choices
     there = dimensions()
     for name, values in asked.items():
-        if name not in there:
-            raise unknown("choice to vary", name, there)
+        check_choice("choice to vary", name, there)
         for value in values:
-            if value not in there[name]:
-                raise unknown(name.replace("_", " "), value, there[name])
+            check_choice(name.replace("_", " "), value, there[name])
     for estimator in asked.get("estimator", ()):
         check_values(estimator, analysis.spec.values, analysis.spec.interactions)
     varied = {}
@@ -205,8 +210,7 @@ def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
     """
     names = [*spec.models, *(name for name, _ in spec.representations)]
     for model, _ in layers:
-        if model not in names:
-            raise unknown("model of a layer", model, names)
+        check_choice("model of a layer", model, names)
     models = {model for model, _ in layers}
     files = [pair for pair in spec.representations if pair[0] in models]
     own = with_models(with_files(spec, files), [name for name in spec.models if name in models])

@@ -15,13 +15,12 @@ from typing import Any
 
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.manifest import same_content
+from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.held import scratch
-from mlem_core.base.typing import Counted, Layer, Progress, Report
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.files import scratch
+from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
@@ -56,24 +55,20 @@ class JobInput:
         layers = [self.options[name] for name in names] if names else self.options["layers"]
         return [(str(model), int(layer)) for model, layer in layers]
 
-    def counted(self, stage: str, unit: str) -> Counted:
-        """Reports so many of so many units of a stage."""
-        return lambda done, total: self.report(Progress(stage, None, done, total, unit))
-
 
 def _baseline(job: JobInput) -> Tables:
     from mlem_core.analysis.baselines import of_analysis
 
     name = job.options["name"]
-    counted = job.counted(name, "layers")
+    counted = counting(job.report, name, "layers")
     baseline = of_analysis(job.analysis, name, job.store, job.layers(), counted)
     return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
 
 
 def _fits(job: JobInput) -> Tables:
-    from mlem_core.analysis import cached_fits
+    from mlem_core.analysis import methods
 
-    fits = cached_fits.fitted_results(job.analysis, job.store, job.selection(), job.report)
+    fits = methods.fitted_results(job.analysis, job.store, job.selection(), job.report)
     return {"scores": fits.scores}
 
 
@@ -84,10 +79,10 @@ def _methods(job: JobInput) -> None:
 
 
 def _noise(job: JobInput) -> None:
-    from mlem_core.robustness import noise
+    from mlem_core.analysis import methods
 
     selection = job.selection(job.options["selection"])
-    noise.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
+    methods.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
 
 
 def _all_intervals(job: JobInput) -> None:
@@ -115,7 +110,7 @@ def _similarity(job: JobInput) -> None:
     from mlem_core.analysis.similarities import compared
 
     name = str(job.options["name"])
-    counted = job.counted(SIMILARITIES.named(name).short, "layers")
+    counted = counting(job.report, SIMILARITIES.named(name).short, "layers")
     compared(job.analysis, name, job.store, counted)
 
 
@@ -126,18 +121,19 @@ def _pair_intervals(job: JobInput) -> None:
     how = options.get("estimator"), options.get("interactions"), options.get("similarity", RSA)
     chosen = job.analysis.select(list(options["features"]), pair, *how)
     # In the order in which they are looked at.
-    chosen, counted = replace(chosen, layers=pair), job.counted("blocks left out", "blocks")
+    chosen = replace(chosen, layers=pair)
+    counted = counting(job.report, "blocks left out", "blocks")
     intervals_of_two(job.analysis, chosen, job.store, counted)
 
 
 def _capsule(job: JobInput) -> Made:
-    from mlem_core.analysis import cached_fits
+    from mlem_core.analysis import methods
     from mlem_core.figures.plots import Drawing
     from mlem_core.report import capsule
 
     selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:
-        results = cached_fits.fitted_results(job.analysis, job.store, selection, job.report)
+        results = methods.fitted_results(job.analysis, job.store, selection, job.report)
     pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
     with scratch("followup") as folder:
         path = capsule.write(
@@ -225,10 +221,7 @@ JOB_TYPES: dict[str, JobType] = {
 def work(kind: str, analysis: Analysis, options: Options, store: Store, report: Report) -> Made:
     """Do a kind of work on an analysis, with the representations that it reads in the store.
 
-    Raises
-    ------
-    InputError
-        As `restore_representations`, or what the options ask for is not in the analysis.
+    Raises as `restore_representations`, or what the options ask for is not in the analysis.
     """
     job, of_kind = JobInput(analysis, options, store, report), JOB_TYPES[kind]
     restore_representations(analysis, of_kind.models(job), store, report)
@@ -252,8 +245,7 @@ def restore_representations(
     for name in dict.fromkeys(names):
         if name in files:
             continue
-        if name not in analysed:
-            raise unknown("model", name, analysed)
+        check_choice("model", name, analysed)
         source = model_representations(analysis.spec, analysis.whole, name, store, report)
         if not same_content(analysed[name], source.facts):
             raise InputError(
@@ -305,8 +297,7 @@ def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Follo
     InputError
         An unknown kind.
     """
-    if kind not in JOB_TYPES:
-        raise unknown("kind of work", kind, JOB_TYPES)
+    check_choice("kind of work", kind, JOB_TYPES)
     request = {"version": VERSION, "kind": kind, "analysis": job_id, "options": dict(options)}
     if job_id.partition("-")[0] == examples.ID:
         # Another version of the program has another example under the same name.

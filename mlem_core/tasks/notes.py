@@ -21,9 +21,8 @@ import filelock
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import write_json
+from mlem_core.base.files import parsed, write_json
 from mlem_core.base.parameters import in_text
-from mlem_core.base.schema import parsed
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
@@ -89,7 +88,10 @@ def read_notes(job_id: str, store: Store) -> Notes:
     """The notes on an analysis; empty where their file is absent or damaged (logged)."""
     path = path_of(job_id, store)
     try:
-        return _parsed(path.read_bytes())
+        kept = parsed(_Kept, path.read_bytes(), "the file of notes")
+        if kept.version != VERSION:
+            raise ValueError(f"version {kept.version!r}, expected {VERSION}")
+        return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))
     except FileNotFoundError:
         return Notes()
     except (OSError, ValueError) as error:
@@ -144,13 +146,6 @@ class _Kept:
     note: str
     shown: dict[str, str]
     report: list[dict[str, Any]]
-
-
-def _parsed(data: bytes) -> Notes:
-    kept = parsed(_Kept, data, "the file of notes")
-    if kept.version != VERSION:
-        raise ValueError(f"version {kept.version!r}, expected {VERSION}")
-    return Notes(kept.name, kept.note, kept.shown, tuple(kept.report))
 
 
 def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:

@@ -303,13 +303,9 @@ def forget_visitors(root: Path, days: float) -> None:
     for link in (root / "links").glob("*.json"):
         about = read_json(link)
         job = root / VISITORS / str(about.get("visitor")) / "jobs" / str(about.get("analysis"))
-        if not job.is_dir() and not _in_trash(job):
+        # An analysis that was deleted can come back, and with it the link.
+        if not job.is_dir() and not any((job.parent.parent / "trash").glob(f"{job.name}-*")):
             link.unlink(missing_ok=True)
-
-
-def _in_trash(job: Path) -> bool:
-    """Whether an analysis was deleted and can come back, and with it the link."""
-    return any((job.parent.parent / "trash").glob(f"{job.name}-*"))
 
 
 def _link(secret: str, root: Path) -> Path:

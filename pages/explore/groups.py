@@ -18,7 +18,7 @@ def show_groups(view: View) -> None:
     """Results on groups and on trajectories; nothing where the analysis has neither."""
     from mlem_core.figures.groups import of_groups
     from mlem_core.figures.trajectories import depths, of_training
-    from mlem_core.groups.sentences import group_lines, training_lines
+    from mlem_core.groups.summary import group_lines, training_lines
 
     shown = view.shown()
     if shown is None:

@@ -27,7 +27,7 @@ KINDS = {
 
 def show_surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains."""
-    from mlem_core.measures import discordant_pairs as of
+    from mlem_core.measures import decomposition as of
 
     shown = view.shown()
     if shown is None:
@@ -75,7 +75,7 @@ def _numbers(row: Mapping[str, Any]) -> str:
 def _table(shown: FigureContext) -> pd.DataFrame:
     from mlem_core.figures.terms import decomposition
     from mlem_core.inference.largest import with_bounds
-    from mlem_core.measures.discordant_pairs import discordant_pairs
+    from mlem_core.measures.decomposition import discordant_pairs
 
     results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()

@@ -70,10 +70,10 @@ def show_profiles(view: View) -> None:
 def _correlated(view: View) -> None:
     """Importance where features correlate: what permuting one feature alone does not tell."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.measures import correlated
+    from mlem_core.measures import importance
 
-    found = correlated.correlated_features(view.analysis.tables.of_features(view.features))
-    said = correlated.warning(found, naming.now())
+    found = importance.correlated_features(view.analysis.tables.of_features(view.features))
+    said = importance.warning(found, naming.now())
     st.caption(plain(said or "No two of these features correlate by 0.3 or more."))
     if estimator_named(view.selection.estimator).slow:
         st.caption("They are computed with ridge; choose it in the sidebar.")
@@ -130,9 +130,9 @@ def _method_scores(view: View) -> None:
 
 def _noise(view: View) -> None:
     """Whether both methods still agree when a layer is noisy."""
-    from mlem_core.robustness import noise
+    from mlem_core.analysis import methods
 
-    layers = [one for one in view.layers if noise.can_be_made(view.analysis, view.selection, one)]
+    layers = [one for one in view.layers if methods.can_be_made(view.analysis, view.selection, one)]
     if not layers:
         return
     names = {layer_name(one): one for one in layers}

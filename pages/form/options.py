@@ -98,6 +98,6 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
 @stored.kept(32, copied=True)
 def _offered(digest: str, _stimuli: StimulusSet) -> list[str]:
     """What may be chosen of values: that it is left to the analysis, or features."""
-    from mlem_core.analysis.values import resolvable
+    from mlem_core.analysis.defaults import resolvable
 
     return [*AUTO, *resolvable(_stimuli)]

@@ -124,10 +124,10 @@ class View:
         """The tables for what is kept; None where they take long and are not in the store yet."""
         if not self._is_slow:
             return _results(self.job_id, self.selection, self.analysis)
-        from mlem_core.analysis import cached_fits
+        from mlem_core.analysis import methods
 
         of = self.analysis, stored.store(), self.selection
-        return self.once("fits", lambda: cached_fits.kept_results(*of))
+        return self.once("fits", lambda: methods.kept_results(*of))
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""

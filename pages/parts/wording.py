@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlem_core.base.folders import default_root
+from mlem_core.base.room import default_root
 from mlem_core.base.shared import shared
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core import RidgeMLEM, Store
-from mlem_core.analysis import baselines, cached_fits, methods
+from mlem_core.analysis import baselines, methods
 
 N = 150
 FEATURES = ("part_of_speech", "tense", "word_position")
@@ -178,16 +178,14 @@ def test_kept_fits_are_the_fits_and_are_computed_once(patterns, tmp_path, monkey
     asked = {"features": features, "estimator": "spearman", "interactions": False}
 
     def kept(of=analysis, **changes):
-        return cached_fits.kept_results(
-            of, store, of.select(**{"layers": layers, **asked, **changes})
-        )
+        return methods.kept_results(of, store, of.select(**{"layers": layers, **asked, **changes}))
 
     assert kept() is None
     selection = analysis.select(layers=layers, **asked)
-    made = cached_fits.fitted_results(analysis, store, selection)
+    made = methods.fitted_results(analysis, store, selection)
     expected = analysis.results(features, layers, "spearman", False)
     for name in ("scores", "importance", "weights", "layer_map"):
         pd.testing.assert_frame_equal(getattr(made, name), getattr(expected, name))
-    monkeypatch.setattr(cached_fits, "fitted", None)  # would be fitted again
+    monkeypatch.setattr(methods, "fitted", None)  # would be fitted again
     for other in ({"estimator": "frrsa"}, {"interactions": True}, {"features": features[:1]}):
         assert kept(**other) is None

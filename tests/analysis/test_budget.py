@@ -10,7 +10,7 @@ import pytest
 from inputs import arguments_of, finished, in_files, index_of, noise, words
 
 from mlem_core import RidgeMLEM, Store, explain, run, with_intervals
-from mlem_core.analysis.pair_errors import DesignScores
+from mlem_core.analysis.pair_errors import DesignScores, together
 from mlem_core.analysis.similarities import pair_cells
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import group_folds
@@ -22,7 +22,6 @@ from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs import designs
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.pair_sampling_error import together
 from mlem_core.pairs.similarities import SIMILARITIES
 
 BUDGET = 40_000

@@ -12,11 +12,11 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, stimulus_map, write_csv
-from mlem_core.analysis import diagnostics, files, values
+from mlem_core.analysis import defaults, diagnostics, files
 from mlem_core.analysis.cost import cost_of
+from mlem_core.analysis.defaults import recommended_values
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.maps import representations_of, stimulus_map_stress
-from mlem_core.analysis.values import recommended_values
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
 from mlem_core.models.availability import look_up
@@ -373,12 +373,12 @@ def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):
     for other in (AnalysisSpec(estimator="spearman"), AnalysisSpec(interactions=True)):
         assert recommended_values(words, other) == ()
     # Both limits hold a feature back.
-    monkeypatch.setattr(values, "MOST_PATTERNS", 10_000)
+    monkeypatch.setattr(defaults, "MOST_PATTERNS", 10_000)
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech", "person")
-    monkeypatch.setattr(values, "ALONE", 0.004)
+    monkeypatch.setattr(defaults, "ALONE", 0.004)
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech",)
     # One with fewer values is taken where one with more would make too many patterns.
-    monkeypatch.setattr(values, "MOST_PATTERNS", 3_000)
+    monkeypatch.setattr(defaults, "MOST_PATTERNS", 3_000)
     assert recommended_values(words, AnalysisSpec()) == ("person",)
 
 

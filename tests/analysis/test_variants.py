@@ -24,7 +24,7 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.cli.commands import main
 from mlem_core.data.folds import FOLDS_OVER, in_training
-from mlem_core.estimators.choice import GAIN, across_folds
+from mlem_core.estimators.ridge_solver import GAIN, across_folds
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference.caveats import below_ceiling
 from mlem_core.report import capsule
@@ -264,7 +264,7 @@ def test_the_planted_choice_is_made_and_said(tmp_path, places, outliers, estimat
 
 
 def test_many_stimuli_choose_by_a_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(defaults, "MOST_STIMULI", 100)
+    monkeypatch.setattr(defaults, "MOST_STIMULI", 120)
     analysis = analysis_of(tmp_path, LINE, **AUTO)
     assert analysis.spec.values == ("kind",) and analysis.tables.n_stimuli == N
 

@@ -13,8 +13,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.soft_rank import SoftRankMLEM
-from mlem_core.estimators.spearman import FRRSA, SpearmanMLEM
+from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
 
 
 @pytest.fixture(scope="module")

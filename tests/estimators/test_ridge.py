@@ -12,7 +12,6 @@ from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.choice import ChoosingSolver, across_folds
 from mlem_core.estimators.normal_equations import (
     moments,
     penalty_matrices,
@@ -20,7 +19,7 @@ from mlem_core.estimators.normal_equations import (
     training_blocks,
 )
 from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
-from mlem_core.estimators.ridge_solver import RidgeSolver
+from mlem_core.estimators.ridge_solver import ChoosingSolver, RidgeSolver, across_folds
 from mlem_core.pairs.crossfit import fold_ceilings
 
 N = 75
@@ -211,7 +210,7 @@ def test_the_one_that_scores_higher_is_fitted(few, monkeypatch):
     tables = few[2]
     for better in TARGETS:
         monkeypatch.setattr(
-            "mlem_core.estimators.choice.across_folds",
+            "mlem_core.estimators.ridge_solver.across_folds",
             lambda _, ranked=False, better=better: np.array([0.5 * (TARGETS[ranked] == better)]),
         )
         found = ChoosingSolver().cross_validate(tables).weights

@@ -16,8 +16,13 @@ from sklearn.datasets import make_spd_matrix
 from mlem_core import FRRSA, AnalysisSpec, RidgeMLEM, SoftRankMLEM, SpearmanMLEM
 from mlem_core.estimators.ascent import RankObjective, WeightForm, maximise
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.soft_rank import Cells, _soft_spearman, spacing, stable_batch_size
-from mlem_core.estimators.spearman import training_objective
+from mlem_core.estimators.spearman import (
+    Cells,
+    _soft_spearman,
+    spacing,
+    stable_batch_size,
+    training_objective,
+)
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns

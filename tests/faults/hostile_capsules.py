@@ -15,7 +15,7 @@ from feeding import Fate, Hostile
 from inputs import in_files, noise, words
 
 from mlem_core import Store, run
-from mlem_core.base.schema import parsed
+from mlem_core.base.files import parsed
 from mlem_core.data.columns import NUMBER
 from mlem_core.figures.plots import Drawing
 from mlem_core.report import capsule

@@ -21,7 +21,6 @@ from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.robustness import noise
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
@@ -101,7 +100,7 @@ class Sources:
         layers = {"model": self.layers(4)}
         spec = in_files(self.folder, self.table, layers, folds=3, features=two)
         plain = run(spec, self.store)
-        noise.make_noise(plain, self.store, plain.select(), plain.layers[1])
+        methods.make_noise(plain, self.store, plain.select(), plain.layers[1])
         return self.shown(plain)
 
     @cached_property

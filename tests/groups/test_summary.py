@@ -12,10 +12,9 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.groups.estimates import estimate, mean_estimate
 from mlem_core.groups.members import group_means, within_and_between
 from mlem_core.groups.mrqap import mrqap, same_label, table_of, too_few
-from mlem_core.groups.profiles import nearest_depth
+from mlem_core.groups.profiles import estimate, mean_estimate, nearest_depth
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.intervals import Left

@@ -9,7 +9,7 @@ from inputs import for_each
 
 from mlem_core.base.labels import Names
 from mlem_core.groups.mrqap import mrqap, sentence
-from mlem_core.groups.sentences import training_line
+from mlem_core.groups.summary import training_line
 from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.explained import Explanation
 from mlem_core.measures.decomposition import UNEXPLAINED

@@ -8,15 +8,17 @@ from inputs import for_each, refused, tables_of
 from scipy.stats import rankdata, spearmanr, t
 
 from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.measures.correlated import (
+from mlem_core.measures.importance import (
     conditional_importance,
     correlated_features,
+    fitted,
     grouped_importance,
     importances,
     loco_importance,
+    most_important,
+    permutation_importance,
     warning,
 )
-from mlem_core.measures.importance import fitted, most_important, permutation_importance
 from mlem_core.measures.partial import (
     Explained,
     above_zero,

@@ -13,9 +13,8 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.manifold import MDS
 
 from mlem_core.measures import similarity
-from mlem_core.measures.decomposition import Decomposition
-from mlem_core.measures.discordant_pairs import APART, MOST, NOT_EXPLAINED, PREDICTED
-from mlem_core.measures.discordant_pairs import discordant_pairs as of
+from mlem_core.measures.decomposition import APART, MOST, NOT_EXPLAINED, PREDICTED, Decomposition
+from mlem_core.measures.decomposition import discordant_pairs as of
 from mlem_core.measures.similarity import tau_by_chance
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import n_pairs

@@ -11,8 +11,9 @@ from inputs import index_of, refused, sums_of
 from scipy.spatial.distance import cdist, squareform
 
 from mlem_core import RidgeMLEM, from_frame, with_rdm, with_vector
+from mlem_core.analysis import pair_errors as module
+from mlem_core.analysis.pair_errors import half_samples
 from mlem_core.estimators.normal_equations import held_out_correlations, moments, training_blocks
-from mlem_core.pairs import pair_sampling_error as module
 from mlem_core.pairs.columns import (
     chosen_to_resolve,
     coding,
@@ -20,7 +21,6 @@ from mlem_core.pairs.columns import (
     principal_coordinates,
 )
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of
-from mlem_core.pairs.pair_sampling_error import half_samples
 from mlem_core.pairs.patterns import block_numbers, bytes_of_cell
 
 N = 200

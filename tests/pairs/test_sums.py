@@ -12,6 +12,7 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.model_selection import GroupKFold
 
 from mlem_core import RidgeMLEM, from_frame
+from mlem_core.analysis.pair_errors import together
 from mlem_core.data.folds import FOLDS_OVER, fold_pairs, in_training, stimulus_folds
 from mlem_core.estimators.spearman import training_objective
 from mlem_core.measures.decomposition import decompose
@@ -21,7 +22,6 @@ from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.kernels.sweep import LANES
 from mlem_core.pairs.layer_sums import layer_sums
-from mlem_core.pairs.pair_sampling_error import together
 from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables

@@ -22,7 +22,7 @@ from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import capsule
-from mlem_core.report.uncertainty_tables import how_sure
+from mlem_core.report.capsule import how_sure
 from mlem_core.report.verify import verify
 from mlem_core.tasks import analyses, visitors
 

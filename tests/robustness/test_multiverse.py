@@ -20,7 +20,6 @@ from mlem_core.inference.tables import importance_difference_table
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses
-from mlem_core.robustness import noise
 from mlem_core.robustness.claims import Claim, by_choice, curve, of_chance, over_stimuli, verdict
 from mlem_core.robustness.multiverse import choices_of, multiverse
 
@@ -258,11 +257,11 @@ def spoken(tmp_path_factory):
 
 @pytest.mark.parametrize("interactions", [False, True])
 def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monkeypatch, tmp_path):
-    monkeypatch.setattr(noise, "LEVELS", (0.0, 1.5))
+    monkeypatch.setattr(methods, "NOISE_LEVELS", (0.0, 1.5))
     analysis, store, layer = spoken.analysis, spoken.store, spoken.layers[1]
     selection, seen = analysis.select(interactions=interactions), []
-    assert noise.find_noise(analysis, store, selection, ("model", 1)) is None
-    found = noise.make_noise(analysis, store, selection, ("model", 1), seen.append)
+    assert methods.find_noise(analysis, store, selection, ("model", 1)) is None
+    found = methods.make_noise(analysis, store, selection, ("model", 1), seen.append)
     assert (seen[-1].done, seen[-1].total) == (2, 2)
     added = np.random.default_rng(analysis.spec.seed).standard_normal(layer.shape)
     layers = {0: layer, 1: layer + 1.5 * added * layer.std(axis=0)}
@@ -274,6 +273,6 @@ def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monke
     expected, columns = methods.agreement_by_layer(*by_method), ["fold", "frobenius", "tau"]
     pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-6)
     assert list(found["noise"]) == [0.0] * 3 + [1.5] * 3
-    kept = noise.find_noise(analysis, store, selection, ("model", 1))
+    kept = methods.find_noise(analysis, store, selection, ("model", 1))
     pd.testing.assert_frame_equal(kept, found)
-    assert noise.find_noise(analysis, store, selection, ("model", 0)) is None
+    assert methods.find_noise(analysis, store, selection, ("model", 0)) is None

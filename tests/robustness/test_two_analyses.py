@@ -13,7 +13,7 @@ from mlem_core.inference import layer_intervals
 from mlem_core.inference.jackknife import standard_error
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.robustness import two_analyses as two
-from mlem_core.robustness.replication import replication
+from mlem_core.robustness.two_analyses import replication
 
 
 def stimuli(n_sentences):

@@ -19,7 +19,7 @@ from waiting import until
 
 from mlem_core import InputError, Store, run
 from mlem_core.base import room
-from mlem_core.base.folders import default_root
+from mlem_core.base.room import default_root
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests

@@ -148,7 +148,9 @@ def _array(data: bytes, what: str) -> FloatArray:
 
 
 def _of_text(text: str, what: str) -> RdmFile:
-    separator = _separator(text.lstrip().partition("\n")[0].strip())
+    line = text.lstrip().partition("\n")[0].strip()
+    # Commas may be decimal ones where something else separates the cells.
+    separator = next((sign for sign in "\t;, " if sign in line), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     first: list[str] = []
     of_rows: list[str] = []
@@ -204,11 +206,6 @@ def _order(of_rows: list[str], names: list[str], what: str) -> list[int]:
             )
     places = {name: row for row, name in enumerate(of_rows)}
     return [places[name] for name in names]
-
-
-def _separator(line: str) -> str:
-    # Commas may be decimal ones where something else separates the cells.
-    return next((sign for sign in "\t;, " if sign in line), ",")
 
 
 def _point(cell: str, separator: str) -> str:

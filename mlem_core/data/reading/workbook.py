@@ -148,7 +148,12 @@ def _check_zip(data: bytes, name: str) -> None:
                 f"{name} has a part named {short(part)}, which leads out of it; expected a "
                 "workbook as a spreadsheet program saves it."
             )
-        size, tags = _unpacked(archive, part)
+        # Bytes and tags that a part really has; of one that is too large, up to the limit.
+        size = tags = 0
+        with archive.open(part) as file:
+            while size <= MAX_PART and (block := file.read(_BLOCK)):
+                size += len(block)
+                tags += block.count(b"<")
         unpacked += size
         if part == _STYLES and tags > _MOST_TAGS:
             raise InputError(
@@ -161,16 +166,6 @@ def _check_zip(data: bytes, name: str) -> None:
                 f"{name}{what} unpacks to more than {most // 1_000_000} MB, the limit for "
                 f"{'a part of ' if what else ''}a workbook; save the sheet as CSV."
             )
-
-
-def _unpacked(archive: zipfile.ZipFile, part: str) -> tuple[int, int]:
-    """Bytes and tags that a part really has; of one that is too large, up to the limit."""
-    size = tags = 0
-    with archive.open(part) as file:
-        while size <= MAX_PART and (block := file.read(_BLOCK)):
-            size += len(block)
-            tags += block.count(b"<")
-    return size, tags
 
 
 def _load(data: bytes, *, values: bool) -> Any:
