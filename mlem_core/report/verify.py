@@ -249,7 +249,7 @@ def _made(
 ) -> tuple[dict[str, bytes], Analysis]:
     """The files of the capsule as the new run gives them, and the run as it leaves the machine."""
     about = whole.about
-    # The kinds of features that were asked for; the new run was given those of all.
+    # The kinds of features of the specification; the new run was given those of all.
     kinds: dict[str, Any] = {"ordered": whole.spec.ordered, "nominal": whole.spec.nominal}
     asked = replace(AnalysisSpec.from_dict(analysis.manifest["parameters"]), **kinds)
     manifest = {**analysis.manifest, "parameters": asked.to_dict()}
