@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ElementHandle, Locator, Page
+from playwright.sync_api import Browser, ElementHandle, Locator, Page, TimeoutError
 
 ROOT = Path(__file__).resolve().parents[2]
 START = 120_000  # ms: importing torch takes a while on a busy machine
@@ -131,8 +131,10 @@ def sound(page: Page, app: App) -> None:
 def go(page: Page, screen: str) -> None:
     """To a screen by the navigation, whose last links are folded away where there is no room."""
     link = page.get_by_role("link", name=screen, exact=True).first
-    if not link.is_visible():
-        page.get_by_test_id("stTopNavSection").click()
+    while not link.is_visible():
+        # Where it is laid out anew meanwhile, there may be room for the link after all.
+        with contextlib.suppress(TimeoutError):
+            page.get_by_test_id("stTopNavSection").click(timeout=1000)
     link.click()
     settled(page)
 
