@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 # A contribution this small is next to nothing; a scale goes at least so far.
 LEAST_SPAN = 0.05
 _CROWDED, _SMALL = 8, 8  # models, and px of their initials
+_PAGE = 1050  # px of panels below each other that fit on a page
 _SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
 
 
@@ -54,7 +56,8 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
         layer with itself) is left blank
     """
     titles = feature_labels(list(terms), TITLE)
-    figure, places = panels(titles, height=250 if across > 2 else 210, across=across, below=40)
+    high = 250 if across > 2 else min(210, _PAGE // math.ceil(len(titles) / across))
+    figure, places = panels(titles, height=high, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)

@@ -118,7 +118,7 @@ def test_a_first_visit_finds_the_finding_of_the_example(store, example):
     called = " and ".join(f"{model} layer {number}" for model, number in pair)
     assert shown["finding"].startswith(f"{called} are similar (RSA .84). Part of speech accounts")
     assert [example.layers[at] for at in shown["pair"]] == [*pair]
-    assert shown["chip"]["state"] == "provisional" and "5 of 5" in shown["chip"]["more"]
+    assert shown["chip"]["state"] == "sure" and "5 of 5" in shown["chip"]["more"]
     assert {*map(str, shown["pair"])} <= set(shown["maps"])
 
 
