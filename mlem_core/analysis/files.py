@@ -88,7 +88,7 @@ def contents_of(folder: Path | str) -> Contents:
     """
     about, spec = _about(Path(folder)), kept_spec(folder)
     models, n = dict.fromkeys(model for model, _ in about.layers), len(about.layers)
-    rsa, folds = (np.load(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
+    rsa, folds = (_array(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
     files = [name for name, _ in spec.representations]
     a, b = (about.layers.index(one) for one in most_alike(rsa, about.layers, files, spec.group_of))
     similarity = float(rsa[a, b]) if a != b else np.nan
@@ -117,6 +117,13 @@ def _about(folder: Path) -> _About:
     return parsed(_About, (folder / "analysis.json").read_bytes(), "the kept analysis.json")
 
 
+def _array(file: Path) -> Any:
+    try:
+        return np.load(file, allow_pickle=False)
+    except EOFError as error:
+        raise OSError(f"{file} is empty") from error
+
+
 def load_analysis(folder: Path | str) -> Analysis:
     """Read what `save_analysis` wrote."""
     source = Path(folder)
@@ -139,8 +146,8 @@ def load_analysis(folder: Path | str) -> Analysis:
         stimuli=spec.kept.of(whole),
         layers=about.layers,
         tables=tables_io.load_pair_tables(source / "tables.npz"),
-        rsa=np.load(source / "rsa.npy", allow_pickle=False),
-        folds=np.load(source / "folds.npy", allow_pickle=False),
+        rsa=_array(source / "rsa.npy"),
+        folds=_array(source / "folds.npy"),
         notices=about.notices,
         manifest=about.manifest,
         whole=whole,
