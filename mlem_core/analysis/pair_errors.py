@@ -36,7 +36,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores
-from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.measures.shapley import sampled_orders
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.patterns import tested_blocks
 from mlem_core.pairs.tables import PairTables, sums_by
@@ -164,7 +164,7 @@ class DesignScores:
 def _sums(designs: Sequence[PairTables], whole: PairTables) -> NDArray[np.float32]:
     """Pairs, and sums of the ranks of a layer, by the cells of all pairs; see `OfDesigns`."""
     n_cells, n_patterns = len(whole.counts), whole.n_patterns
-    exact = whole.codes.shape[1] <= EXACT_FEATURES
+    exact = sampled_orders(whole.codes) == 0
     if not exact or len(designs) * n_cells > MOST_SUMS:
         return np.zeros((2, 0, 0), dtype=np.float32)
     keys = whole.cell_block * n_patterns + whole.cell_pattern

@@ -114,7 +114,8 @@ def _analyze(options: argparse.Namespace) -> None:
     sure = None
     if options.bootstrap:
         sure = partial(kept_intervals, analysis=analysis, store=store)
-    tell(*found(analysis, results, bounds, by, sure), *said)
+    chance = extra.get("importance_chance.csv")
+    tell(*found(analysis, results, bounds, by, sure, chance), *said)
 
 
 def _groups(

@@ -30,10 +30,9 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import FEW_LAYERS, SAMPLED, Decomposition, divide
 from mlem_core.measures.shapley import (
-    EXACT_FEATURES,
     FeatureSet,
     Shapley,
-    affordable,
+    sampled_orders,
     with_feature,
 )
 from mlem_core.pairs.crossfit import CrossFit
@@ -201,6 +200,8 @@ class Chance(NamedTuple):
         # Chance is a mean over permutations, whose error stands beside that of the stimuli.
         of_units = [np.hypot.reduce(self.error[names == name]) for name in self.identities]
         more = student_quantile(len(self.draws) - 1) * np.array([*self.error, *of_units, 0.0])
+        if "error" in terms:
+            more[:n] = np.hypot(more[:n], terms["error"].to_numpy()[:-1])
         reach = np.full(len(of_units), np.nan) if self.reach is None else self.reach
         for sign, end in ((-1, "lower"), (1, "upper")):
             far = np.insert(sign * (getattr(bounds, end)[: n + 1] - own), n, reach)
@@ -244,7 +245,7 @@ def chance_at_level(
         values = np.stack(pairs.ranks)
         pairs = replace(pairs, ranks=(), squared=())
     parts, shape = [], (n_permutations, tables.n_layers, tables.n_layers)
-    as_they_are = divide(CrossFit.of(tables), orders=SAMPLED)
+    as_they_are = divide(CrossFit.of(tables))
     for f, name in enumerate(tables.features):
         of_feature = partial(_permuted, pairs, as_they_are, f, values)
         ways = exchanges(own, pairs.folds, name)
@@ -308,7 +309,7 @@ def _permuted(
     givers : (n, n_stimuli) whose value each stimulus takes
     """
     relabelled, tables = Relabelled.of(pairs, f), pairs.tables
-    squares, orders = tables.rank_squares, affordable(tables.codes, SAMPLED)
+    squares, orders = tables.rank_squares, sampled_orders(tables.codes, SAMPLED)
 
     def contributions(some: IntArray) -> FloatArray:
         sums = [relabelled.sums(row, values) for row in some]
@@ -318,9 +319,10 @@ def _permuted(
             row[:, np.searchsorted(keys, own)] = of_keys
         of_each = np.broadcast_to(squares, (len(some), len(values)))
         cells = relabelled.tables(keys)
-        return divide(CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)).terms[f]
+        fit = CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)
+        return divide(fit, 0).terms[f]
 
-    if tables.n_layers <= FEW_LAYERS and len(tables.features) <= EXACT_FEATURES:
+    if tables.n_layers <= FEW_LAYERS and orders == 0:
         n_keys = len(relabelled.present) * relabelled.n_codes
         step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
         return in_parts(contributions, givers, step)

@@ -30,7 +30,6 @@ from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
-from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -66,7 +65,7 @@ def explain(
     ----------
     a, b : ("minilm", 3) or "minilm:3"
     features : only these; by default all of the analysis
-    seed : of the orders of features that are sampled with more than 12 of them
+    seed : of the orders of features, where these are sampled
     compared : all layers of the analysis by a similarity, see
         `mlem_core.analysis.similarities.compared`; None is RSA
 
@@ -151,13 +150,8 @@ def with_intervals(
     Raises
     ------
     InputError
-        Too few sentences; more than 12 features; representations that are no longer in the store.
+        Too few sentences; representations that are no longer in the store.
     """
-    if (n_features := len(why.features)) > EXACT_FEATURES:
-        raise InputError(
-            f"found {n_features} features; intervals of the terms can be had for up to "
-            f"{EXACT_FEATURES}, so choose fewer features."
-        )
     n, end, chance = len(why.terms), len(why.terms) + len(why.whole), None
     if why.similarity.of_ranks:
         bounds, chance, why = _of_ranks(why, analysis, store, progress)
@@ -196,8 +190,9 @@ def _of_ranks(
         complete = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_at_level(complete, analysis.stimuli)
     chance = chance._replace(reach=identity_reach(complete, chance, analysis.stimuli))
-    if pairs.design is not analysis.design:
-        # The value is from all pairs of the analysis, its error from fewer: a little too large.
+    if pairs.design is not analysis.design or "error" in why.terms:
+        # The value is from all pairs of the analysis and more orders, its error from fewer: a
+        # little too large.
         value = _all_of(why, analysis)
     resampled = resampled.around(value + chance.of_two)
     why = replace(why, partial=partial.parts_again(why.partial, resampled.value, len(features)))

@@ -24,6 +24,7 @@ from mlem_core.measures.shapley import (
     FeatureSet,
     FeatureSubsets,
     Shapley,
+    sampled_orders,
     shapley,
 )
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
@@ -215,29 +216,26 @@ def decompose(
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
-    divided = divide(
-        CrossFit.of(tables, priority), exact_up_to=exact_up_to, orders=orders, seed=seed
-    )
+    sampled = sampled_orders(tables.codes, orders, exact_up_to)
+    divided = divide(CrossFit.of(tables, priority), sampled, seed)
     terms, whole = divided.terms[:, 0], divided.whole[0]
     error = None if divided.error is None else divided.error[:, 0]
     return Decomposition(tables.features, terms, rsa - whole, rsa, error)
 
 
-def divide(
-    fit: CrossFit,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = SAMPLED,
-    seed: int = 0,
-) -> Shapley:
+def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
     """Shapley values of what features explain, in each draw of the stimuli.
+
+    Parameters
+    ----------
+    orders : as in `shapley`; None is up to `SAMPLED`
 
     Returns
     -------
     Shapley of arrays (n_draws, n_layers, n_layers)
     """
-    n_features, n_draws = fit.codes.shape[1], fit.sums.shape[-1]
-    if n_draws > 1 and len(fit.priority) <= FEW_LAYERS and n_features <= exact_up_to:
+    orders = sampled_orders(fit.codes, SAMPLED) if orders is None else orders
+    if fit.sums.shape[-1] > 1 and len(fit.priority) <= FEW_LAYERS and orders == 0:
         sets = FeatureSubsets.of(fit.codes, fit.priority)
         if sets is not None:
             values = both_ways(sets.explained(fit.sums), fit.spread)
@@ -247,9 +245,7 @@ def divide(
     def explained(chosen: FeatureSet) -> FloatArray:
         return fit.explained(chosen.features, chosen.codes, chosen.sums)
 
-    return shapley(
-        fit.codes, fit.flat, explained, exact_up_to=exact_up_to, orders=orders, seed=seed
-    )
+    return shapley(fit.codes, fit.flat, explained, orders=orders, seed=seed)
 
 
 def ceilings_of(whole: FloatArray) -> FloatArray:

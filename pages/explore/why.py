@@ -69,7 +69,7 @@ def _wait(view: View, shown: FigureContext) -> None:
     from mlem_core.figures.canvas import lacking_maps, settled
 
     why, maps = shown.why, lacking_maps(shown)
-    known = settled(why) or len(why.features) > alike.MOST_WITH_CHANCE
+    known = settled(why)
     a, b = view.pair
     work = None if known else alike.work_for_intervals(view, a, b, why.similarity.name)
     background.give_way(work)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
 
-MOST_WITH_CHANCE = 12  # features, `mlem_core.measures.shapley.EXACT_FEATURES`, without its imports
-
 
 def choose_similarity(view: View) -> LayerSimilarity:
     """Let the user choose the similarity that is looked at beside τ; all layers by it.
