@@ -343,7 +343,7 @@ def parsed(kind: type[T], data: bytes, what: str) -> T:
 
 
 def checked(kind: type[T], value: Any, what: str) -> T:
-    """The same of a document that has been read."""
+    """Document that has been read, checked as `parsed` checks a file."""
     try:
         data = json.dumps(value).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a process of the command line must be let have, and what it prints, in any encoding."""
+"""Standard streams and arguments of a process of the command line, in any encoding."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class RankObjective:
 
 @dataclass(frozen=True)
 class WeightForm:
-    """How free parameters become the weights of a metric.
+    """Map from free parameters to the weights of a metric.
 
     Without interactions the parameters are the weights: at least 0 for a metric, any number for
     FR-RSA. With them a metric has W = L Lᵀ, the parameters are the lower triangle of L, and the

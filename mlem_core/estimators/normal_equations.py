@@ -39,7 +39,7 @@ class Moments:
 
 
 def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """Which blocks of pairs remain when folds are left out.
+    """Mask of the blocks of pairs that remain when folds are left out.
 
     Parameters
     ----------
