@@ -214,7 +214,7 @@ def layer_maps(
 
 
 def _texts(model: str, layers: Sequence[int]) -> list[str]:
-    """What stands at the layers of a model: the numbers of the first and the last, names at all,
+    """Labels at the layers of a model: the numbers of the first and the last, names at all,
     while they are few."""
     labels, last = layer_labels([(model, int(n)) for n in layers]), len(layers) - 1
     return [

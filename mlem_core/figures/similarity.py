@@ -1,4 +1,4 @@
-"""How alike the layers are: the two matrices (figure 2 of Salle et al. 2024)."""
+"""Similarity of the layers: the two matrices (figure 2 of Salle et al. 2024)."""
 
 from __future__ import annotations
 
