@@ -53,7 +53,7 @@ class Lint:
 
     @property
     def counts(self) -> str:
-        """Number of problems and cautions: "1 problem and 2 cautions"; empty where there are none."""
+        """Number of problems and cautions, "1 problem and 2 cautions"; empty without any."""
         found = Counter(finding.severity for finding in self.findings)
         grave = get_args(Severity)[:2]
         return listed([many(found[severity], severity) for severity in grave if found[severity]])

@@ -286,8 +286,8 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
 
 
 def cached_table(path: Path, read_as: ReadAs = DETECTED) -> Table:
-    """Table by `mlem_core.data.reading.table.read_table`; the last files stay in memory, unless they
-    change."""
+    """Table of a file, as `mlem_core.data.reading.table.read_table` reads it; the last files stay
+    in memory, unless they change."""
     return _table(path, read_as, stamp(path))
 
 

@@ -133,7 +133,7 @@ def _seeds(least: int, most: int) -> str:
 
 
 def of_training(context: FigureContext) -> GroupSummary | None:
-    """What is known of trajectories over training; None where there are none."""
+    """Summary of trajectories over training; None where there are none."""
     found = group_summary(context) if context.analysis.spec.trajectories else None
     return found if found is not None and found.checkpoints.groups else None
 
