@@ -238,7 +238,7 @@ def _member_variance(
 
 
 def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE) -> FloatArray:
-    """How far an interval reaches whose variance is a sum of several (n, ...), each of few units.
+    """Half-width of an interval whose variance is a sum of several (n, ...), each of few units.
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
     """

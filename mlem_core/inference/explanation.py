@@ -249,7 +249,7 @@ def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation
 
 
 def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
-    """What `resampled_terms` has, of all pairs of an analysis: (n_features + 6,)."""
+    """Values of `resampled_terms` from all pairs of an analysis: (n_features + 6,)."""
     of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
     return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
 
@@ -379,7 +379,7 @@ def as_chosen(
 
 
 def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
-    """What the intervals depend on; without terms on no feature, and no metric model."""
+    """Key of the intervals; without terms it names no feature, and no metric model."""
     chosen: Selection | Sequence[Layer] = why.layers
     if why.similarity.divides:
         features = tuple(why.features["term"])
@@ -395,7 +395,7 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
 
 
 def _how(why: Explanation, analysis: Analysis) -> str:
-    """How the intervals of two layers are computed, for a caption."""
+    """Computation of the intervals of two layers, for a caption."""
     each = Units.of(analysis.stimuli).each
     return f"blocks of {each} left out in turn; {beyond_chance(PERMUTATIONS)}"
 
@@ -425,7 +425,7 @@ def with_transfer(
 def _partial_with_intervals(
     why: Explanation, pairs: LayerPairs, resampled: Replicates, progress: Counted | None
 ) -> pd.DataFrame:
-    """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
+    """Partial similarities with intervals; `resampled` as `resampled_terms` gives it."""
     split, n = len(partial.PARTS), len(why.terms) - 1
     draws = np.concatenate((resampled.value[None], resampled.left_out))
     parts = partial.parts_of(draws, n, drawn=True)

@@ -140,7 +140,7 @@ class Comparison(NamedTuple):
         return jackknife(values[0], values[1:], blocks.sizes, within)
 
     def chance(self, stimuli: StimulusSet, progress: Counted | None = None) -> Chance:
-        """What each feature contributes by chance, see `mlem_core.inference.chance`.
+        """Contributions of each feature by chance, see `mlem_core.inference.chance`.
 
         Parameters
         ----------
