@@ -83,7 +83,7 @@ class Decomposition:
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
-        """What is known beside the terms: error, chance, p."""
+        """Values by name that are known beside the terms: error, chance, p."""
         beside = {"error": self.error, "chance": self.chance, "p": self.p}
         return {name: values for name, values in beside.items() if values is not None}
 
@@ -264,7 +264,7 @@ def ceilings_of(whole: FloatArray) -> FloatArray:
 
 
 def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
-    """How the held-out ρ of each layer's model divides over the features.
+    """Contribution of each feature to the held-out ρ of each layer's model.
 
     v(S) is the covariance of the true ranks of a fold's pairs with what the model predicts for them
     when it knows the features S only: the mean of its predictions over pairs of stimuli outside the
@@ -316,7 +316,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
 
 
 def tau_terms(profiles: FloatArray) -> FloatArray:
-    """What each feature adds to, or takes from, the weighted Kendall τ of every two layers.
+    """Contribution of each feature to the weighted Kendall τ of every two layers.
 
     τ is a sum over pairs of features, + the pair's weight where both layers put the two in the same
     order and - where not, divided by a constant. Each feature gets half of every pair that it is

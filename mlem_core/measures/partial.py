@@ -37,7 +37,7 @@ TRANSFERS = ("transfer_ab", "transfer_ba", "score_a", "score_b", "ratio_ab", "ra
 
 @dataclass(frozen=True)
 class Explained:
-    """What all features explain of n_layers layers, cross-fitted, in units of ρ.
+    """Part of n_layers layers that all features explain, cross-fitted, in units of ρ.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ Value = Callable[[FeatureSet], FloatArray]
 
 @dataclass(frozen=True)
 class Shapley:
-    """How the value of all features divides over them.
+    """Shapley values: the value of all features, divided over them.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ def with_feature(
 
 
 def affordable(codes: IntArray, orders: int = ORDERS) -> int:
-    """How many orders of the features are sampled of patterns (n_patterns, n_features)."""
+    """Number of orders of the features to sample, of patterns (n_patterns, n_features)."""
     return min(orders, max(FEWEST_ORDERS, int(MOST_WORK / (len(codes) * codes.shape[1] ** 2))))
 
 
@@ -197,7 +197,7 @@ def _sampled(
     known: dict[frozenset[int], FloatArray] = {}
 
     def along(order: IntArray) -> FloatArray:
-        """What each feature adds when features come in this order."""
+        """Gain in value by each feature when features come in this order."""
         set_codes, set_sums, group = codes, sums, np.arange(len(codes))
         remaining = np.arange(n)
         values: list[FloatArray] = []
@@ -265,7 +265,7 @@ class FeatureSubsets:
 
     @classmethod
     def of(cls, codes: IntArray, priority: IntArray) -> FeatureSubsets | None:
-        """That of some patterns; None where the sets have more than `MOST_GROUPS` groups.
+        """Feature subsets of some patterns; None where they have more than `MOST_GROUPS` groups.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class FeatureSubsets:
         return _subsets_of(codes.tobytes(), priority.tobytes(), *shapes)
 
     def explained(self, sums: FloatArray) -> FloatArray:
-        """What each set explains one way, (n_draws, n_sets, n_layers, n_layers).
+        """Part that each set of features explains, one way: (n_draws, n_sets, n_layers, n_layers).
 
         Parameters
         ----------

@@ -237,7 +237,7 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
 
 
 def map_stress(dissimilarities: FloatArray, points: FloatArray) -> float:
-    """How far the distances in a map are off: Kruskal's stress-1, 0 where it shows all of them.
+    """Error of the distances in a map: Kruskal's stress-1, 0 where it shows all of them.
 
     √(Σ (d - δ)² / Σ d²) over pairs, d the distance in the map and δ the dissimilarity.
 

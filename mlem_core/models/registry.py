@@ -1,4 +1,4 @@
-"""Which models there are, and where the files of each one are.
+"""Registry of models, and the place of each one's files.
 
 A name is one of `MODELS`, a folder or a GGUF file on this machine, or an id of the Hugging Face
 hub, whose files are fetched into the hub's own cache at one commit and then read like any other

@@ -52,7 +52,7 @@ class Pooling:
 
     @property
     def label(self) -> str:
-        """What a screen calls it, of every level that has it."""
+        """Label on screens, of every level that has this pooling."""
         return " or ".join(mean.label for mean in self.of.values())
 
 
@@ -243,7 +243,7 @@ def _tokens_of_words(
 def _tokens_by_prefix(
     tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
 ) -> list[Span | None]:
-    """As `_tokens_of_words` for tokenizers that do not tell where in the text a token is.
+    """Token spans of words, for tokenizers that do not say where in the text a token is.
 
     The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
     """
