@@ -74,7 +74,7 @@ class CrossFit:
         squares: FloatArray,
         priority: IntArray | None,
     ) -> CrossFit:
-        """Those of draws of the stimuli, by the cells of the tables.
+        """Cross-fitted sums of draws of the stimuli, by the cells of the tables.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class CrossFit:
         return found
 
     def explained(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
-        """What some features explain of the correlation of every two layers, in units of ρ.
+        """Part of the correlation of every two layers that some features explain, in units of ρ.
 
         The mean over the folds (that have pairs), and over both ways of choosing the layer whose
         means are taken: Σ_p m_p(A, outside) · Σ ranks of B inside / number of pairs inside.

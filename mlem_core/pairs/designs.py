@@ -1,4 +1,4 @@
-"""Which pairs of stimuli are compared: all of them, or a balanced design of some.
+"""Design of the pairs that are compared: all of them, or a balanced choice of some.
 
 The pairs grow with the square of the stimuli: 10,000 have 50 million, 100,000 have 5 billion. A
 correlation over M pairs that are drawn of them differs from that over all by about (1 - ρ²) / √M,
@@ -162,7 +162,7 @@ class PairDesign:
 
     @cached_property
     def rows(self) -> Rows:
-        """What kernels take: `stimulus`, `starts`, `partner`."""
+        """Rows of pairs as kernels take them: `stimulus`, `starts`, `partner`."""
         return self.stimulus, self.starts, self.partner
 
     def slices(self, n: int) -> list[tuple[int, int]]:

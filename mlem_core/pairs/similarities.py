@@ -1,4 +1,4 @@
-"""What two layers are compared by: an entry each, in the one registry of similarities.
+"""Similarities of two layers: an entry each, in one registry.
 
 Most are the correlation, over all pairs of stimuli, of a number that each layer gives a pair: the
 rank of its distance (RSA), its U-centred squared distance (debiased linear CKA), or whether one is
@@ -52,7 +52,7 @@ Aligned = Callable[[FloatArray, FloatArray, IntArray], float]
 
 
 class PairValues(NamedTuple):
-    """What a layer gives the pairs of some stimuli.
+    """Values that a layer gives the pairs of some stimuli.
 
     values : (n_sides, n_pairs) in condensed order; two sides where (i, j) and (j, i) differ
     mean : of all values
@@ -119,7 +119,7 @@ class Similarity:
 
     @property
     def meaning(self) -> str:
-        """What it is, in a sentence."""
+        """Definition of the similarity, in a sentence."""
         over = "the correlation, over all pairs, of " if self.divides else ""
         return f"{over}{self.statistic}"
 
@@ -145,7 +145,7 @@ class Similarity:
             raise InputError(f"found {n} stimuli; the {self.called} needs at least {self.fewest}.")
 
     def of(self, squared: FloatArray) -> PairValues:
-        """What a layer gives the pairs of stimuli.
+        """Values that a layer gives the pairs of stimuli.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ def components(rows: NDArray[np.floating]) -> FloatArray:
 
 
 def procrustes(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
-    """How alike two layers are in stimuli that one was not turned onto the other by.
+    """Procrustes similarity of two layers, in stimuli that the rotation was not fitted to.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def procrustes(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
 
 
 def cca(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
-    """How alike the canonical variates of two layers are, of variance 1 in the training stimuli.
+    """Similarity of two layers' canonical variates, of variance 1 in the training stimuli.
 
     So every direction counts alike, however little of a layer's variance lies along it. Parameters
     are those of `procrustes`.

@@ -164,7 +164,7 @@ def u_centre(squared: Array, n: int, found: Array) -> None:
 def among_nearest(
     squared: Array, n: int, k: int, tie: float, first: int, last: int, found: Array
 ) -> None:
-    """Which stimuli are among the k nearest of the stimuli first..last-1.
+    """Mask of the k nearest of each of the stimuli first..last-1.
 
     Parameters
     ----------
