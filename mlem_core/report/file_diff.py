@@ -1,4 +1,4 @@
-"""What differs between files of two capsules: tables number by number, parameters, pair tables."""
+"""Differences of files of two capsules: tables number by number, parameters, pair tables."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def _arrays(data: bytes) -> dict[str, Any]:
 
 
 def _of_tables(data: bytes) -> dict[str, Any]:
-    """What pair tables hold: as a file the last bits of their numbers have places of their own."""
+    """Content of pair tables: in a file the last bits of their numbers have places of their own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tables.npz"
         path.write_bytes(data)

@@ -80,7 +80,7 @@ def audit(
 
 
 def _of_similarity(similarity: str) -> dict[str, Any]:
-    """What the key of an audit says of its similarity; RSA is not named."""
+    """Similarity in the key of an audit; RSA is not named."""
     return {} if similarity == RSA else {"similarity": similarity}
 
 
@@ -287,7 +287,7 @@ def position_share(values: FloatArray, number: NDArray[np.integer]) -> float:
 
 
 def stimuli_at_first(first: NDArray[np.bool_], design: PairDesign) -> NDArray[np.uint8]:
-    """How many of the two stimuli of each pair are at position 0: (n_stimuli,) to (n_pairs,)."""
+    """Number of the two stimuli of each pair at position 0: (n_stimuli,) to (n_pairs,)."""
     ones = first.astype(np.uint8)
     number = np.repeat(ones[design.stimulus], np.diff(design.starts))
     if not design.is_complete:
@@ -318,7 +318,7 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
 
 
 class _Audited(NamedTuple):
-    """What the measures of a layer are taken from.
+    """Basis of the measures of a layer.
 
     design : of the pairs whose distances are looked at
     at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
@@ -360,7 +360,7 @@ def layer_table(
 
 
 def _bare(analysis: Analysis) -> Analysis:
-    """The same without the tables, which no measure of a layer needs."""
+    """Analysis without the tables, which no measure of a layer needs."""
     empty = without_training_ranks(analysis.tables).of_layers([])
     return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
 

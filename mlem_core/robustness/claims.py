@@ -38,7 +38,7 @@ from mlem_core.robustness.variants import short_of
 
 
 class ClaimKind(NamedTuple):
-    """How many layers (a, b, c) and features (f, g) a claim names, whether it is about a similarity
+    """Number of layers (a, b, c) and features (f, g) of a claim, whether it is about a similarity
     and a threshold, and its sentence."""
 
     layers: int
@@ -258,7 +258,7 @@ def _is_number(text: str) -> bool:
 
 
 def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names | None = None) -> str:
-    """What chance says of the first feature of a claim in its first layer, in a sentence.
+    """Comparison with chance of a claim's first feature in its first layer, in a sentence.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ def verdict(
 
 
 def orders(multiverse: Multiverse, names: Names | None = None) -> list[str]:
-    """What holds without any claim: how often each feature comes first, and how alike layers are.
+    """Orders that hold without any claim: of the features by importance, of layers by similarity.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Which layers an audit flags and why, and which of its checks the similarity of two layers fails.
+"""Flags of an audit on layers with their reasons, and the checks that two layers fail.
 
 The thresholds are conventions, stated here and in `docs/audit.md`; the numbers behind them are in
 the tables of the audit. How alike two layers are is computed again in its variants: where one of
@@ -41,7 +41,7 @@ MARKED = 2.0
 
 
 def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
-    """Which layers, and which pairs of layers, are to be read with care, why, and how much.
+    """Table of layers, and pairs of layers, to be read with care, with reasons and severity.
 
     A profile is flagged where two features change places, both times with a lead in importance of
     at least `CLEAR_LEAD`; a score where ρ changes by at least `RHO_CHANGE`; the RSA or τ of two
@@ -80,7 +80,7 @@ def audit_tables(audit: Audit) -> dict[str, pd.DataFrame]:
 
 
 def marked(flags: pd.DataFrame) -> pd.DataFrame:
-    """Those of `flags` that a figure marks: severity at least `MARKED`, the most severe first."""
+    """Flags that a figure marks: severity at least `MARKED`, the most severe first."""
     severe = flags[flags["severity"] >= MARKED]
     return severe.sort_values("severity", ascending=False, kind="stable")
 
@@ -288,7 +288,7 @@ def _spans(layers: Sequence[Layer], names: Names) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """What an audit says of the similarity of two layers.
+    """Audit checks of the similarity of two layers.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ class Checked:
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
-    """What an audit says of the similarity of two layers, in either order.
+    """Audit checks of the similarity of two layers, in either order.
 
     What counts as a change are the `flags`, whose limits are
     conventions: a verdict "holds" is no proof.
