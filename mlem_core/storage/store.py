@@ -1,4 +1,4 @@
-"""What is kept on disk, and under which key.
+"""Store of computations on disk, under keys of all that they depend on.
 
 A key is the SHA-256 of a canonical JSON of everything that an entry depends on, so that a
 change of any of it is another entry and nothing ever has to be invalidated. An entry is a
