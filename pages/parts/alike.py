@@ -1,4 +1,4 @@
-"""How alike layers are: the similarity that is looked at, and why two of a view are alike."""
+"""Similarity of layers: the measure that is looked at, and why two layers of a view are similar."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
 
 
 def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
-    """What is chosen other than in the analysis: entries of its `AnalysisSpec`."""
+    """Choices other than those of the analysis: entries of its `AnalysisSpec`."""
     none = not analysis.stimuli.has_missing
     cells = choose(
         "missing",
