@@ -114,8 +114,8 @@ def _levels(stimuli: StimulusSet) -> str:
 def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
     """Findings about the features' own values that make every fit uncertain.
 
-    A feature that is the same everywhere in a fold's training stimuli, two features that tell apart
-    the same pairs, more weights than patterns.
+    A feature that is the same everywhere in a fold's training stimuli, two features that
+    distinguish the same pairs, more weights than patterns.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ MOST_ROWS = 20
 
 @dataclass(frozen=True)
 class StimulusFinding:
-    """One thing about the stimuli that their owner should know.
+    """Finding about the stimuli that their owner should know.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ class Selection:
         return own.with_interactions(self.interactions)
 
     def places(self, layers: Sequence[Layer]) -> list[int]:
-        """Where the layers of the selection stand among n_layers layers."""
+        """Places of the selected layers among n_layers layers."""
         return [list(layers).index(layer) for layer in self.layers]
 
     def to_dict(self) -> dict[str, Any]:

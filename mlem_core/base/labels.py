@@ -119,10 +119,10 @@ def _columns(letter: str) -> int:
 
 
 def shortened(names: Sequence[str], longest: int) -> list[str]:
-    """Names of at most so many columns, cut in the middle; no two different ones become alike.
+    """Names of at most so many columns, cut in the middle; no two different ones become equal.
 
-    Those whose ends are the same keep what tells them apart, or get a number. A name that is short
-    enough stays.
+    Those whose ends are the same keep what distinguishes them, or get a number. A name that is
+    short enough stays.
     """
     lines = [" ".join(name.split()) for name in names]
     short = {line: _cut(line, longest) for line in dict.fromkeys(lines)}
@@ -140,7 +140,7 @@ def shortened(names: Sequence[str], longest: int) -> list[str]:
 
 
 def _alike(short: Mapping[str, str]) -> list[list[str]]:
-    """The names that have become alike, together."""
+    """Names that have become equal, together."""
     groups: dict[str, list[str]] = {}
     for line, label in short.items():
         groups.setdefault(label, []).append(line)

@@ -141,7 +141,7 @@ def several(asked: Field[Any], value: Any) -> Any:
 
 
 def in_text(value: Any) -> str:
-    """One of several values of a field as the command line reads it: "brain=brain.npz"."""
+    """Text of one of a field's values as the command line reads it: "brain=brain.npz"."""
     if not isinstance(value, tuple):
         return str(value)
     name, *rest = (",".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)

@@ -241,7 +241,7 @@ def _explained(
     store: Store,
     bars: Bars,
 ) -> Explanation:
-    """Why two layers are alike, by a similarity with terms or without."""
+    """Explanation of two layers' similarity, of one with terms or without."""
     from mlem_core.inference import explanation
 
     both = (options.first, options.second)

@@ -23,7 +23,7 @@ _LEAST = (
 
 
 def refused() -> str:
-    """One sentence where this process may have less than the program needs; else empty.
+    """Sentence where this process may have less than the program needs; else empty.
 
     With less, libraries end it without a word that helps.
     """

@@ -271,7 +271,7 @@ def _headings(letter: str, title: str, ref: str) -> list[dict[str, Any]]:
 
 
 class _Places(NamedTuple):
-    """Where the scatter and the two maps stand: x and y of each, as shares of the plot."""
+    """Places of the scatter and the two maps: x and y of each, as shares of the plot."""
 
     domains: tuple[tuple[list[float], list[float]], ...]
     height: int

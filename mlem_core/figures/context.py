@@ -202,7 +202,7 @@ class Selected:
 
     @property
     def pair_names(self) -> tuple[str, str]:
-        """Both as "model:layer"."""
+        """Names "model:layer" of the two compared layers."""
         return layer_name(self.pair[0]), layer_name(self.pair[1])
 
     @property
@@ -274,7 +274,7 @@ class FigureContext(Selected):
         return self.once(("flags", repr(self.names)), lambda: flags.flags(audit, self.names))
 
     def reasons(self, measure: str) -> dict:
-        """Why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
+        """Reasons why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
         flagged = self.flagged if self.drawing.flags else None
         return {} if flagged is None else dict(flags.reasons(flagged, measure))
 
@@ -305,7 +305,7 @@ class FigureContext(Selected):
 
     @cached_property
     def why(self) -> Explanation:
-        """Why the two layers are alike, with the best intervals that there are by now."""
+        """Explanation of the two layers' similarity, with the best intervals that there are now."""
         chosen, store = self.selection, self.drawing.store
         compared = self._compared
         name = RSA if compared is None else compared.similarity.name

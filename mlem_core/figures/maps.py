@@ -1,4 +1,4 @@
-"""Maps: points near where alike, with frame, labels and stress; those of the layers.
+"""Maps in which similar points lie close together, with frame, labels and stress; of the layers.
 
 The maps of the layers are those of figure 2 of Salle et al. (2024).
 """
@@ -133,7 +133,7 @@ def _label_box(
 def label_places(
     points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
 ) -> list[str]:
-    """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
+    """Place of each label so that few overlap: greedy, over points in [0, 1]²."""
     gaps = np.full(len(labels), _GAP) if gaps is None else gaps
     marks = gaps - _GAP + 0.015
     taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
@@ -163,7 +163,7 @@ def layer_maps(
     across: int = 2,
     stress: Mapping[str, float] = NOT_KNOWN,
 ) -> go.Figure:
-    """Layers as points, near where alike (MDS), a line a model, one panel a measure.
+    """Map of layers (MDS), similar ones close together, a line a model, one panel a measure.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ _BETWEEN_MODELS, _BETWEEN_LAYERS, _STRIP, _TREE = 0.018, 0.005, 0.03, 0.24
 
 @dataclass(frozen=True)
 class Grid:
-    """Where layers stand on both axes of a matrix; a cell is 1 wide.
+    """Places of layers on both axes of a matrix; a cell is 1 wide.
 
     Attributes
     ----------

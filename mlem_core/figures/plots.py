@@ -118,7 +118,7 @@ def all_figures(
 class ResultsPlots:
     """Figures of results, which `results.plot` is.
 
-    Why two layers are alike needs the analysis: `analysis.plot.why`.
+    An explanation of two layers needs the analysis: `analysis.plot.why`.
     """
 
     results: Results

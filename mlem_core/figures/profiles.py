@@ -301,7 +301,7 @@ def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) ->
         for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
     ]
     marker = {"symbol": symbol, "size": 6 if len(x) > 1 else 10}
-    # In a long line some marks tell it apart; where they say something, all are drawn.
+    # In a long line some marks distinguish it; where they say something, all are drawn.
     marker["maxdisplayed"] = MARKS if bounds is None else 0
     named = {"name": label, "legendgroup": name, "showlegend": panel.first, "marker": marker}
     trace = curve(x, mean, hover, color, dash_of(place), **named)

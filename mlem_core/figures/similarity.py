@@ -183,7 +183,7 @@ def _arrange(
     ends: Sequence[tuple[float, float]],
     below: int,
 ) -> None:
-    """Where the matrices are, all of one size, and the height of all."""
+    """Set the places of the matrices, all of one size, and the height of all."""
     if arranged in _SINGLE:
         layout["height"] = _SMALL if arranged == "small" else _ALONE
         layout["yaxis"]["constraintoward"] = "top"

@@ -218,7 +218,7 @@ def sample_of(n_shown: int, n_stimuli: int) -> str:
 
 
 def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
-    """One panel a map, with one legend for all.
+    """Maps of the stimuli, a panel each, with one legend for all.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ def names_along(names: Sequence[str], **more: Any) -> dict[str, Any]:
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
     """Colour of each feature of an analysis, by its place among *all* of them.
 
-    Beyond eight features colours come again; line dashes then tell them apart.
+    Beyond eight features colours come again; line dashes then distinguish them.
     """
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(features)}
 
@@ -184,7 +184,7 @@ def _quiet_panels(rows: int, columns: int, height: int) -> dict[str, Any]:
     figure = _subplots(rows, columns, 104 / (whole - 84))
     quiet(figure, height=whole)
     layout: dict[str, Any] = figure.to_plotly_json()["layout"]
-    # Swatches of lines as they are drawn: their dashes tell features of one colour apart.
+    # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
     return layout
 

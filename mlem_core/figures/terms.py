@@ -124,7 +124,7 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
 
 
 def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
-    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
+    """Place of the first or second colour bar, below the panels or to their right; its ends."""
     low, high = short(-most), f"+{short(most)}"
     if below:
         return {

@@ -24,7 +24,7 @@ _SCORE = "held-out ρ"
 
 
 def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
-    """Where training steps stand on a logarithmic axis, and where it is broken.
+    """Places of training steps on a logarithmic axis, and the place where it is broken.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why two layers are alike: a similarity, or a score, as a sum of what each feature contributes."""
+"""Similarity of two layers, or a score, as a sum of what each feature contributes."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class FactorTest(NamedTuple):
     Attributes
     ----------
     factor : its name
-    value : the coefficient: how much more alike two models (or groups) of the same label are,
+    value : the coefficient: how much more similar two models (or groups) of the same label are,
         others given
     t : the coefficient over its standard error by least squares
     p : two-sided, the share of permutations with as large a t; never 0; NaN where `smallest` is

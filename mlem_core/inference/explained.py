@@ -23,7 +23,7 @@ SMALL = 0.1
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why two layers are similar.
+    """Explanation of the similarity of two layers.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Why two layers are alike: the explanation made, and given intervals and transfer."""
+"""Explanation of two layers' similarity: made, and given intervals and transfer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def explain(
     seed: int = 0,
     compared: LayerSimilarity | None = None,
 ) -> Explanation:
-    """Why two layers of an analysis are alike; `with_intervals` adds confidence intervals.
+    """Explanation of two layers' similarity; `with_intervals` adds confidence intervals.
 
     Of a similarity that has no terms by feature it is the number alone.
 
@@ -108,7 +108,7 @@ def explain(
 def explanation_of(
     intervals: LayerIntervals, a: Layer, b: Layer, coding: str, chance: Chance | None = None
 ) -> Explanation:
-    """Why two layers are alike, as the intervals of all layers know it.
+    """Explanation of two layers' similarity, as the intervals of all layers know it.
 
     Its values are those of `explain`, but for rounding.
 
@@ -270,7 +270,7 @@ def kept_intervals(
 def intervals_of_two(
     analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
 ) -> Explanation:
-    """Why the two layers of a selection are similar, with intervals; kept in the store."""
+    """Explanation of a selection's two layers, with intervals; kept in the store."""
     by = compared(analysis, selection.similarity, store)
     a, b = selection.layers
     why = explain(analysis, a, b, selection.features, compared=by)

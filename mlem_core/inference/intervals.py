@@ -102,7 +102,7 @@ class LayerIntervals:
     similarity: str = RSA
 
     def places(self, layers: Sequence[Layer] | None = None) -> list[int]:
-        """Where layers stand (None: all); InputError for one that is not there."""
+        """Places of layers (None: all); InputError for one that is not there."""
         if layers is None:
             return list(range(len(self.layers)))
         check_layers(layers, self.layers)

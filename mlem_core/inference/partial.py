@@ -142,7 +142,7 @@ def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Said:
-    """One of the numbers, and what it says.
+    """Number on two layers, with what it says.
 
     name : in a few words
     value : as a text; "–" where there is none

@@ -114,7 +114,7 @@ def check_enough(n_sentences: int, n_replicates: int | None = None) -> None:
 
 
 class Replicates(NamedTuple):
-    """One statistic of all stimuli, in bootstrap replicates, and without blocks of them.
+    """Statistic of all stimuli, in bootstrap replicates, and without blocks of them.
 
     value : (...)
     bootstrap : (n_replicates, ...); none where the interval is that of the jackknife alone, by t

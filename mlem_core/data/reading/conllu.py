@@ -319,7 +319,7 @@ def _feats(line: _Line, cell: str) -> dict[str, str]:
 
 
 def _problem(tokens: Sequence[Token]) -> str:
-    """Why words are no sentence with a tree, nor one without any; "" where they are one."""
+    """Reason why words are no sentence with or without a tree; "" where they are one."""
     if not tokens:
         return "has no word"
     if all(token.form == NO_VALUE for token in tokens):
