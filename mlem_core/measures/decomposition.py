@@ -1,4 +1,4 @@
-"""Why two layers are alike: their RSA correlation, divided over the features.
+"""RSA correlation of two layers, divided over the features.
 
 v(S) is what the features S explain of the correlation of the ranks of two layers A and B, computed
 between disjoint sets of stimuli: the mean rank in A of a pattern of feature differences comes from
@@ -88,7 +88,7 @@ class Decomposition:
         return {name: values for name, values in beside.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
-        """One term for every two layers, square, "model:layer".
+        """Square of one term for every two layers, "model:layer".
 
         Raises
         ------
@@ -376,7 +376,7 @@ def discordant_pairs(
 
     Of the pairs of different models (or of layers of the only one that are not neighbours), in
     which both layers are predicted by their features (held-out ρ of at least `PREDICTED`):
-    "distances", alike by distances and not by features: RSA is above at least `APART` more of the
+    "distances", similar by distances and not by features: RSA is above at least `APART` more of the
     pairs than τ is, and τ is no higher than that of profiles in random order; "features", the
     other way round, with τ higher than that. Of all pairs: "unexplained", whose RSA is above the
     median and is not explained to `NOT_EXPLAINED` or more.

@@ -1,4 +1,4 @@
-"""Are two layers alike in what the features explain, in the rest, and in their metrics?
+"""Similarity of two layers in what the features explain, in the residual, and in their metrics.
 
 RSA correlates all that two layers do with the pairs, and mixes the three. With v what all features
 explain of an RSA correlation, cross-fitted (`mlem_core.measures.decomposition`):

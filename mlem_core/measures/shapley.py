@@ -26,7 +26,7 @@ MOST_GROUPS = 2**18
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Some of the features, and the sums by the patterns that they tell apart.
+    """Some of the features, and the sums by the patterns that they distinguish.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ def shapley(
     """Shapley values of the features, from sums by pattern.
 
     The value of a set of features is computed from the sums by the patterns that these features
-    alone tell apart. Each set's sums come from those of a set with one feature more.
+    alone distinguish. Each set's sums come from those of a set with one feature more.
 
     Parameters
     ----------
@@ -240,9 +240,9 @@ def _sampled(
 class FeatureSubsets:
     """The n_sets sets of n_features features, that of all first and that of none last.
 
-    Which patterns a set tells apart does not depend on the layers or on how often stimuli are
+    Which patterns a set distinguishes does not depend on the layers or on how often stimuli are
     drawn: it is found once, and a draw then is a few passes over sums. The groups of a set are the
-    patterns that it tells apart, numbered through over all sets.
+    patterns that it distinguishes, numbered through over all sets.
 
     Attributes
     ----------

@@ -146,7 +146,7 @@ class LayersCompared(NamedTuple):
     """Distances between the values of a feature in two layers, and their correlation.
 
     rho : Spearman ρ of the distances of every two different values; NaN with fewer than three of
-        them, or where all are alike in a layer
+        them, or where all are equal in a layer
     table : value_a, value_b, distance_a, distance_b, difference (a less b), n_pairs
     """
 

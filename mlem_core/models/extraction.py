@@ -303,7 +303,7 @@ def _out_of_memory(error: RuntimeError) -> bool:
 
 
 def layer_file(folder: Path, layer: int) -> Path:
-    """Where `extract` writes a layer."""
+    """Path of the file that `extract` writes a layer to."""
     return folder / f"layer_{layer:02d}.npy"
 
 

@@ -86,7 +86,7 @@ SEED_0 = "seed-0.safetensors"
 
 
 def _small(name: str, label: str, causal: bool, trio: bool = True) -> BuiltInModel:
-    """One of our own small models, see training/README.md."""
+    """Entry of one of our own small models, see training/README.md."""
     label = f"{name}, {label} ({'controlled trio' if trio else 'beside the trio'})"
     folder = f"models/trio/{name}"
     return BuiltInModel(
@@ -154,7 +154,7 @@ def defaults() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where the files of a model are, and what must be known to read them.
+    """Paths of the files of a model, and what must be known to read them.
 
     Attributes
     ----------

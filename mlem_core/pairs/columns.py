@@ -37,7 +37,7 @@ AUTO = ("auto",)
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """One feature of the stimuli.
+    """Column of a feature of the stimuli.
 
     values : (n_stimuli,) float64 with NaN (ordered), or objects with None (others)
     span : the lowest and the highest value of an ordered feature in the whole stimulus set; of one
@@ -390,7 +390,7 @@ def differences_of(features: Sequence[Coded]) -> tuple[Differences, int, np.int6
         radix = np.concatenate(([1], np.cumprod(np.array(sizes[:-1], dtype=np.int64))))
         terms = [np.arange(size) * radix[f] for f, size in enumerate(sizes)]
     else:
-        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        # Too many combinations to number: sums of random 64-bit numbers distinguish them.
         rng = np.random.default_rng(0)
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
     tables, width, differ, values = [], [], [], []

@@ -62,13 +62,13 @@ def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
 
 
 def places_of(i: IntArray, j: IntArray, n_stimuli: int) -> IntArray:
-    """Where the pairs (i, j) stand; i differs from j, in either order."""
+    """Places of the pairs (i, j); i differs from j, in either order."""
     low, high = np.minimum(i, j), np.maximum(i, j)
     return low * n_stimuli - low * (low + 1) // 2 - low - 1 + high
 
 
 def pairs_among(stimuli: IntArray, n_stimuli: int) -> IntArray:
-    """Where the pairs among some stimuli, ascending, stand among all pairs."""
+    """Places of the pairs among some stimuli, ascending, among all pairs."""
     where = np.empty(n_pairs(len(stimuli)), dtype=np.int64)
     for a, at in row_slices(len(stimuli)):
         where[at] = places_of(stimuli[a], stimuli[a + 1 :], n_stimuli)
@@ -199,7 +199,7 @@ class PairDesign:
         )
 
     def among(self, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
-        """Where the pairs among some stimuli, ascending, stand; and they as a design of their own.
+        """Places of the pairs among some stimuli, ascending; and they as a design of their own.
 
         In that one the stimuli are numbered in their order.
         """

@@ -1,4 +1,4 @@
-"""Patterns of feature differences: how the features tell every two stimuli apart."""
+"""Patterns of feature differences: how the features distinguish every two stimuli."""
 
 from __future__ import annotations
 

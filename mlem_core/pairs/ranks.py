@@ -141,8 +141,8 @@ def score_patterns(
     counts : (n_patterns,) pairs a pattern (may be fractional)
     rank_sums : (n_layers, n_patterns), sums of the centred average ranks of the distances
     rank_squares : (n_layers,), sum of the squared centred ranks over the pairs
-    series : the predictions of a layer come in series of so many that are mostly alike (weights for
-        neighbouring α); changes the time only
+    series : the predictions of a layer come in series of so many that are mostly similar (weights
+        for neighbouring α); changes the time only
 
     Returns Score of arrays (n_layers, n_predictions).
 

@@ -7,8 +7,8 @@ take the place of sums of ranks in the pair tables, so that whatever divides RSA
 (`mlem_core.measures.decomposition`) divides the others as well.
 
 Procrustes and CCA turn one layer onto the other. The rotation (of Procrustes), or the directions of
-either layer that go together (of CCA), are those of the training stimuli; how alike the layers then
-are is measured on the stimuli of the fold that is left out. In-sample either is large for any two
+either layer that go together (of CCA), are those of the training stimuli; the similarity is then
+measured on the stimuli of the fold that is left out. In-sample either is large for any two
 layers with many units. 1 is one layer, however turned (and, for CCA, scaled). A layer is its first
 principal components, as many as the stimuli can tell. No pair of stimuli has a part in either, so
 there are no terms by feature.
@@ -125,7 +125,7 @@ class Similarity:
 
     @property
     def no_terms(self) -> str:
-        """Why there are no contributions by feature; empty where there are."""
+        """Reason why there are no contributions by feature; empty where there are."""
         if self.divides:
             return ""
         return f"{self.short} is no sum over pairs and has no contributions by feature."

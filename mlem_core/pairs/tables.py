@@ -77,7 +77,7 @@ class HeldOut:
     def by_support(self, weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
         """Divide the layers by which parts have any weight: pairs of (layers, parts).
 
-        A part without weight does not tell pairs apart: summed out, it leaves far fewer patterns.
+        A part without weight does not distinguish pairs: summed out, it leaves far fewer patterns.
         Supports that leave about as many patterns are put together, since each has a cost of its
         own.
 
@@ -291,7 +291,7 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
     sizes = codes.max(axis=0, initial=0) + 1
     total = np.prod(sizes.astype(object))
     if total >= 2**62:
-        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        # Too many combinations to number: sums of random 64-bit numbers distinguish them.
         rng = np.random.default_rng(0)
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
         keys = np.zeros(len(codes), dtype=np.int64)

@@ -198,7 +198,7 @@ def _distances(long: pd.DataFrame) -> pd.DataFrame:
 
 
 def difference(name: str, old: bytes, new: bytes) -> str:
-    """Where a file of a capsule says something else than the one made anew; empty: nowhere.
+    """First difference of a file of a capsule from the one made anew; empty without any.
 
     Parameters
     ----------

@@ -241,7 +241,7 @@ def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> 
 
 
 def _largest(change: FloatArray, layers: list[Layer], name: str) -> dict[str, Any]:
-    """Where the similarity of a layer with the others (n_layers,) changes most."""
+    """Largest change of a layer's similarity with the others (n_layers,), and the other layer."""
     if not np.isfinite(change).any():
         return {f"{name}_change": np.nan, f"{name}_with": ""}
     most = int(np.nanargmax(np.abs(change)))
@@ -333,7 +333,7 @@ class _Audited(NamedTuple):
 def layer_table(
     analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
 ) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
-    """The measures of every layer, and how alike its distances are in each variant.
+    """Measures of every layer, and the similarity of its distances in each variant.
 
     Returns
     -------

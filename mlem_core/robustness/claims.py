@@ -7,7 +7,7 @@ two layers (RSA, another similarity, or τ), a claim holds in a universe where i
     above f g A         FI_f(A) - FI_g(A)                      f matters more than g in A
     more-in f A B       FI_f(A) - FI_f(B)                      f matters more in A than in B
     closer A B C S      S(A, B) - S(A, C)                      A is more like B than like C
-    alike A B S t       S(A, B) - t                            A and B are alike, S above t
+    alike A B S t       S(A, B) - t                            A and B are similar, S above t
 """
 
 from __future__ import annotations

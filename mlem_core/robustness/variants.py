@@ -27,7 +27,7 @@ def controls(analysis: Analysis) -> dict[str, str]:
     """The control of each model: the same architecture with random weights.
 
     Models of one architecture and size have other random weights each: with the same ones they
-    would be alike for being one network.
+    would be similar for being one network.
     """
     found, seen = {}, Counter[tuple[str, tuple[int, ...]]]()
     for name, about in analysis.manifest["models"].items():

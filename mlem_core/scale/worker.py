@@ -71,7 +71,7 @@ def sees(marker: Path) -> bool:
 
 @functools.cache
 def unfit(expected: tuple[tuple[str, str], ...], marker: Path | None = None) -> str:
-    """Why this worker cannot do what others do, as a sentence after its name; else an empty text.
+    """Reason why this worker cannot do what others do, to follow its name; else an empty text.
 
     Parameters
     ----------

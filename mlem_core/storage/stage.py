@@ -1,4 +1,4 @@
-"""One kind of kept result: how it is found, made, and kept by the types of its fields."""
+"""Stage: a kind of result, how it is found, made, and kept by the types of its fields."""
 
 from __future__ import annotations
 

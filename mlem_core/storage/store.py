@@ -83,7 +83,7 @@ class Store:
         return hashlib.sha256(canonical(_identity(stage, version, depends_on))).hexdigest()
 
     def folder(self, stage: str, version: int, /, **depends_on: Any) -> Path:
-        """Where an entry is, once it is there."""
+        """Folder of an entry, once it is there."""
         return self.root / stage / self.key(stage, version, **depends_on)
 
     def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:

@@ -64,7 +64,7 @@ _ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has e
 
 @dataclass(frozen=True)
 class Status:
-    """Where a job is.
+    """State of a job, with its progress.
 
     Attributes
     ----------

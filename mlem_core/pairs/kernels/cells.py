@@ -52,7 +52,7 @@ class Lookup(NamedTuple):
 
 @numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
 def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
-    """Where a key stands, or would."""
+    """Slot where a key stands, or would."""
     mask = len(keys) - 1
     slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(20)) & mask
     while pattern[slot] >= 0 and keys[slot] != key:
@@ -274,7 +274,7 @@ def explained_by_sets(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _runs(shared: Array, depth: int, first: Array, last: Array) -> None:
-    """Where the rows that agree with each row in `depth` leading columns begin and end."""
+    """First and last row of those that agree with each row in `depth` leading columns."""
     n = len(first)
     for i in range(n):
         first[i] = i if shared[i] < depth else first[i - 1]

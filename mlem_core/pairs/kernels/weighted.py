@@ -21,7 +21,7 @@ def _row(
     at: Array,
     w: Array,
 ) -> int:
-    """Where the pairs of a row of the design stand that count, and their weights; how many.
+    """Places of the pairs of a row of the design that count, and their weights; how many.
 
     `kept` are the stimuli whose group counts, ascending.
     """
