@@ -1,4 +1,4 @@
-"""All layers at once: which pairs surprise, what makes the models alike, and their maps."""
+"""All layers at once: pairs that surprise, contributions by model, and their maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why two layers are similar: the canvas, and all else of the two below it."""
+"""Explanation of two layers' similarity: the canvas, and all else of the two below it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OFTEN = 1.0  # seconds between two looks at how far it is
 
 
 def show_pair(view: View) -> None:
-    """Why two layers are similar."""
+    """Canvas of two layers, and what explains their similarity."""
     if has_pairs(view):
         frame.alone(partial(_canvas, view))
 

@@ -92,7 +92,7 @@ def _fewer_folds(draft: Draft, options: dict[str, Any]) -> None:
 
 
 def _missing(draft: Draft, findings: list[StimulusFinding]) -> None:
-    """One line for all features with missing values, and what can be done about them."""
+    """Line on all features with missing values, and what can be done about them."""
     names = list(dict.fromkeys(name for finding in findings for name in finding.features))
     if not names:
         return

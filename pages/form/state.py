@@ -173,7 +173,7 @@ def uploader(
 
 
 def refused_upload(what: str) -> str:
-    """Why what was uploaded last could not be kept; empty where it could."""
+    """Reason why what was uploaded last could not be kept; empty where it could."""
     return str(st.session_state.get(f"refused {what}", ""))
 
 

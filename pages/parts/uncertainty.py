@@ -250,7 +250,7 @@ def audit_of(view: View, similarity: str = RSA) -> Audit | None:
 
 
 def flag_reasons(view: View, similarity: str = RSA) -> Reasons:
-    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
+    """Reasons why layers, or pairs of layers, are flagged, by measure; empty without an audit."""
     from mlem_core.robustness.flags import flags, reasons
 
     audit, names = audit_of(view, similarity), naming.now()

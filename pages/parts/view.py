@@ -237,7 +237,7 @@ def has_pairs(view: View) -> bool:
 
 
 def pair_of_layers(view: View) -> tuple[str, str]:
-    """The pair of layers "model:layer" that Compare and Why alike look at."""
+    """Pair of layers "model:layer" that the tabs on two layers look at."""
     asked = (
         ("First layer", "a", "One of the two layers that are compared."),
         ("Second layer", "b", "The other one."),
