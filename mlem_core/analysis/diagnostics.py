@@ -101,7 +101,7 @@ def lint(
 
 
 def _levels(stimuli: StimulusSet) -> str:
-    """On which units the features are constant, in a sentence; empty where on none."""
+    """Units that the features are constant on, in a sentence; empty where on none."""
     by_level: dict[str, list[str]] = {}
     for feature in stimuli.features:
         by_level.setdefault(level_of(stimuli, feature.name), []).append(feature.name)

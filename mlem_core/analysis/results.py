@@ -129,7 +129,7 @@ class Results:
 
     @cached_property
     def map_stress(self) -> dict[str, float]:
-        """By measure, `mlem_core.measures.similarity.map_stress` of the map."""
+        """Stress of the map by measure, see `mlem_core.measures.similarity.map_stress`."""
         return {
             measure: similarity.map_stress(apart, points[["x", "y"]].to_numpy(dtype=np.float64))
             for measure, apart in self._dissimilarities.items()

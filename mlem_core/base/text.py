@@ -78,7 +78,7 @@ def minus(text: str) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """With so many decimals and a true minus sign; never "−0.00"."""
+    """Text of a number with so many decimals and a true minus sign; never "−0.00"."""
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 

@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """For argparse, which keeps the message of its own error only."""
+    """Parser for argparse, which keeps the message of its own error only."""
     if parse in (int, str):
         return parse
 

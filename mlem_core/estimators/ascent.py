@@ -258,7 +258,7 @@ def climb(
 def better(
     best: FloatArray, value: FloatArray, other: FloatArray, other_value: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Of two rows a problem those with the higher value (the first, where they are even)."""
+    """Better row of two a problem, by value (the first, where they are even), and its value."""
     up = other_value > value
     return np.where(up[:, None], other, best), np.where(up, other_value, value)
 

@@ -150,7 +150,7 @@ class Selected:
 
     @property
     def all_features(self) -> list[str]:
-        """Of the analysis, in its order; their place decides the colours."""
+        """Features of the analysis, in its order; their place decides the colours."""
         return [feature.name for feature in self.analysis.stimuli.features]
 
     @property
@@ -172,7 +172,7 @@ class Selected:
 
     @property
     def basis(self) -> str:
-        """On how much the results rest, and how they were computed: the last part of captions."""
+        """Basis of the results, n and computation: the last part of captions."""
         chosen = self.selection
         fit = estimator_named(chosen.estimator).caption
         fit += said_of_choice(self.analysis.manifest, chosen.estimator)

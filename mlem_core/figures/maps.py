@@ -224,7 +224,7 @@ def _texts(model: str, layers: Sequence[int]) -> list[str]:
 
 
 def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
-    """On which side of each point its number stands, by model and measure; few meet."""
+    """Side of each point that its number stands on, by model and measure; few meet."""
     sides: dict[tuple[str, str], list[str]] = {}
     for measure, points in layer_map.sort_values("layer").groupby("measure", sort=False):
         xy = points[["x", "y"]].to_numpy(dtype=np.float64)

@@ -112,7 +112,7 @@ class GroupSummary:
 
     @cached_property
     def profiles(self) -> pd.DataFrame:
-        """Of each group: group, members, layer, depth, feature, importance, lower, upper.
+        """Mean profiles of groups: group, members, layer, depth, feature, importance, lower, upper.
 
         As of `mean_profiles`, the layers of the shallowest member.
         """
@@ -148,7 +148,7 @@ class GroupSummary:
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
-        """Of every two groups: group_a, group_b, pairs (of different models), rsa, lower, upper.
+        """Similarity of every two groups: group_a, group_b, pairs (of models), rsa, lower, upper.
 
         A group beside itself is the similarity of its members. Another similarity has its name in
         the place of rsa.
@@ -160,7 +160,7 @@ class GroupSummary:
 
     @cached_property
     def universality(self) -> pd.DataFrame:
-        """Of each term: within, between, universality, each with its _lower and _upper.
+        """Universality of terms: within, between, universality, each with its _lower and _upper.
 
         Terms are the features, "unexplained" and the similarity. Universality is there only where
         within is surely above 0: the ratio to what may be 0 has no bounds.

@@ -166,7 +166,7 @@ class LayerPairs:
 
     @cached_property
     def inside(self) -> tuple[RankedPairs, ...]:
-        """For each fold its held-out pairs, ranked among each other, with their patterns only."""
+        """Held-out pairs of each fold, ranked among each other, with their patterns only."""
         folds = []
         for fold in range(self.tables.n_folds):
             stimuli = np.flatnonzero(self.folds == fold)

@@ -120,7 +120,7 @@ class Comparison(NamedTuple):
         )
 
     def interval(self, progress: Counted | None = None) -> Estimate:
-        """Of two layers: terms, "unexplained", their similarity and ceilings, (n_features + 4,).
+        """Terms of two layers, "unexplained", their similarity and ceilings, (n_features + 4,).
 
         The similarity alone, (1,), where it has no terms.
 

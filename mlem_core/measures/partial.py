@@ -50,7 +50,7 @@ class Explained:
 
     @classmethod
     def of(cls, tables: PairTables) -> Explained:
-        """From pair tables.
+        """Explained parts from pair tables.
 
         Raises
         ------

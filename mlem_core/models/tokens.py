@@ -1,4 +1,4 @@
-"""From sentences to tokens, and from the states of tokens to the row that stands for a stimulus.
+"""Tokens of sentences, and the row that stands for a stimulus, from the states of tokens.
 
 On a GPU a layer's rows are copied out by a stream of their own, beside the computing of the next
 layers and of the next batch; nothing else of a layer leaves the device.
@@ -225,7 +225,7 @@ def _encode(
 def _tokens_of_words(
     tokenizer: Any, sentence: str, ids: np.ndarray, first: int, spans: list[Span] | None
 ) -> list[Span | None]:
-    """For each word of a sentence the first and the last token that has some of it, or None.
+    """First and last token that has some of each word of a sentence, or None.
 
     None also where the last token goes on into the next word: it stands for both.
     """

@@ -1,4 +1,4 @@
-"""From a layer's distances to its sums by pattern: the one pass over the pairs.
+"""Sums by pattern of a layer's distances: the one pass over the pairs.
 
 A pair of stimuli enters every analysis through its pattern, the vector of its feature distances,
 and patterns are few. `PairIndex` says which pattern each pair has (it depends on the stimuli

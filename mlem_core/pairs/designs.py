@@ -46,7 +46,7 @@ def n_pairs(n_stimuli: int) -> int:
 
 
 def row_slices(n_stimuli: int) -> Iterator[tuple[int, slice]]:
-    """For each stimulus i, where its pairs (i, i+1), (i, i+2), ... stand."""
+    """Places of the pairs (i, i+1), (i, i+2), ... of each stimulus i."""
     start = 0
     for i in range(n_stimuli - 1):
         stop = start + n_stimuli - 1 - i
@@ -166,7 +166,7 @@ class PairDesign:
         return self.stimulus, self.starts, self.partner
 
     def slices(self, n: int) -> list[tuple[int, int]]:
-        """About n parts with as many pairs, as (first row, last row + 1)."""
+        """Parts, about n with as many pairs, as (first row, last row + 1)."""
         edges = np.searchsorted(self.starts, np.linspace(0, self.n_pairs, n + 1)[1:-1])
         ends = [0, *map(int, edges), len(self.stimulus)]
         return list(itertools.pairwise(ends))
@@ -240,7 +240,7 @@ def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:
 def _rings(
     folds: IntArray, share: float, number: int, seed: int
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """For every two parts of the stimuli the rows (m,) of a design and their partners (m, K)."""
+    """Rows (m,) of a design and their partners (m, K), for every two parts of the stimuli."""
     order = np.argsort(folds, kind="stable").astype(np.int32)
     members = np.split(order, np.flatnonzero(np.diff(folds[order])) + 1)
     rng, phases = np.random.default_rng((seed, number)), np.random.default_rng(seed)

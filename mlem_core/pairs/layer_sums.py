@@ -216,7 +216,7 @@ def torch_layer_sums(
     doubled, squares = _doubled_ranks(value)
 
     def summed(doubled: torch.Tensor, cells: torch.Tensor) -> FloatArray:
-        """From twice the ranks, whole numbers: exact, in whatever order a GPU adds them."""
+        """Sums of ranks by cell, from twice the ranks: exact, in whatever order a GPU adds them."""
         found = doubled.new_zeros(index.n_cells)
         found.index_add_(0, cells, doubled - (len(doubled) + 1))
         return found.cpu().numpy() / 2

@@ -167,7 +167,7 @@ class PairIndex(Patterns):
 
     @cached_property
     def n_blocks(self) -> int:
-        """Of pairs, see the function `n_blocks`."""
+        """Number of blocks of pairs, see the function `n_blocks`."""
         return n_blocks(self.folds)
 
     @property

@@ -325,7 +325,7 @@ def part_sums(ranks: PairRanks, part: RankPart) -> RankSums:
 
 
 def correlations(products: FloatArray) -> FloatArray:
-    """From sums of products of the ranks of every two layers to ρ, both (n_layers, n_layers)."""
+    """Correlations of layers from sums of products of their ranks, both (n_layers, n_layers)."""
     spread = np.sqrt(np.diag(products))
     both = spread[:, None] * spread[None, :]
     rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)

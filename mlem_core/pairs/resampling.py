@@ -95,7 +95,7 @@ class RankedPairs:
         stimuli: IntArray | None = None,
         design: PairDesign | None = None,
     ) -> RankedPairs:
-        """From the ranks of the pairs.
+        """Pairs for resampling, from their ranks.
 
         Parameters
         ----------

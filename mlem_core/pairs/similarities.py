@@ -163,7 +163,7 @@ class Similarity:
 
 
 def n_stimuli(n_pairs: int) -> int:
-    """Of how many stimuli so many pairs are all."""
+    """Number of stimuli that have so many pairs."""
     return (1 + math.isqrt(1 + 8 * n_pairs)) // 2
 
 

@@ -170,7 +170,7 @@ class _Part(NamedTuple):
 def _parts(
     cell_block: IntArray, counts: FloatArray, trains: NDArray[np.bool_]
 ) -> list[tuple[_Part, _Part]]:
-    """For each fold the pairs inside it, and those that it does not leave out."""
+    """Pairs inside each fold, and those that it does not leave out."""
     inside = tested_blocks(len(trains))
 
     def part(chosen: NDArray[np.bool_]) -> _Part:

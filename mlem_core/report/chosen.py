@@ -81,7 +81,7 @@ class Chosen:
         return chosen
 
     def worded(self, part: str, text: str) -> Chosen:
-        """With a title or caption of one's own, on one line; empty: the one that follows."""
+        """Figure with a title or caption of one's own, on one line; empty: the one that follows."""
         words: dict[str, Any] = {part: " ".join(text.split())[: LONGEST[part]]}
         return replace(self, **words)
 

@@ -180,7 +180,7 @@ def _is_map(long: pd.DataFrame) -> bool:
 
 
 def _distances(long: pd.DataFrame) -> pd.DataFrame:
-    """Of a map its distances: turning or mirroring it changes nothing that it says."""
+    """Distances of a map's points: turning or mirroring it changes nothing that it says."""
     points = long.copy()
     points["axis"] = points["key"].str.slice(0, 1)
     points["place"] = points["key"].str.slice(3)

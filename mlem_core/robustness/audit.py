@@ -169,7 +169,7 @@ class LayerResults:
 
     @classmethod
     def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
-        """With the estimator and the interactions of the analysis."""
+        """Results with the estimator and the interactions of the analysis."""
         tables = analysis.tables.with_interactions(analysis.spec.interactions)
         fits, importance = fitted(tables, analysis.spec.estimator)
         profiles = importance.mean(axis=1)

@@ -216,7 +216,7 @@ class OverStimuli(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """Margin in the main analysis with its interval and test, in words."""
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         text = (
             f"In the main analysis the margin is {self.value:.3f} (95 % CI over {self.others}: "
@@ -296,7 +296,7 @@ def curve(claim: Claim, multiverse: Multiverse, chance: pd.DataFrame | None = No
 def by_choice(
     claim: Claim, multiverse: Multiverse, chance: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """In how many of the universes with each choice the claim holds.
+    """Number of universes with each choice in which the claim holds.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def verdict(
     names: Names | None = None,
     chance: pd.DataFrame | None = None,
 ) -> str:
-    """In how many universes a claim holds, in a sentence, and which choice matters most for it."""
+    """Number of universes in which a claim holds, in a sentence, and the most decisive choice."""
     if beyond(claim, chance) is False:
         return f"{claim.named(names)}: does not hold. {of_chance(claim, chance, names)}"
     table = curve(claim, multiverse)

@@ -162,7 +162,7 @@ def _ends(row: Mapping[Any, Any]) -> list[Any]:
 
 
 def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
-    """For each layer what is striking, in sentences, the gravest first."""
+    """Notes on what is striking in each layer, in sentences, the gravest first."""
     reasons: dict[tuple[Layer, str], list[str]] = {}
     for measure, model, layer, *_, reason, _ in _layer_flags(changes):
         reasons.setdefault(((model, layer), measure), []).append(reason)

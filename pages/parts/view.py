@@ -69,7 +69,7 @@ class View:
 
     @property
     def analysis_id(self) -> str:
-        """Of the analysis as it was run, whose pairs may be coded otherwise here."""
+        """Identifier of the analysis as it was run, whose pairs may be coded otherwise here."""
         return self.job_id.partition("-")[0]
 
     @property
@@ -89,7 +89,7 @@ class View:
 
     @property
     def all_features(self) -> list[str]:
-        """Of the analysis, in its order; their place decides the colours."""
+        """Features of the analysis, in its order; their place decides the colours."""
         return [feature.name for feature in self.analysis.stimuli.features]
 
     @property

@@ -284,7 +284,7 @@ def _runs(shared: Array, depth: int, first: Array, last: Array) -> None:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def leading_alike(codes: Array, place: Array, order: Array, shared: Array) -> None:
-    """In how many leading codes each row agrees with the one before it.
+    """Number of leading codes in which each row agrees with the one before it.
 
     Parameters
     ----------
