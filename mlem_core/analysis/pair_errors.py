@@ -1,4 +1,4 @@
-"""How much the choice of the pairs matters, where not all of them were compared.
+"""Errors of results that come from the choice of the pairs, where not all were compared.
 
 An incomplete design of the pairs is of several independent ones. RSA correlations and contributions
 of each vary by as much more than those of all as they have fewer pairs. Scores and importances are
@@ -54,7 +54,7 @@ MOST_SUMS = 2**19
 
 
 class OfDesigns(NamedTuple):
-    """What the designs of one layer give.
+    """Scores and sums of the designs of one layer.
 
     off : (n_halves, 2 + n_parts) by what scores from halves differ from those of all
     ceilings, squares : (n_designs,) and the sums of the squared ranks
@@ -83,7 +83,7 @@ class DesignScores:
         self.keep(position, self.of(designs))
 
     def of(self, designs: Sequence[PairTables]) -> OfDesigns:
-        """What is kept of one layer."""
+        """Scores and sums of one layer's designs, for the store."""
         halves = np.concatenate([self._scores(tables) for tables in half_samples(designs)])
         whole = together(designs)
         ceilings = np.array([fold_ceilings(tables).mean() for tables in designs])
@@ -277,5 +277,5 @@ def together(designs: Sequence[PairTables]) -> PairTables:
 
 
 def _growth(pairs: FloatArray) -> FloatArray:
-    """How many times as many pairs as each design (n_designs, ...) all of them have."""
+    """Number of all pairs over that of each design (n_designs, ...); 0 for a design without any."""
     return np.divide(pairs.sum(axis=0), pairs, out=np.zeros_like(pairs), where=pairs > 0)

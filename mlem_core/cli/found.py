@@ -194,7 +194,7 @@ def _span(values: np.ndarray) -> str:
 
 
 def _each(analysis: Analysis) -> str:
-    """What stands for a model, one each."""
+    """Words for the source of each model: "one checkpoint each"."""
     files = {name for name, _ in analysis.spec.representations}
     models: Sequence[str] = [model for model, _ in analysis.layers]
     kinds = {"file" if model in files else "checkpoint" for model in models}

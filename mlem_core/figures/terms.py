@@ -1,4 +1,4 @@
-"""What each feature contributes to the similarity of every two layers."""
+"""Contributions of each feature to the similarity of every two layers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
 
 
 def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
-    """What each feature contributes to the similarity of every two layers, a panel a term.
+    """Heatmaps of each feature's contribution to the similarity of every two layers, one a term.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
-    """What both axes of a matrix of layers share: each model by name, or by its initials."""
+    """Axis of a matrix of layers, for both sides: each model by name, or by its initials."""
     models = [model for *_, model in blocks]
     return {
         "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
@@ -124,7 +124,7 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
 
 
 def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
-    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
+    """Place of the first or second colour bar, below the panels or to their right; its ends."""
     low, high = short(-most), f"+{short(most)}"
     if below:
         return {
@@ -197,7 +197,7 @@ def decomposition(context: FigureContext) -> Decomposition:
 
 
 def models_alike(context: FigureContext) -> pd.DataFrame:
-    """What makes every two models alike: term, and a column of means a pair of models."""
+    """Contributions to the similarity of every two models: term, and a column of means a pair."""
     layers = list(context.selection.layers)
     of = RSA if context.compared is None else context.compared.similarity.name
     key = "means", of, context.chance is None

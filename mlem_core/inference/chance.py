@@ -75,7 +75,7 @@ def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_])
 
 
 class Chance(NamedTuple):
-    """What each feature contributes to the similarity of n_layers layers when it is permuted.
+    """Contributions of each feature to the similarity of n_layers layers when it is permuted.
 
     features : (n_features,) names
     levels : (n_features,) "word", "item", "sentence" or "stimulus": whose labels are permuted
@@ -92,7 +92,7 @@ class Chance(NamedTuple):
     reach: FloatArray | None = None
 
     def of_layers(self, places: Sequence[int]) -> Chance:
-        """That of some of the layers."""
+        """Contributions by chance to the similarity of some of the layers."""
         return self._replace(draws=self.draws[:, :, places][..., places])
 
     @property
@@ -229,7 +229,7 @@ def chance_at_level(
     values: FloatArray | None = None,
     progress: Counted | None = None,
 ) -> Chance:
-    """What each feature contributes under labels that are permuted at its level.
+    """Contributions of each feature under labels that are permuted at its level.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def chance_at_level(
 
 
 def beyond_chance(n_permutations: int) -> str:
-    """What contributions are less chance, for a caption."""
+    """Note that contributions are beyond chance, for a caption."""
     return (
         "contributions are beyond chance, from labels of each feature permuted "
         f"{n_permutations} times among the units that it is constant on; p in the table is "
@@ -296,7 +296,7 @@ def largest_chance(
 def _permuted(
     pairs: LayerPairs, own: Shapley, f: int, values: FloatArray, givers: IntArray
 ) -> FloatArray:
-    """What a feature contributes when stimuli take the values of others: (n, n_layers, n_layers).
+    """Contribution of a feature when stimuli take the values of others: (n, n_layers, n_layers).
 
     Of a few layers many permutations are divided in one pass. Of more, or of more features, one at
     a time, and only the sets with the feature: what those without it explain does not change.
@@ -363,7 +363,7 @@ class Relabelled(NamedTuple):
 
     @classmethod
     def of(cls, pairs: LayerPairs, f: int) -> Relabelled:
-        """Those of a feature, by its number."""
+        """Pairs that take other values of a feature, given by its number."""
         tables = pairs.tables
         first, group = group_rows(np.delete(tables.codes, f, axis=1))
         outer = tables.cell_block * len(first) + group[tables.cell_pattern]
@@ -373,7 +373,7 @@ class Relabelled(NamedTuple):
 
     @property
     def n_codes(self) -> int:
-        """How many distances, or pairs of values, the feature has."""
+        """Number of distances, or pairs of values, of the feature."""
         return len(self.pairs.coded[self.feature].distances)
 
     def keys(self, givers: IntArray) -> IntArray:

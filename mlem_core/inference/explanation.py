@@ -1,4 +1,4 @@
-"""Why two layers are alike: the explanation made, and given intervals and transfer."""
+"""Explanation of two layers' similarity: made, and given intervals and transfer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def explain(
     seed: int = 0,
     compared: LayerSimilarity | None = None,
 ) -> Explanation:
-    """Why two layers of an analysis are alike; `with_intervals` adds confidence intervals.
+    """Explanation of two layers' similarity; `with_intervals` adds confidence intervals.
 
     Of a similarity that has no terms by feature it is the number alone.
 
@@ -107,7 +107,7 @@ def explain(
 def explanation_of(
     intervals: LayerIntervals, a: Layer, b: Layer, coding: str, chance: Chance | None = None
 ) -> Explanation:
-    """Why two layers are alike, as the intervals of all layers know it.
+    """Explanation of two layers' similarity, as the intervals of all layers know it.
 
     Its values are those of `explain`, but for rounding.
 
@@ -244,7 +244,7 @@ def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation
 
 
 def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
-    """What `resampled_terms` has, of all pairs of an analysis: (n_features + 6,)."""
+    """Values of `resampled_terms` from all pairs of an analysis: (n_features + 6,)."""
     of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
     return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
 
@@ -265,7 +265,7 @@ def kept_intervals(
 def intervals_of_two(
     analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
 ) -> Explanation:
-    """Why the two layers of a selection are similar, with intervals; kept in the store."""
+    """Explanation of a selection's two layers, with intervals; kept in the store."""
     by = compared(analysis, selection.similarity, store)
     a, b = selection.layers
     why = explain(analysis, a, b, selection.features, compared=by)
@@ -374,7 +374,7 @@ def as_chosen(
 
 
 def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
-    """What the intervals depend on; without terms on no feature, and no metric model."""
+    """Key of the intervals; without terms it names no feature, and no metric model."""
     chosen: Selection | Sequence[Layer] = why.layers
     if why.similarity.divides:
         features = tuple(why.features["term"])
@@ -390,7 +390,7 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
 
 
 def _how(why: Explanation, analysis: Analysis) -> str:
-    """How the intervals of two layers are computed, for a caption."""
+    """Computation of the intervals of two layers, for a caption."""
     each = Units.of(analysis.stimuli).each
     return f"blocks of {each} left out in turn; {beyond_chance(PERMUTATIONS)}"
 
@@ -420,7 +420,7 @@ def with_transfer(
 def _partial_with_intervals(
     why: Explanation, pairs: LayerPairs, resampled: Replicates, progress: Counted | None
 ) -> pd.DataFrame:
-    """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
+    """Partial similarities with intervals; `resampled` as `resampled_terms` gives it."""
     split, n = len(partial.PARTS), len(why.terms) - 1
     draws = np.concatenate((resampled.value[None], resampled.left_out))
     parts = partial.parts_of(draws, n, drawn=True)

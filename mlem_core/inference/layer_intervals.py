@@ -188,7 +188,7 @@ def _whole(
 
 
 def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]) -> dict[str, Any]:
-    """What a part of the pairs gives, around what all pairs of the analysis give.
+    """Results of a part of the pairs, shifted to the values of all pairs of the analysis.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ KEPT = 8  # examples of a term
 
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:
-    """What each pair of stimuli adds to a term of two layers' RSA correlation, in units of ρ.
+    """Contribution of each pair of stimuli to a term of two layers' RSA correlation, in units of ρ.
 
     With m_fᴬ the Shapley value of feature f for the mean rank in layer A, outside a fold, of a
     pattern, a pair inside the fold adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one

@@ -121,7 +121,7 @@ class Comparison(NamedTuple):
         )
 
     def interval(self, progress: Counted | None = None) -> Estimate:
-        """Of two layers: terms, "unexplained", their similarity and ceilings, (n_features + 4,).
+        """Terms of two layers, "unexplained", their similarity and ceilings, (n_features + 4,).
 
         The similarity alone, (1,), where it has no terms.
 
@@ -141,7 +141,7 @@ class Comparison(NamedTuple):
         return jackknife(values[0], values[1:], blocks.sizes, within)
 
     def chance(self, stimuli: StimulusSet, progress: Counted | None = None) -> Chance:
-        """What each feature contributes by chance, see `mlem_core.inference.chance`.
+        """Contributions of each feature by chance, see `mlem_core.inference.chance`.
 
         Parameters
         ----------

@@ -91,7 +91,7 @@ def _estimate(intervals: LayerIntervals, a: int | IntArray, b: int | IntArray) -
 def agreement_interval(
     intervals: LayerIntervals, layers: Sequence[Layer] | None = None
 ) -> tuple[float, float, float]:
-    """How far both similarities agree, and its interval (NaN with fewer than three layers)."""
+    """Agreement of both similarities, and its interval (NaN with fewer than three layers)."""
     at = intervals.places(layers)
     square = np.ix_(at, at)
     value = agreement(intervals.tau[square], intervals.values[square])

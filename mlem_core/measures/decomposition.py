@@ -1,4 +1,4 @@
-"""Why two layers are alike: their RSA correlation, divided over the features.
+"""RSA correlation of two layers, divided over the features.
 
 v(S) is what the features S explain of the correlation of the ranks of two layers A and B, computed
 between disjoint sets of stimuli: the mean rank in A of a pattern of feature differences comes from
@@ -84,12 +84,12 @@ class Decomposition:
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
-        """What is known beside the terms: error, chance, p."""
+        """Values by name that are known beside the terms: error, chance, p."""
         beside = {"error": self.error, "chance": self.chance, "p": self.p}
         return {name: values for name, values in beside.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
-        """One term for every two layers, square, "model:layer".
+        """Square of one term for every two layers, "model:layer".
 
         Raises
         ------
@@ -260,7 +260,7 @@ def ceilings_of(whole: FloatArray) -> FloatArray:
 
 
 def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
-    """How the held-out ρ of each layer's model divides over the features.
+    """Contribution of each feature to the held-out ρ of each layer's model.
 
     v(S) is the covariance of the true ranks of a fold's pairs with what the model predicts for them
     when it knows the features S only: the mean of its predictions over pairs of stimuli outside the
@@ -312,7 +312,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
 
 
 def tau_terms(profiles: FloatArray) -> FloatArray:
-    """What each feature adds to, or takes from, the weighted Kendall τ of every two layers.
+    """Contribution of each feature to the weighted Kendall τ of every two layers.
 
     τ is a sum over pairs of features, + the pair's weight where both layers put the two in the same
     order and - where not, divided by a constant. Each feature gets half of every pair that it is
@@ -372,7 +372,7 @@ def discordant_pairs(
 
     Of the pairs of different models (or of layers of the only one that are not neighbours), in
     which both layers are predicted by their features (held-out ρ of at least `PREDICTED`):
-    "distances", alike by distances and not by features: RSA is above at least `APART` more of the
+    "distances", similar by distances and not by features: RSA is above at least `APART` more of the
     pairs than τ is, and τ is no higher than that of profiles in random order; "features", the
     other way round, with τ higher than that. Of all pairs: "unexplained", whose RSA is above the
     median and is not explained to `NOT_EXPLAINED` or more.
