@@ -27,11 +27,13 @@ class Names:
     ----------
     features, models : display names by identifier
     layers : names that layers have of their own, such as V1, by "model:number"
+    groups : the group of a model, which decides its hue; else the name before an @
     """
 
     features: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     def feature(self, name: str) -> str:
         """What a feature, an interaction or another term is called."""

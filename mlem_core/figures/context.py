@@ -145,8 +145,9 @@ class Selected:
 
     @cached_property
     def names(self) -> Names:
-        """What features and models are called, and the names that layers of the analysis have."""
-        return replace(self.drawing.names, layers=self.analysis.names.layers)
+        """What features and models are called, the names of layers, and the groups of models."""
+        groups = {one: name for name, of in self.analysis.spec.groups for one in of}
+        return replace(self.drawing.names, layers=self.analysis.names.layers, groups=groups)
 
     @property
     def all_features(self) -> list[str]:

@@ -12,11 +12,10 @@ import numpy as np
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.figures.naming import layer_labels, model_initials, model_labels
+from mlem_core.figures.naming import layer_labels, model_colors, model_initials, model_labels
 from mlem_core.figures.style import (
     GREY,
     INK,
-    MODEL_COLORS,
     SIZE,
     Trace,
     as_number,
@@ -299,9 +298,10 @@ def model_strip(of: Grid) -> dict[str, Any]:
     """The models' colours beside the cells, where layers of different models are mixed."""
     n, models = len(of.layers), of.models
     start = float(of.edges[0])
-    colors = [MODEL_COLORS[place % len(MODEL_COLORS)] for place in range(len(models))]
     steps = [
-        [(place + end) / len(models), color] for place, color in enumerate(colors) for end in (0, 1)
+        [(place + end) / len(models), color]
+        for place, color in enumerate(model_colors(models))
+        for end in (0, 1)
     ]
     return {
         "type": "heatmap",
@@ -321,9 +321,8 @@ def model_key(of: Grid, longest: int) -> str:
     """Which colour and which initials are which model's, in lines of about so many letters."""
     letters, names = model_initials(of.models), model_labels(of.models, _NAME)
     parts = [
-        f'<span style="color:{MODEL_COLORS[place % len(MODEL_COLORS)]}">■</span> '
-        f"{letters[model]} {name}"
-        for place, (model, name) in enumerate(zip(of.models, names, strict=True))
+        f'<span style="color:{color}">■</span> {letters[model]} {name}'
+        for model, name, color in zip(of.models, names, model_colors(of.models), strict=True)
     ]
     lines, room = [""], longest
     for part, name in zip(parts, names, strict=True):

@@ -434,6 +434,14 @@ def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:
     return [as_number(value, digits) for value in values.tolist()]
 
 
+def shade(color: str, place: int, n: int) -> str:
+    """The shade at a place among n of one hue, from darker to lighter; of one the colour itself."""
+    light = 0.75 * place / (n - 1) - 0.25 if n > 1 else 0.0
+    parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)])
+    mixed = parts + abs(light) * ((255 if light > 0 else 0) - parts)
+    return "#" + "".join(f"{round(part):02X}" for part in mixed)
+
+
 def faded(color: str, opacity: float) -> str:
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
