@@ -221,7 +221,7 @@ def two_layers(
     narrow : the maps below the scatter, for one column of a journal, instead of beside it
     """
     at = _NARROW if narrow else _WIDE
-    figure, letters = make_subplots(1, 3), "abc"
+    figure = make_subplots(1, 3)
     traces, headings = [], []
     for place, (part, domain) in enumerate(zip((scatter, *maps), at.domains, strict=True)):
         ref = panel_ref(place)
@@ -236,7 +236,7 @@ def two_layers(
             axis["constraintoward"] = "left" if name == "x" else "top"
             figure.update_layout({f"{name}axis{ref}": axis})
         figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
-        headings += _headings(letters[place], part.layout.title.text, ref)
+        headings.append(title_of(part.layout.title.text, ref) | {"font": {"size": SIZE}})
         refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"}
         headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
     figure.add_traces(traces)
@@ -260,14 +260,6 @@ def two_layers(
 
 
 _IN_BOTH = {"legend": "legend2"}
-
-
-def _headings(letter: str, title: str, ref: str) -> list[dict[str, Any]]:
-    """The letter of a panel at its left, and its title over it."""
-    head = title_of(title, ref)
-    head["font"] = {"size": SIZE}
-    mark = {"text": f"<b>{letter}</b>", "x": 0, "xanchor": "right", "xshift": -6}
-    return [head, {**head, **mark, "font": {"size": SIZE + 3}}]
 
 
 class _Places(NamedTuple):

@@ -18,6 +18,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
+from mlem_core.figures.press import for_print
 from mlem_core.figures.style import INK, SIZE
 
 _PICTURES = ("pdf", "svg", "png", "html")
@@ -104,6 +105,7 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
         font={"family": FONTS[paper.font], "color": INK},
         title_font_weight=400,
     )
+    for_print(copy)
     if (paper.narrow or _has_long_legend(copy)) and copy.layout.showlegend is not False:
         _legends_below(copy)
     else:

@@ -19,11 +19,14 @@ from mlem_core.figures.naming import (
     feature_labels,
     feature_name,
     layer_in_model,
+    layer_title,
+    model_colors,
     model_labels,
     model_name,
     named_layers,
 )
 from mlem_core.figures.style import (
+    AUDIT,
     GREY,
     LEGEND,
     NO_ANNOTATIONS,
@@ -54,6 +57,7 @@ from mlem_core.inference.tables import score_table
 from mlem_core.robustness.flags import of_layers
 
 MARKS = 10
+FI = "feature importance (drop in ρ)"
 _SCORES = {
     "rho": ("prediction accuracy (held-out ρ)", "dash"),
     "ceiling": ("best possible (ceiling)", "dot"),
@@ -65,7 +69,7 @@ def profiles(
     scores: pd.DataFrame,
     features: Sequence[str],
     across: int = 3,
-    value: str = "feature importance (FI)",
+    value: str = FI,
     annotations: Annotations = NO_ANNOTATIONS,
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
@@ -76,7 +80,7 @@ def profiles(
     scores : model, layer, fold and, where they are to be drawn, rho and ceiling
     features : all features of the analysis, which decide the colours
     across : panels beside each other
-    value : what `importance` is, in words with its short name in parentheses
+    value : what `importance` is, in words with its unit in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
         flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
@@ -96,7 +100,7 @@ def profiles(
         if key in scores:
             lines |= _lines(scores.assign(feature=""), key, bounds)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
-    unit = value.rpartition("(")[2].rstrip(")")
+    unit = _unit(value)
     traces: list[Trace] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         numbers = importance.loc[importance["model"] == model, "layer"]
@@ -105,8 +109,9 @@ def profiles(
         for place, name in enumerate(features):
             line = lines.get((model, "importance", name))
             if line is not None:
-                named = _Feature(name, labels[place], place)
-                traces += in_panel(panel.ref, _feature_traces(line, named, panel, unit))
+                color = PALETTE[place % len(PALETTE)]
+                of = _Drawn(feature_name(name), labels[place], name, color, place)
+                traces += in_panel(panel.ref, _line_traces(line, of, panel, unit))
         if annotations.chance is not None:
             of_model = annotations.chance[annotations.chance["model"] == model]
             traces += in_panel(panel.ref, _chance_band(of_model, panel))
@@ -128,6 +133,77 @@ def profiles(
         ]
         _mark_layers(layout, marked, panel.ref)
     # Checking each property would take half of the time; the tests check them.
+    return go.Figure(traces, layout, _validate=False)
+
+
+def feature_panels(
+    importance: pd.DataFrame,
+    scores: pd.DataFrame,
+    features: Sequence[str],
+    last: Mapping[str, int],
+    across: int = 3,
+    value: str = FI,
+    annotations: Annotations = NO_ANNOTATIONS,
+) -> go.Figure:
+    """The lines of `profiles` over relative depth, a panel a feature and a line a model.
+
+    Where `scores` have it, the held-out ρ has a panel of its own, with the ceilings (dotted) and a
+    triangle at each flagged layer.
+
+    Parameters
+    ----------
+    last : the number of each model's last layer, which is relative depth 1
+    """
+
+    def by_depth(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(layer=table["layer"] / table["model"].map(last).clip(lower=1))
+
+    lines: dict[_Key, _Line] = {}
+    bounds = {} if annotations.intervals is None else _bounds(by_depth(annotations.intervals))
+    for key, table in (("importance", importance), ("rho", scores), ("ceiling", scores)):
+        if key in table:
+            own = table if key == "importance" else table.assign(feature="")
+            lines |= _lines(by_depth(own), key, bounds)
+    names = [name for name in features if name in set(importance["feature"])]
+    rows, titles = names, feature_labels(names, TITLE)
+    if "rho" in scores:
+        rows, titles = [*names, ""], [*titles, "held-out ρ"]
+    layout, places = panel_layout(titles, height=200, across=across)
+    models = list(dict.fromkeys(importance["model"]))
+    looks = list(zip(models, model_labels(models, LEGEND), model_colors(models), strict=True))
+    traces: list[Trace] = []
+    for number, (name, (_, column)) in enumerate(zip(rows, places, strict=True)):
+        panel = _Panel({}, number == 0, panel_ref(number))
+        if annotations.chance is not None and name:
+            most = annotations.chance.set_index("feature")["chance"].get(name)
+            ends = pd.DataFrame({"layer": [0.0, 1.0], "chance": np.max(most)})
+            traces += in_panel(panel.ref, _chance_band(ends, panel))
+        for place, (model, label, color) in enumerate(looks):
+            of = _Drawn(titles[number], label, model, color, place, faint=True)
+            for key in ("importance",) if name else ("ceiling", "rho"):
+                if (line := lines.get((model, key, name))) is None:
+                    continue
+                at = [(model, round(depth * max(last[model], 1))) for depth in line.layers]
+                called = dict(zip(line.layers, map(layer_title, at), strict=True))
+                unit = _unit(value) if name else "ρ"
+                drawn = _line_traces(line, of, panel._replace(called=called), unit)
+                if key == "ceiling":
+                    look = {"color": color, "width": 1, "dash": "dot"}
+                    drawn = [drawn[-1] | {"mode": "lines", "line": look}]
+                flagged = [
+                    i for i, one in enumerate(at) if key == "rho" and one in annotations.flags
+                ]
+                if flagged:
+                    why = [f"audit: {wrapped(annotations.flags[at[i]])}" for i in flagged]
+                    xy = line.layers[flagged].tolist(), line.mean[flagged].tolist()
+                    begins = not any(trace.get("name") == AUDIT for trace in traces)
+                    drawn.append(flag_trace(*xy, why, begins))
+                traces += in_panel(panel.ref, drawn)
+        across_depth = {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
+        layout[f"xaxis{panel.ref}"] |= across_depth
+        layout[f"xaxis{panel.ref}"]["title"]["text"] = "relative depth"
+        layout[f"yaxis{panel.ref}"] |= {"matches": "y", "showticklabels": column == 1}
+        layout[f"yaxis{panel.ref}"]["title"]["text"] = value if column == 1 else None
     return go.Figure(traces, layout, _validate=False)
 
 
@@ -161,6 +237,11 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
         look = {"xanchor": "left", "yanchor": "top", "xshift": 2, "font": {"color": GREY}}
         text = f"<b>{', '.join(names)}</b>"
         layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
+
+
+def _unit(value: str) -> str:
+    """The unit in parentheses behind what a value is."""
+    return value.rpartition("(")[2].rstrip(")")
 
 
 class _Panel(NamedTuple):
@@ -276,37 +357,40 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[Trace]:
     return [*traces, scatter(x, mean, hover, "lines" if len(x) > 1 else "lines+markers", **look)]
 
 
-class _Feature(NamedTuple):
-    """A feature, its name in the legend, and its place among all features, which decides the
-    colour."""
+class _Drawn(NamedTuple):
+    """What a line is of on hovering and in the legend, its group there, and its look: its place
+    among all of them decides mark and dash, and "faint" bands are many in a panel."""
 
     name: str
     label: str
+    group: str
+    color: str
     place: int
+    faint: bool = False
 
 
-def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) -> list[Trace]:
-    """The importance of a feature with its band."""
-    name, label, place = feature
+def _line_traces(line: _Line, of: _Drawn, panel: _Panel, unit: str) -> list[Trace]:
+    """The line of a feature, or of a model, with its band."""
+    name, label, group, color, place, faint = of
     x, mean, sd, bounds = line
     low, high = (mean - sd, mean + sd) if bounds is None else (bounds.lower, bounds.upper)
     spread = [f" ± {s} (sd)" for s in as_numbers(sd)] if bounds is None else line.hover
-    color = PALETTE[place % len(PALETTE)]
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
     if bounds is not None:
         symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
     error = {"array": high - mean, "arrayminus": mean - low, "symmetric": False}
     hover = [
-        f"<b>{feature_name(name)}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
+        f"<b>{name}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
         for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
     ]
-    marker = {"symbol": symbol, "size": 6 if len(x) > 1 else 10}
+    marker = {"symbol": symbol, "size": (4 if faint else 6) if len(x) > 1 else 10}
     # In a long line some marks tell it apart; where they say something, all are drawn.
     marker["maxdisplayed"] = MARKS if bounds is None else 0
-    named = {"name": label, "legendgroup": name, "showlegend": panel.first, "marker": marker}
-    trace = curve(x, mean, hover, color, dash_of(place), **named)
+    named = {"name": label, "legendgroup": group, "showlegend": panel.first, "marker": marker}
+    trace = curve(x, mean, hover, color, "" if faint else dash_of(place), **named)
     trace["error_y"] = error | {"thickness": 1, "width": 3} if len(x) == 1 else None
-    traces = [band(x, low, high, color, name)] if len(x) > 1 else []
+    opacity = 0.08 if faint else 0.18
+    traces = [band(x, low, high, color, group, opacity)] if len(x) > 1 else []
     if not panel.first or isinstance(symbol, str) or not symbol[0].endswith("-open"):
         return [*traces, trace]
     # The legend shows the first mark; it is the feature's, not that of one layer.
@@ -314,6 +398,22 @@ def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) ->
     nowhere = {"x": [None], "y": [None], "error_y": None, "hovertext": None, "hoverinfo": "skip"}
     entry = trace | nowhere | {"marker": closed}
     return [*traces, trace | {"showlegend": False}, entry]
+
+
+def drawn_profiles(
+    context: FigureContext,
+    importance: pd.DataFrame,
+    scores: pd.DataFrame,
+    features: Sequence[str],
+    **more: Any,
+) -> go.Figure:
+    """`profiles` on a screen and of one model or of named layers, else `feature_panels`."""
+    last: dict[str, int] = {}
+    for model, number in context.analysis.layers:
+        last[model] = max(number, last.get(model, 0))
+    if context.drawing.screen or context.names.layers or importance["model"].nunique() == 1:
+        return profiles(importance, scores, features, across=context.across, **more)
+    return feature_panels(importance, scores, features, last, **more)
 
 
 @figure(
@@ -327,28 +427,19 @@ def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) ->
 )
 def draw_profiles(context: FigureContext) -> RenderedFigure:
     """Figure 3 of Salle et al. (2024)."""
-    results, tested = context.results, context.score_tests
+    results, tested, terms = context.results, context.score_tests, context.terms
     reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
     flags = of_layers(reasons, context.selection.layers)
     table = profile_table(results)
     if context.intervals is not None:
         table = profile_intervals(context.intervals, results)
+    data = None if tested is None else tested.table
+    marks = Annotations(data, flags, context.marked_pair or (), context.importance_chance)
     return RenderedFigure(
-        profiles(
-            results.importance,
-            results.scores,
-            context.terms,
-            across=context.across,
-            annotations=Annotations(
-                None if tested is None else tested.table,
-                flags,
-                context.marked_pair or (),
-                context.importance_chance,
-            ),
-        ),
+        drawn_profiles(context, results.importance, results.scores, terms, annotations=marks),
         "Importance of each feature over the layers",
         profiles_caption(context, flagged=bool(flags)),
-        results.importance if tested is None else tested.table,
+        results.importance if data is None else data,
         table,
     )
 

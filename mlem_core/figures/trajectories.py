@@ -121,8 +121,8 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
         range=[float(at[0]) - around, float(at[-1]) + around],
         title_text="training step",
     )
-    figure.update_yaxes(matches="y")
-    figure.update_yaxes(title_text="importance (FI), ρ", col=1)
+    figure.update_yaxes(matches="y", showticklabels=False)
+    figure.update_yaxes(title_text="importance (drop in ρ), ρ", showticklabels=True, col=1)
     return figure
 
 
