@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.figures.naming import layer_labels, model_colors, model_initials, model_labels
+from mlem_core.figures.naming import layer_labels, model_colors, model_labels
 from mlem_core.figures.style import (
     GREY,
     INK,
@@ -68,21 +67,6 @@ class Grid:
         """First place, place after the last and model of the layers of each model that stand
         together."""
         return model_blocks(self.layers)
-
-    @property
-    def labels(self) -> list[str]:
-        """(n_layers,) short: the initials of the model and the number of the layer, or the name
-        that it has of its own, behind the initials where another label is the same."""
-        letters, labels = model_initials(self.models), layer_labels(self.layers)
-        short = [
-            f"{letters[model]}{label}" if label == str(number) else label
-            for (model, number), label in zip(self.layers, labels, strict=True)
-        ]
-        often = Counter(short)
-        return [
-            text if often[text] == 1 or text != label else f"{letters[model]} {label}"
-            for (model, _), text, label in zip(self.layers, short, labels, strict=True)
-        ]
 
     @property
     def models(self) -> list[str]:
@@ -214,7 +198,7 @@ class Labels:
 
 def labels(of: Grid, side: float = SIDE) -> Labels:
     """Labels for a matrix of so many px: every layer's and every model's where they have room."""
-    n, centres, texts = len(of.layers), of.centres, of.labels
+    n, centres, texts = len(of.layers), of.centres, layer_labels(of.layers)
     pitch = side / max(float(of.edges[-1] - of.edges[0]), 1.0)
     blocks = of.blocks if of.tree is None else [(0, n, "")]
     every = max(1, int(np.ceil(_LINE / pitch)))
@@ -318,11 +302,11 @@ def model_strip(of: Grid) -> dict[str, Any]:
 
 
 def model_key(of: Grid, longest: int) -> str:
-    """Which colour and which initials are which model's, in lines of about so many letters."""
-    letters, names = model_initials(of.models), model_labels(of.models, _NAME)
+    """Which colour is which model's, in lines of about so many letters."""
+    names = model_labels(of.models, _NAME)
     parts = [
-        f'<span style="color:{color}">■</span> {letters[model]} {name}'
-        for model, name, color in zip(of.models, names, model_colors(of.models), strict=True)
+        f'<span style="color:{color}">■</span> {name}'
+        for name, color in zip(names, model_colors(of.models), strict=True)
     ]
     lines, room = [""], longest
     for part, name in zip(parts, names, strict=True):

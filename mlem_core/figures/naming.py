@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from mlem_core.base.labels import Names, distinct, initials
+from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import Layer
 from mlem_core.figures.style import MODEL_COLORS, in_full, shade, short_names
 
@@ -129,10 +129,3 @@ def model_colors(models: Sequence[str]) -> list[str]:
         shade(MODEL_COLORS[hue], of[:place].count(hue), of.count(hue))
         for place, hue in enumerate(of)
     ]
-
-
-def model_initials(names: Sequence[str]) -> dict[str, str]:
-    """The letters that stand before the numbers of each model's layers, by identifier."""
-    called = distinct(names, [_NAMES.get().model(name) for name in names])
-    letters = initials(called)
-    return {name: in_full(letters[one]) for name, one in zip(names, called, strict=True)}
