@@ -42,7 +42,7 @@ def tau_by_chance(n_features: int) -> str:
     """What τ is worth with so few features; empty where it is not defined."""
     if n_features < 2:
         return ""
-    return f"By chance |τ| is at most {similarity.tau_by_chance(n_features):.2f} in 95 % of cases."
+    return f"Chance: |τ| ≤ {similarity.tau_by_chance(n_features):.2f} in 95 % of cases."
 
 
 def scores(coding: str) -> str:

@@ -282,8 +282,8 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         universality(found.universality),
         "Universality of the contributions",
-        "Universality: the mean contribution between groups divided by that within groups. 95 % "
-        f"CI over {found.over}. Left out: contributions within groups that are not clearly above "
-        f"0. {of_chance(found.chance)} {sizes(found)} {context.computed_on}",
+        "Mean contribution between groups, over that within groups. 95 % CI over "
+        f"{found.over}. Left out: contributions within groups not clearly above 0. "
+        f"{of_chance(found.chance)} {sizes(found)} {context.computed_on}",
         found.universality,
     )

@@ -183,7 +183,7 @@ def layer_maps(
     profiles = {} if importance is None else _profiles_in_words(importance)
     measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
     sides = _sides_of_numbers(layer_map)
-    quiet(figure, height=460 if across == 2 else 860)
+    quiet(figure, height=460 if across == 2 else 740)
     for place, (measure, title) in enumerate(measures):
         ref, of_measure = panel_ref(place), layer_map[layer_map["measure"] == measure]
         for i, model in enumerate(models):

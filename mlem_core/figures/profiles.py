@@ -400,6 +400,12 @@ def _line_traces(line: _Line, of: _Drawn, panel: _Panel, unit: str) -> list[Trac
     return [*traces, trace | {"showlegend": False}, entry]
 
 
+def by_feature(context: FigureContext) -> bool:
+    """Whether panels are of features: not on a screen, of one model or of named layers."""
+    several = len({model for model, _ in context.selection.layers}) > 1
+    return several and not (context.drawing.screen or context.names.layers)
+
+
 def drawn_profiles(
     context: FigureContext,
     importance: pd.DataFrame,
@@ -407,11 +413,11 @@ def drawn_profiles(
     features: Sequence[str],
     **more: Any,
 ) -> go.Figure:
-    """`profiles` on a screen and of one model or of named layers, else `feature_panels`."""
+    """`feature_panels` or `profiles`, see `by_feature`."""
     last: dict[str, int] = {}
     for model, number in context.analysis.layers:
         last[model] = max(number, last.get(model, 0))
-    if context.drawing.screen or context.names.layers or importance["model"].nunique() == 1:
+    if not by_feature(context):
         return profiles(importance, scores, features, across=context.across, **more)
     return feature_panels(importance, scores, features, last, **more)
 
@@ -455,11 +461,10 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
     return joined(
         "Drop in held-out ρ when a feature is permuted (mean over folds).",
         spread,
-        "Dashed: held-out ρ. Dotted: feature ceiling.",
+        "Dashed: held-out ρ." * (not by_feature(context)),
+        "Dotted: feature ceiling.",
         "Triangles: a conclusion changes in the audit." if flagged else "",
-        "Grey: largest importance with permuted labels."
-        if context.importance_chance is not None
-        else "",
+        "Grey: largest with permuted labels." if context.importance_chance is not None else "",
         context.basis,
     )
 

@@ -55,6 +55,7 @@ Pair = tuple[Layer, Layer]
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
 _ALONE, _COLUMN, _SMALL, _HALVES = 400, 340, 290, 300
 _IN_FULL = 60  # letters of a layer's name on hovering
+_LONG = 52  # letters of a title that do not fit over a matrix
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -69,8 +70,8 @@ def similarity_matrices(
     """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
 
     Both are on one scale from -1 to 1. Each cell is the point of a scatter too, as those can be
-    selected; its `customdata` is (model, layer, model, layer). A layer's label is its number, or its
-    own name; layers that do not follow each other stand a little apart.
+    selected; its `customdata` is (model, layer, model, layer). A layer's label is its number, or
+    its own name; layers that do not follow each other stand a little apart.
 
     Parameters
     ----------
@@ -132,10 +133,8 @@ def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
     place = {layer: at for at, layer in enumerate(of.layers)}
     flags = {pair: why for pair, why in upper.flags.items() if place[pair[0]] < place[pair[1]]}
     flags |= {pair: why for pair, why in lower.flags.items() if place[pair[0]] > place[pair[1]]}
-    hover, values = (
-        np.where(above, *both)
-        for both in ((upper.hover, lower.hover), (upper.values, lower.values))
-    )
+    values = np.where(above, upper.values, lower.values)
+    hover = np.where(above, upper.hover, lower.hover)
     return Matrix(Measure("both", "both", title, "", ""), values, hover, flags)
 
 
@@ -178,7 +177,9 @@ def matrix_figure(
         beside = left and arranged not in _NAMED_BELOW
         layout["annotations"] += around.annotations(ref, left=beside)
         if several:
-            title = title_of(": ".join(filter(None, matrix.measure[2:4])), ref)
+            said = ": ".join(filter(None, matrix.measure[2:4]))
+            fits = len(said) < _LONG or arranged == "halves"
+            title = title_of(said if fits else matrix.measure.unit, ref)
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
             layout["annotations"].append(title | middle)
         if pair is not None:
@@ -344,9 +345,9 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
         agrees = agreement(results.similarity_profiles.to_numpy(), other.values)
     elif tested is not None:
         intervals = f"Table: 95 % CI over {context.over}; p corrected over {tested.family}."
-    here = "" if math.isnan(agrees) else f"; their agreement (Spearman's ρ) is {agrees:.2f}"
+    here = "" if math.isnan(agrees) else f" (agreement: Spearman's ρ = {agrees:.2f})"
     return joined(
-        f"Weighted Kendall τ of importance profiles, and {agnostic}{here}.",
+        f"Weighted Kendall τ of importance profiles and {agnostic}{here}.",
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
         "Dots: the similarity changes in the audit." if flagged else "",

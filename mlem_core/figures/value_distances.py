@@ -67,7 +67,7 @@ def value_matrices(
     names = _values(own)
     # Many values need room for their names.
     across = max(1, across - (len(names) > MANY))
-    titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 9}.get(across, TITLE - 6))
+    titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 12}.get(across, TITLE - 6))
     one = len(layers) == 1
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
     layout, _ = panel_layout(titles, height=side, across=across)
