@@ -247,12 +247,7 @@ def _found() -> str | None:
 
 
 def image(
-    figure: go.Figure,
-    format: str,
-    *,
-    width: float = 900,
-    height: float = 600,
-    scale: float = 2,
+    figure: go.Figure, format: str, *, width: float = 900, height: float = 600, scale: float = 2
 ) -> bytes:
     """A figure as a file's content, on white.
 

@@ -154,11 +154,7 @@ class Labels:
         return round(12 + ticks + (22 + high[self.lie] if self.models else 0))
 
     def set_axes(
-        self,
-        layout: dict[str, Any],
-        ref: str,
-        x: tuple[float, float],
-        y: tuple[float, float],
+        self, layout: dict[str, Any], ref: str, x: tuple[float, float], y: tuple[float, float]
     ) -> None:
         """The axes of a matrix, as wide as high, from end to end."""
         shared = {

@@ -46,10 +46,7 @@ _MEASURES = (
 
 
 def method_scores(
-    scores: pd.DataFrame,
-    ceilings: pd.DataFrame,
-    called: Mapping[str, str],
-    across: int = 3,
+    scores: pd.DataFrame, ceilings: pd.DataFrame, called: Mapping[str, str], across: int = 3
 ) -> go.Figure:
     """The held-out ρ of each method over the layers, a panel a model (figure S9).
 

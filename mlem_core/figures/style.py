@@ -23,16 +23,7 @@ from mlem_core.base.typing import Layer
 
 # Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#56B4E9",
-    "#CC79A7",
-    "#B8A500",
-    "#9A6A4F",
-)
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#B8A500", "#9A6A4F")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 DASHES = ("solid", "dash", "dot", "dashdot")
 # Models are not features: other colours (after Paul Tol), so that nobody takes one for the other.
@@ -199,10 +190,7 @@ def _subplots(rows: int, columns: int, gap: float | None = None, apart: float = 
     if gap is None:
         gap = 0.26 if rows < 3 else 0.5 / rows
     return make_subplots(
-        rows,
-        columns,
-        horizontal_spacing=apart,
-        vertical_spacing=min(gap, 1 / max(1, rows - 1)),
+        rows, columns, horizontal_spacing=apart, vertical_spacing=min(gap, 1 / max(1, rows - 1))
     )
 
 
@@ -388,9 +376,7 @@ def block_edges(
 
 
 def sparse_ticks(
-    layers: Sequence[tuple[str, int]],
-    blocks: Sequence[tuple[int, int, str]],
-    labels: Sequence[str],
+    layers: Sequence[tuple[str, int]], blocks: Sequence[tuple[int, int, str]], labels: Sequence[str]
 ) -> dict[str, list[Any]]:
     """The labels of layers every so often, that of the first of each model always."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 13)

@@ -13,12 +13,7 @@ from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import (
-    feature_labels,
-    feature_name,
-    layer_title,
-    model_labels,
-)
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     DIVERGING,

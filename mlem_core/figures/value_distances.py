@@ -47,10 +47,7 @@ _CELL = 46  # px; of a large matrix
 
 
 def value_matrices(
-    table: pd.DataFrame,
-    feature: str,
-    layers: Sequence[Layer],
-    across: int = 3,
+    table: pd.DataFrame, feature: str, layers: Sequence[Layer], across: int = 3
 ) -> go.Figure:
     """The squared distance of every two values of a feature, a matrix a layer, on one colour scale.
 
@@ -195,11 +192,7 @@ def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
     return table[table["feature"] == feature]
 
 
-@figure(
-    "values",
-    "Distances of the values",
-    "How far apart every two values of the feature are.",
-)
+@figure("values", "Distances of the values", "How far apart every two values of the feature are.")
 def draw_values(context: FigureContext) -> RenderedFigure | None:
     """The distance of every two values in one layer."""
     values = values_of(context)
@@ -314,11 +307,7 @@ def _of_layers(line: pd.DataFrame) -> list[str]:
     ]
 
 
-@figure(
-    "values_layers",
-    "Distances of the values",
-    "How far apart the values are, layer by layer.",
-)
+@figure("values_layers", "Distances of the values", "How far apart the values are, layer by layer.")
 def draw_values_layers(context: FigureContext) -> RenderedFigure | None:
     """The distances of the values over the layers."""
     values = values_of(context)

@@ -33,12 +33,7 @@ from mlem_core.figures.style import (
     shape,
 )
 from mlem_core.inference.chance import UNCORRECTED
-from mlem_core.measures.decomposition import (
-    IDENTITIES,
-    UNEXPLAINED,
-    score_terms,
-    tau_terms,
-)
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED, score_terms, tau_terms
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
 
