@@ -167,6 +167,12 @@ class Selected:
         return 2 if self.drawing.narrow and few else 3
 
     @property
+    def by_feature(self) -> bool:
+        """Whether importances have a panel a feature: in print, of models with numbered layers."""
+        models = {model for model, _ in self.selection.layers}
+        return len(models) > 1 and not (self.drawing.screen or self.names.layers)
+
+    @property
     def several(self) -> bool:
         """Whether there are two layers to compare."""
         return len(self.selection.layers) > 1

@@ -9,24 +9,16 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.in_words import FOLDS
-from mlem_core.analysis.results import Results
-from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.figures.captions import joined
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     feature_labels,
     feature_name,
     layer_in_model,
-    layer_title,
-    model_colors,
     model_labels,
     model_name,
     named_layers,
 )
 from mlem_core.figures.style import (
-    AUDIT,
     GREY,
     LEGEND,
     NO_ANNOTATIONS,
@@ -52,9 +44,6 @@ from mlem_core.figures.style import (
     whole_layers,
     wrapped,
 )
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import score_table
-from mlem_core.robustness.flags import of_layers
 
 MARKS = 10
 FI = "feature importance (drop in ρ)"
@@ -94,27 +83,23 @@ def profiles(
     models = list(dict.fromkeys(importance["model"]))
     layout, places = panel_layout(model_labels(models, TITLE), height=360, across=across)
     labels = feature_labels(features, LEGEND)
-    bounds = {} if annotations.intervals is None else _bounds(annotations.intervals)
-    lines = _lines(importance, "importance", bounds)
-    for key in ("rho", "ceiling"):
-        if key in scores:
-            lines |= _lines(scores.assign(feature=""), key, bounds)
+    lines = lines_of(importance, scores, annotations.intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
-    unit = _unit(value)
+    unit = unit_of(value)
     traces: list[Trace] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         numbers = importance.loc[importance["model"] == model, "layer"]
         called = {n: f"{model_name(model)}, {layer_in_model((model, n))}" for n in set(numbers)}
-        panel = _Panel(called, number == 0, panel_ref(number))
+        panel = Panel(called, number == 0, panel_ref(number))
         for place, name in enumerate(features):
             line = lines.get((model, "importance", name))
             if line is not None:
                 color = PALETTE[place % len(PALETTE)]
-                of = _Drawn(feature_name(name), labels[place], name, color, place)
-                traces += in_panel(panel.ref, _line_traces(line, of, panel, unit))
+                of = Drawn(feature_name(name), labels[place], name, color, place)
+                traces += in_panel(panel.ref, line_traces(line, of, panel, unit))
         if annotations.chance is not None:
             of_model = annotations.chance[annotations.chance["model"] == model]
-            traces += in_panel(panel.ref, _chance_band(of_model, panel))
+            traces += in_panel(panel.ref, chance_band(of_model, panel))
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 traces += in_panel(panel.ref, _score_traces(lines[model, key, ""], key, panel))
@@ -133,77 +118,6 @@ def profiles(
         ]
         _mark_layers(layout, marked, panel.ref)
     # Checking each property would take half of the time; the tests check them.
-    return go.Figure(traces, layout, _validate=False)
-
-
-def feature_panels(
-    importance: pd.DataFrame,
-    scores: pd.DataFrame,
-    features: Sequence[str],
-    last: Mapping[str, int],
-    across: int = 3,
-    value: str = FI,
-    annotations: Annotations = NO_ANNOTATIONS,
-) -> go.Figure:
-    """The lines of `profiles` over relative depth, a panel a feature and a line a model.
-
-    Where `scores` have it, the held-out ρ has a panel of its own, with the ceilings (dotted) and a
-    triangle at each flagged layer.
-
-    Parameters
-    ----------
-    last : the number of each model's last layer, which is relative depth 1
-    """
-
-    def by_depth(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(layer=table["layer"] / table["model"].map(last).clip(lower=1))
-
-    lines: dict[_Key, _Line] = {}
-    bounds = {} if annotations.intervals is None else _bounds(by_depth(annotations.intervals))
-    for key, table in (("importance", importance), ("rho", scores), ("ceiling", scores)):
-        if key in table:
-            own = table if key == "importance" else table.assign(feature="")
-            lines |= _lines(by_depth(own), key, bounds)
-    names = [name for name in features if name in set(importance["feature"])]
-    rows, titles = names, feature_labels(names, TITLE)
-    if "rho" in scores:
-        rows, titles = [*names, ""], [*titles, "held-out ρ"]
-    layout, places = panel_layout(titles, height=200, across=across)
-    models = list(dict.fromkeys(importance["model"]))
-    looks = list(zip(models, model_labels(models, LEGEND), model_colors(models), strict=True))
-    traces: list[Trace] = []
-    for number, (name, (_, column)) in enumerate(zip(rows, places, strict=True)):
-        panel = _Panel({}, number == 0, panel_ref(number))
-        if annotations.chance is not None and name:
-            most = annotations.chance.set_index("feature")["chance"].get(name)
-            ends = pd.DataFrame({"layer": [0.0, 1.0], "chance": np.max(most)})
-            traces += in_panel(panel.ref, _chance_band(ends, panel))
-        for place, (model, label, color) in enumerate(looks):
-            of = _Drawn(titles[number], label, model, color, place, faint=True)
-            for key in ("importance",) if name else ("ceiling", "rho"):
-                if (line := lines.get((model, key, name))) is None:
-                    continue
-                at = [(model, round(depth * max(last[model], 1))) for depth in line.layers]
-                called = dict(zip(line.layers, map(layer_title, at), strict=True))
-                unit = _unit(value) if name else "ρ"
-                drawn = _line_traces(line, of, panel._replace(called=called), unit)
-                if key == "ceiling":
-                    look = {"color": color, "width": 1, "dash": "dot"}
-                    drawn = [drawn[-1] | {"mode": "lines", "line": look}]
-                flagged = [
-                    i for i, one in enumerate(at) if key == "rho" and one in annotations.flags
-                ]
-                if flagged:
-                    why = [f"audit: {wrapped(annotations.flags[at[i]])}" for i in flagged]
-                    xy = line.layers[flagged].tolist(), line.mean[flagged].tolist()
-                    begins = not any(trace.get("name") == AUDIT for trace in traces)
-                    drawn.append(flag_trace(*xy, why, begins))
-                traces += in_panel(panel.ref, drawn)
-        across_depth = {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
-        layout[f"xaxis{panel.ref}"] |= across_depth
-        layout[f"xaxis{panel.ref}"]["title"]["text"] = "relative depth"
-        layout[f"yaxis{panel.ref}"] |= {"matches": "y", "showticklabels": column == 1}
-        layout[f"yaxis{panel.ref}"]["title"]["text"] = value if column == 1 else None
     return go.Figure(traces, layout, _validate=False)
 
 
@@ -239,12 +153,12 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
         layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
 
 
-def _unit(value: str) -> str:
+def unit_of(value: str) -> str:
     """The unit in parentheses behind what a value is."""
     return value.rpartition("(")[2].rstrip(")")
 
 
-class _Panel(NamedTuple):
+class Panel(NamedTuple):
     """The panel of a model: what its layers are called on hovering, whether its lines are in the
     legend, and what stands behind x and y in the names of its axes."""
 
@@ -283,6 +197,17 @@ class _Line(NamedTuple):
 
 # By model, quantity and feature ("" where the quantity is of no feature).
 _Key = tuple[str, str, str]
+
+
+def lines_of(
+    importance: pd.DataFrame, scores: pd.DataFrame, intervals: pd.DataFrame | None
+) -> dict[_Key, _Line]:
+    """All lines of the tables of `profiles`, by model, quantity and feature ("" of a score)."""
+    bounds = {} if intervals is None else _bounds(intervals)
+    lines = _lines(importance, "importance", bounds)
+    for key in {"rho", "ceiling"} & {*scores}:
+        lines |= _lines(scores.assign(feature=""), key, bounds)
+    return lines
 
 
 def _lines(table: pd.DataFrame, key: str, bounds: Mapping[_Key, _Bounds]) -> dict[_Key, _Line]:
@@ -324,7 +249,7 @@ def band(
     return scatter(around, ends, mode="lines", **look, **named)
 
 
-def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[Trace]:
+def chance_band(table: pd.DataFrame, panel: Panel) -> list[Trace]:
     """What the labels of any feature have by chance at most, in grey from 0 on."""
     largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
     if not len(largest):
@@ -335,7 +260,7 @@ def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[Trace]:
     return [grey | {"name": label, "showlegend": panel.first}]
 
 
-def _score_traces(line: _Line, key: str, panel: _Panel) -> list[Trace]:
+def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
     label, dash = _SCORES[key]
     x, mean, _, bounds = line
@@ -357,7 +282,7 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[Trace]:
     return [*traces, scatter(x, mean, hover, "lines" if len(x) > 1 else "lines+markers", **look)]
 
 
-class _Drawn(NamedTuple):
+class Drawn(NamedTuple):
     """What a line is of on hovering and in the legend, its group there, and its look: its place
     among all of them decides mark and dash, and "faint" bands are many in a panel."""
 
@@ -369,7 +294,7 @@ class _Drawn(NamedTuple):
     faint: bool = False
 
 
-def _line_traces(line: _Line, of: _Drawn, panel: _Panel, unit: str) -> list[Trace]:
+def line_traces(line: _Line, of: Drawn, panel: Panel, unit: str) -> list[Trace]:
     """The line of a feature, or of a model, with its band."""
     name, label, group, color, place, faint = of
     x, mean, sd, bounds = line
@@ -398,100 +323,3 @@ def _line_traces(line: _Line, of: _Drawn, panel: _Panel, unit: str) -> list[Trac
     nowhere = {"x": [None], "y": [None], "error_y": None, "hovertext": None, "hoverinfo": "skip"}
     entry = trace | nowhere | {"marker": closed}
     return [*traces, trace | {"showlegend": False}, entry]
-
-
-def by_feature(context: FigureContext) -> bool:
-    """Whether panels are of features: not on a screen, of one model or of named layers."""
-    several = len({model for model, _ in context.selection.layers}) > 1
-    return several and not (context.drawing.screen or context.names.layers)
-
-
-def drawn_profiles(
-    context: FigureContext,
-    importance: pd.DataFrame,
-    scores: pd.DataFrame,
-    features: Sequence[str],
-    **more: Any,
-) -> go.Figure:
-    """`feature_panels` or `profiles`, see `by_feature`."""
-    last: dict[str, int] = {}
-    for model, number in context.analysis.layers:
-        last[model] = max(number, last.get(model, 0))
-    if not by_feature(context):
-        return profiles(importance, scores, features, across=context.across, **more)
-    return feature_panels(importance, scores, features, last, **more)
-
-
-@figure(
-    "profiles",
-    "Importance over the layers",
-    lambda context: (
-        f"What is lost of the prediction accuracy (ρ on {held_out(context.analysis)}) when a "
-        "feature is permuted, layer by layer."
-    ),
-    offered=True,
-)
-def draw_profiles(context: FigureContext) -> RenderedFigure:
-    """Figure 3 of Salle et al. (2024)."""
-    results, tested, terms = context.results, context.score_tests, context.terms
-    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
-    flags = of_layers(reasons, context.selection.layers)
-    table = profile_table(results)
-    if context.intervals is not None:
-        table = profile_intervals(context.intervals, results)
-    data = None if tested is None else tested.table
-    marks = Annotations(data, flags, context.marked_pair or (), context.importance_chance)
-    return RenderedFigure(
-        drawn_profiles(context, results.importance, results.scores, terms, annotations=marks),
-        "Importance of each feature over the layers",
-        profiles_caption(context, flagged=bool(flags)),
-        results.importance if data is None else data,
-        table,
-    )
-
-
-def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of the importances over the layers; an audit may have flagged some."""
-    spread = f"Bands: {FOLDS}."
-    if context.score_tests is not None:
-        spread = (
-            f"Bands: 95 % CI over {context.over}. Open markers: p > .05, corrected over "
-            f"{context.score_tests.family}."
-        )
-    return joined(
-        "Drop in held-out ρ when a feature is permuted (mean over folds).",
-        spread,
-        "Dashed: held-out ρ." * (not by_feature(context)),
-        "Dotted: feature ceiling.",
-        "Triangles: a conclusion changes in the audit." if flagged else "",
-        "Grey: largest with permuted labels." if context.importance_chance is not None else "",
-        context.basis,
-    )
-
-
-def profile_table(results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
-
-    def mean_sd(values: pd.Series[float]) -> str:
-        return minus(f"{values.mean():.3f} ({values.std():.3f})")
-
-    by = ["model", "layer"]
-    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
-    features = list(dict.fromkeys(results.importance["feature"]))
-    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
-    table = pd.concat([scores, cells.unstack()[features]], axis=1)
-    return table.reset_index()
-
-
-def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
-    table = score_table(intervals, results.layers).table
-    table = table[table["quantity"] != "ceiling"]
-    cells = [
-        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
-        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
-    ]
-    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
-    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
-    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
-    return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
