@@ -1,4 +1,4 @@
-"""What makes two language models think alike? Metric-learning encoding models, from Python.
+"""Metric-learning encoding models in Python: what makes two language models think alike?
 
     from mlem_core import AnalysisSpec, Store, run
 

@@ -1,4 +1,4 @@
-"""Why: the canvas of two layers of an analysis, and the list of one's analyses."""
+"""Home: the canvas of two layers of an analysis, and the list of one's analyses."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
 
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
-    """What Run would do, or why it does nothing, beside the button."""
+    """Effect of Run, or the reason why it does nothing, beside the button."""
     from mlem_core.scale.cluster import from_environment
     from mlem_core.scale.executor import HERE
 

@@ -86,7 +86,7 @@ def _tests(view: View) -> None:
 
 
 def _audit(view: View) -> None:
-    """What the audit says of every layer, or the button that makes it."""
+    """Findings of the audit on every layer, or the button that makes it."""
     from mlem_core.robustness.flags import summary
 
     audit = uncertainty.audit_of(view)

@@ -154,7 +154,7 @@ def _replicates(
 
 
 def _caveat(views: tuple[View, View]) -> str:
-    """What intervals of importances leave out where a model cannot be fitted without each block."""
+    """Caveat on intervals of importances where a model cannot be fitted without each block."""
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.caveats import FITTED
 

@@ -8,7 +8,7 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.measures.decomposition import by_pattern, decompose, in_sample_bound
-from mlem_core.measures.shapley import FeatureSet, shapley
+from mlem_core.measures.shapley import FeatureSet, sampled_orders, shapley
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import fold_ceilings, share_alone
@@ -51,7 +51,8 @@ def in_sample_terms(tables: PairTables, n_exact: int = 12) -> FloatArray:
         return np.asarray((a * b / np.maximum(n, 1.0)).sum() / scale)
 
     stacked = np.column_stack((counts, sums))
-    return shapley(tables.codes, stacked, explained, exact_up_to=n_exact, orders=ORDERS).terms
+    orders = sampled_orders(tables.codes, ORDERS, n_exact)
+    return shapley(tables.codes, stacked, explained, orders=orders).terms
 
 
 def with_noise(n: int, kind: str, n_noise: int, seed: int) -> list[Row]:

@@ -33,7 +33,7 @@ Of = Selection | Sequence[Layer] | None
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a run has made, and by what its results are found in a store.
+    """Result of a run, with all that its stored results are found by.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class FinishedRun:
 
     @cached_property
     def design(self) -> PairDesign:
-        """Which pairs of the stimuli were compared."""
+        """Design of the pairs of stimuli that were compared."""
         if self.tables.n_pairs == n_pairs(len(self.stimuli)):
             return PairDesign.complete(len(self.stimuli))
         return PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed)
@@ -85,7 +85,7 @@ class FinishedRun:
 
     @property
     def names(self) -> Names:
-        """The same for what is shown."""
+        """Display names of the layers that have names of their own, by "model:layer"."""
         return Names(layers={layer_name(of): name for of, name in self.layer_names.items()})
 
     @property
@@ -101,7 +101,7 @@ class FinishedRun:
         interactions: bool | None = None,
         similarity: str = RSA,
     ) -> Selection:
-        """What is to be shown of it; None is what the analysis has.
+        """Selection of features, layers and methods; None takes what the analysis has.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class FinishedRun:
         return selection.checked(self.tables.features, self.layers)
 
     def key(self, of: Of = None, **more: Any) -> dict[str, Any]:
-        """What a kept result depends on, see `mlem_core.storage.stage.Stage`.
+        """Key of a cached result: all that it depends on, see `mlem_core.storage.stage.Stage`.
 
         Parameters
         ----------

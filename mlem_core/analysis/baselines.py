@@ -48,7 +48,7 @@ BASELINES = ("decoding", "random-forest", "univariate")
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a baseline says of some layers.
+    """Table and notices of a baseline on some layers.
 
     Attributes
     ----------

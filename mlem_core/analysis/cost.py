@@ -1,4 +1,4 @@
-"""What a run takes: time and disk, estimated before it starts.
+"""Time and disk space of a run, estimated before it starts.
 
 The constants were measured on two cores of a laptop's speed; a busy machine takes longer.
 """
@@ -67,7 +67,7 @@ def cost_of(
     files: Sequence[int] = (),
     n_fetched: int = 0,
 ) -> Cost:
-    """What an analysis takes where nothing of it is in the store.
+    """Time and disk space of an analysis, where the store has nothing for it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What in the stimuli and their features makes a result uncertain, said before anything runs."""
+"""Checks of stimuli and features for what makes a result uncertain, before anything runs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def lint(
 
 
 def _levels(stimuli: StimulusSet) -> str:
-    """On which units the features are constant, in a sentence; empty where on none."""
+    """Units that the features are constant on, in a sentence; empty where on none."""
     by_level: dict[str, list[str]] = {}
     for feature in stimuli.features:
         by_level.setdefault(level_of(stimuli, feature.name), []).append(feature.name)
@@ -112,10 +112,10 @@ def _levels(stimuli: StimulusSet) -> str:
 
 
 def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
-    """What the features' own values make uncertain about every fit.
+    """Findings about the features' own values that make every fit uncertain.
 
-    A feature that is the same everywhere in a fold's training stimuli, two features that tell apart
-    the same pairs, more weights than patterns.
+    A feature that is the same everywhere in a fold's training stimuli, two features that
+    distinguish the same pairs, more weights than patterns.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
 
 
 def _numbers(numbers: IntArray) -> IntArray:
-    """Which of the numbers 0, 1, ... there are, ascending."""
+    """Distinct values of non-negative whole numbers, ascending."""
     return np.flatnonzero(np.bincount(numbers))
 
 
@@ -438,7 +438,7 @@ def _tested(
 
 
 def _pairs(sizes: IntArray) -> float:
-    """How many pairs there are inside groups of these sizes."""
+    """Number of pairs inside groups of these sizes."""
     return float((sizes * (sizes - 1) // 2).sum())
 
 

@@ -63,7 +63,7 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a saved analysis, for a list of many; similarity: the largest RSA of two layers
+    """Contents of a saved analysis, for a list of many; similarity: the largest RSA of two layers
     that `Analysis.most_alike` chooses from, NaN where there is one layer."""
 
     models: tuple[str, ...]
@@ -79,7 +79,7 @@ class Contents:
 
 
 def contents_of(folder: Path | str) -> Contents:
-    """What `save_analysis` wrote has in it; of its arrays only the small ones are read.
+    """Contents of the folder that `save_analysis` wrote; only its small arrays are read.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def kept_spec(folder: Path | str) -> AnalysisSpec:
 
 @dataclass(frozen=True)
 class _About:
-    """What `analysis.json` holds."""
+    """Contents of `analysis.json`."""
 
     spec: dict[str, Any]
     stimuli: str
@@ -175,7 +175,7 @@ def manifest_of(
     layers: Sequence[Layer],
     notices: Sequence[str],
 ) -> dict[str, Any]:
-    """What `manifest.json` says of an analysis.
+    """Contents of `manifest.json` of an analysis.
 
     Parameters
     ----------

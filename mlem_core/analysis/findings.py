@@ -1,4 +1,4 @@
-"""What a check of stimuli has found, and what a run says of it."""
+"""Findings of a check of stimuli, and the notices of a run that follow from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROWS = 20
 
 @dataclass(frozen=True)
 class StimulusFinding:
-    """One thing about the stimuli that their owner should know.
+    """Finding about the stimuli that their owner should know.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class StimulusFinding:
 
 @dataclass(frozen=True)
 class Lint:
-    """What `lint` found, the gravest first.
+    """Findings of `lint`, the gravest first.
 
     `correlations` are those of the feature distances over all pairs of n_stimuli stimuli, see
     `mlem_core.measures.similarity.feature_correlations`; these have n_cells different patterns in
@@ -53,14 +53,14 @@ class Lint:
 
     @property
     def counts(self) -> str:
-        """How many there are, such as "1 problem and 2 cautions"; empty where there are none."""
+        """Number of problems and cautions, "1 problem and 2 cautions"; empty without any."""
         found = Counter(finding.severity for finding in self.findings)
         grave = get_args(Severity)[:2]
         return listed([many(found[severity], severity) for severity in grave if found[severity]])
 
     @property
     def said(self) -> list[str]:
-        """What every run says: each problem, weights that are 0 in a fold, kinds of cautions."""
+        """Notices of every run: each problem, weights that are 0 in a fold, kinds of cautions."""
         grave = [f for f in self.findings if f.severity == "problem" or f.kind == "constant"]
         kinds = [f.kind for f in self.findings if f.severity == "caution"]
         said = [finding.sentence for finding in grave]

@@ -1,4 +1,4 @@
-"""Which models of an analysis belong together: the models table, of groups and trajectories.
+"""Models table of an analysis: the groups and trajectories that its models belong to.
 
 A row says to which group a model belongs, and at which step of its training it stands where the
 group is a trajectory. A model in no group is a group of its own. A checkpoint is called
@@ -44,7 +44,7 @@ def _labels(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped:
-    """What an analysis says of its models."""
+    """Groups, labels and trajectories of the models of an analysis."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
@@ -277,7 +277,7 @@ def _check_members(name: str, members: Sequence[str], models: Sequence[str]) -> 
 def trajectories_of(
     trajectories: Groups, models: Sequence[str], called: Mapping[str, str] | None = None
 ) -> Groups:
-    """Those that still have two steps of these models, each with its members among them.
+    """Trajectories that still have two steps of these models, each with its members among them.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ MEASURED, MEASURED_LAYERS = 400, 3
 
 
 class LayerTables(NamedTuple):
-    """What the layers give that can be used.
+    """Pair tables and RSA correlations of the layers that can be used.
 
     tables, rsa : of these layers
     notes : sentences about what is not exact or was left out
@@ -112,7 +112,7 @@ def _cost_of_bins(
     spec: AnalysisSpec,
     sources: Sequence[tuple[Layer, Representations]],
 ) -> list[str]:
-    """What bins change in ρ, measured without them on some stimuli; no sentence without bins."""
+    """Sentences on the change of ρ by bins, measured on some stimuli; none without bins."""
     if not index.notes:
         return []
     some = np.random.default_rng(spec.seed).permutation(len(index.folds))[:MEASURED]

@@ -65,7 +65,7 @@ class LayerItem(NamedTuple):
 def pass_over(
     index: PairIndex, scores: DesignScores, root: Path | None, little: bool, item: LayerItem
 ) -> LayerParts:
-    """What a worker does: the pass over one layer.
+    """Result of the pass over one layer, as a worker does it.
 
     Where it sees the store at `root`, ranks are left there, and the rest too if it is not little.
 
@@ -89,12 +89,12 @@ def pass_over(
 
 
 def _kept(store: Store, key: dict[str, Any], make: Callable[[], LayerParts]) -> LayerParts:
-    """What is found of a layer, now in the store; there its ranks are from now on."""
+    """Result of the pass over a layer, from now on in the store, as its ranks are."""
     return STAGE.get(store, key, lambda: _without_ranks(store, key, make()))
 
 
 def _without_ranks(store: Store, key: dict[str, Any], parts: LayerParts) -> LayerParts:
-    """The same, the ranks being in a file of the store."""
+    """Result of a layer without its ranks, which go to a file of the store."""
     if parts.doubled is not None:
         path = _ranks(store, key)
         path.parent.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ def _ranks(store: Store, key: dict[str, Any]) -> Path:
 
 
 class Passed(NamedTuple):
-    """What the pass over all layers gives.
+    """Result of the pass over all layers.
 
     tables : of the layers without an error
     errors : by the position of a layer
@@ -156,7 +156,7 @@ class LayerUnits:
     def _there(
         self, scores: DesignScores, errors: dict[int, InputError], progress: Counted
     ) -> dict[int, LayerParts]:
-        """What each layer gives, ranks that are not little being in the store.
+        """Results by layer that the store has, ranks that are not little being in its files.
 
         Layers without any go into `errors`.
         """
@@ -196,7 +196,7 @@ class LayerUnits:
     def _done(
         self, missing: list[int], scores: DesignScores
     ) -> Iterator[tuple[int, LayerParts | InputError]]:
-        """What is found of the layers that are missing, as they are done."""
+        """Results of the missing layers, as they are done."""
         store = self.store
         shared = self.executor.shares(store.root)
         little = is_little(len(self.keys), self.index.design.n_pairs)

@@ -63,7 +63,7 @@ def kept_points(analysis: Analysis, layer: Layer, store: Store | None) -> FloatA
 
 
 def stimulus_map_stress(analysis: Analysis, model: str, layer: int, store: Store) -> float:
-    """How far `stimulus_map` is off, see `mlem_core.measures.similarity.map_stress`.
+    """Stress of `stimulus_map`, see `mlem_core.measures.similarity.map_stress`.
 
     Raises as `stimulus_map`.
     """
@@ -115,7 +115,7 @@ def with_levels(
 
 
 def easiest_to_read(stimuli: StimulusSet, features: Sequence[str]) -> str:
-    """That of some features to colour a map with, where none is chosen.
+    """Name of the feature that colours a map best, where none is chosen.
 
     A nominal one, as a few colours are read more easily than a scale, and seldom missing.
     """
@@ -155,7 +155,7 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
 
 
 def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
-    """Those of models of an analysis for which `representations_of` has none."""
+    """Names of the models for which `representations_of` has nothing."""
 
     def lacks(model: str) -> bool:
         try:

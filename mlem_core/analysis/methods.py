@@ -58,7 +58,7 @@ def estimators(analysis: Analysis, selection: Selection) -> list[str]:
 
 
 def slow(analysis: Analysis, selection: Selection) -> list[str]:
-    """Those of them that screens fit in the background."""
+    """Names of the estimators that screens fit in the background."""
     return [name for name in estimators(analysis, selection) if ESTIMATORS[name].slow]
 
 
@@ -114,7 +114,7 @@ def scores_by_method(
 
 
 def units(univariate: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """What single units say of each layer: model, layer, n_units, median, best, above_whole, whole.
+    """Fits of single units by layer: model, layer, n_units, median, best, above_whole, whole.
 
     median and best are of the held-out ρ of the units (mean over folds), whole is that of the
     metric model of all of them together, above_whole the share of units above it.
@@ -138,7 +138,7 @@ def units(univariate: pd.DataFrame, results: Results) -> pd.DataFrame:
 
 
 def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
-    """How far two methods agree on each layer: model, layer, fold, frobenius, tau.
+    """Agreement of two methods on each layer: model, layer, fold, frobenius, tau.
 
     frobenius is the Frobenius distance of the two matrices of weights, each of norm 1, from 0 to 2;
     tau the weighted Kendall τ of the two importance profiles.
@@ -163,7 +163,7 @@ def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
 
 
 def agreement_by_noise(rows: pd.DataFrame, methods: tuple[str, str]) -> pd.DataFrame:
-    """How far two methods agree on a layer with noise: noise, fold, frobenius, tau.
+    """Agreement of two methods on a layer with noise: noise, fold, frobenius, tau.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def beside_published(results: Results) -> pd.DataFrame | None:
 
 
 class _Fits(NamedTuple):
-    """As `mlem_core.measures.importance.fitted` gives them."""
+    """Fits and importances, as `mlem_core.measures.importance.fitted` gives them."""
 
     fits: FoldFits
     importance: FloatArray
@@ -330,7 +330,7 @@ def can_be_made(analysis: Analysis, selection: Selection, layer: Layer) -> bool:
 def find_noise(
     analysis: Analysis, store: Store, selection: Selection, layer: Layer
 ) -> pd.DataFrame | None:
-    """What `make_noise` has kept for a layer; None where there is nothing."""
+    """Cached agreement that `make_noise` made for a layer; None where there is none."""
     return NOISE_STAGE.find(store, _noise_key(analysis, selection, layer))
 
 
@@ -341,7 +341,7 @@ def make_noise(
     layer: Layer,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """How far MLEM and FR-RSA agree on a layer with noise: noise, fold, frobenius, tau.
+    """Agreement of MLEM and FR-RSA on a layer with noise: noise, fold, frobenius, tau.
 
     To each unit Gaussian noise is added, of `NOISE_LEVELS` times its standard deviation; the same
     numbers at every level, drawn once by the seed of the analysis. It is kept in the store.

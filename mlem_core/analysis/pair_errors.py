@@ -1,4 +1,4 @@
-"""How much the choice of the pairs matters, where not all of them were compared.
+"""Errors of results that come from the choice of the pairs, where not all were compared.
 
 An incomplete design of the pairs is of several independent ones. RSA correlations and contributions
 of each vary by as much more than those of all as they have fewer pairs. Scores and importances are
@@ -36,7 +36,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores
-from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.measures.shapley import sampled_orders
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.patterns import tested_blocks
 from mlem_core.pairs.tables import PairTables, sums_by
@@ -54,7 +54,7 @@ MOST_SUMS = 2**19
 
 
 class OfDesigns(NamedTuple):
-    """What the designs of one layer give.
+    """Scores and sums of the designs of one layer.
 
     off : (n_halves, 2 + n_parts) by what scores from halves differ from those of all
     ceilings, squares : (n_designs,) and the sums of the squared ranks
@@ -83,7 +83,7 @@ class DesignScores:
         self.keep(position, self.of(designs))
 
     def of(self, designs: Sequence[PairTables]) -> OfDesigns:
-        """What is kept of one layer."""
+        """Scores and sums of one layer's designs, for the store."""
         halves = np.concatenate([self._scores(tables) for tables in half_samples(designs)])
         whole = together(designs)
         ceilings = np.array([fold_ceilings(tables).mean() for tables in designs])
@@ -164,7 +164,7 @@ class DesignScores:
 def _sums(designs: Sequence[PairTables], whole: PairTables) -> NDArray[np.float32]:
     """Pairs, and sums of the ranks of a layer, by the cells of all pairs; see `OfDesigns`."""
     n_cells, n_patterns = len(whole.counts), whole.n_patterns
-    exact = whole.codes.shape[1] <= EXACT_FEATURES
+    exact = sampled_orders(whole.codes) == 0
     if not exact or len(designs) * n_cells > MOST_SUMS:
         return np.zeros((2, 0, 0), dtype=np.float32)
     keys = whole.cell_block * n_patterns + whole.cell_pattern
@@ -277,5 +277,5 @@ def together(designs: Sequence[PairTables]) -> PairTables:
 
 
 def _growth(pairs: FloatArray) -> FloatArray:
-    """How many times as many pairs as each design (n_designs, ...) all of them have."""
+    """Number of all pairs over that of each design (n_designs, ...); 0 for a design without any."""
     return np.divide(pairs.sum(axis=0), pairs, out=np.zeros_like(pairs), where=pairs > 0)

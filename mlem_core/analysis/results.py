@@ -102,7 +102,7 @@ class Results:
 
     @property
     def n_profile_features(self) -> int:
-        """How many numbers an importance profile has: features, and interactions if weighed."""
+        """Number of values in an importance profile: features, and interactions if weighed."""
         return int(self.importance["feature"].nunique())
 
     @property
@@ -111,7 +111,7 @@ class Results:
         return tuple(dict.fromkeys(self.value_distances["feature"]))
 
     def most_important(self, features: Sequence[str]) -> str:
-        """That of some features which matters most, see `mlem_core.measures.importance`."""
+        """Name of the feature that matters most, see `mlem_core.measures.importance`."""
         profiles = self.importance.pivot_table(
             index=["model", "layer"], columns="feature", values="importance"
         )
@@ -129,7 +129,7 @@ class Results:
 
     @cached_property
     def map_stress(self) -> dict[str, float]:
-        """By measure, `mlem_core.measures.similarity.map_stress` of the map."""
+        """Stress of the map by measure, see `mlem_core.measures.similarity.map_stress`."""
         return {
             measure: similarity.map_stress(apart, points[["x", "y"]].to_numpy(dtype=np.float64))
             for measure, apart in self._dissimilarities.items()
@@ -211,7 +211,7 @@ class _There(NamedTuple):
 
 
 def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
-    """What a folder's manifest says of its tables; nothing where it says nothing."""
+    """Tables that a folder's manifest lists and the folder has; none where it lists none."""
 
     def there(names: Any) -> set[str]:
         safe = {str(name) for name in names if re.fullmatch(r"[\w-]+\.csv", str(name))}

@@ -182,7 +182,7 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
 
 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:
-    """Those of all stimuli, so that a sentence is in the same fold whichever words are left out."""
+    """Folds over all stimuli: a sentence keeps its fold whichever words are left out."""
     every = stimulus_folds(whole, spec.folds_over, spec.folds, spec.seed)
     folds = every[spec.kept.rows(whole)]
     smallest = int(tested(folds, spec.folds).min())
@@ -316,7 +316,7 @@ def _extracted_by_workers(
 
 
 def _keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, model: str) -> None:
-    """What a worker does: the hidden states of one model, now in the store at `root`.
+    """Put the hidden states of one model into the store at `root`, as a worker does it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a user has chosen of an analysis: features, layers, and how the metric model is fitted."""
+"""Selection of a user in an analysis: features, layers, and how the metric model is fitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlem_core.pairs.tables import PairTables
 
 @dataclass(frozen=True)
 class Selection:
-    """What is shown of an analysis.
+    """Part of an analysis that is shown, and the methods it is shown by.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Selection:
     similarity: str = RSA
 
     def checked(self, features: Sequence[str], layers: Sequence[Layer]) -> Selection:
-        """The same in the order of the features and layers that there are.
+        """Selection in the order of the features and layers that there are.
 
         Raises
         ------
@@ -64,11 +64,11 @@ class Selection:
         return own.with_interactions(self.interactions)
 
     def places(self, layers: Sequence[Layer]) -> list[int]:
-        """Where the layers of the selection stand among n_layers layers."""
+        """Places of the selected layers among n_layers layers."""
         return [list(layers).index(layer) for layer in self.layers]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; RSA is not named, as nothing else was chosen."""
+        """Dictionary for JSON; RSA is not named, as nothing else was chosen."""
         return {
             "features": list(self.features),
             "layers": [list(layer) for layer in self.layers],
@@ -79,7 +79,7 @@ class Selection:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Selection:
-        """What `to_dict` gave; other entries are left alone.
+        """Selection from the dictionary of `to_dict`; other entries are left alone.
 
         Raises
         ------

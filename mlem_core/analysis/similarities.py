@@ -82,7 +82,7 @@ class LayerSimilarity:
         return decompose(self.tables, self.values)
 
     def written(self, split: Decomposition | None = None) -> dict[str, pd.DataFrame]:
-        """What is written of it, by file name: the square, and the terms where it has some.
+        """Tables for files, by file name: the square, and the terms where it has some.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class LayerSimilarity:
         return tables
 
     def of(self, analysis: Analysis, selection: Selection) -> LayerSimilarity:
-        """What is chosen of the layers and features of their analysis."""
+        """Layer similarity of the selected layers and features of their analysis."""
         layers, tables = selection.layers, selection.of_tables(self.tables, analysis.layers)
         return LayerSimilarity(self.similarity, layers, tables, self.values_of(layers))
 

@@ -1,4 +1,4 @@
-"""Which stimuli an analysis is of: a built-in set or a file, and how it becomes stimuli."""
+"""Source of the stimuli of an analysis: a built-in set or a file, and how it is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _add_help() -> str:
 
 @dataclass(frozen=True)
 class _Read:
-    """Which stimuli, and how their file is read; the fields are described in place."""
+    """Name of the stimuli, and how their file is read; the fields are described in place."""
 
     stimuli: str = asked(
         "probing",
@@ -224,13 +224,13 @@ READING = tuple(each.name for each in _FIELDS if each.name not in ("stimuli", "o
 
 
 def as_written(source: Source, path: str) -> Source:
-    """The same with the stimuli of `path`, which `write_csv` has written there."""
+    """Source of the stimuli of `path`, which `write_csv` has written there."""
     defaults: dict[str, Any] = {each.name: each.default for each in _FIELDS if each.name in READING}
     return replace(source, **{**defaults, "stimuli": path})
 
 
 class _ReadFrom(NamedTuple):
-    """What stimuli are read from, as it is now: files of stimuli, of RDMs, models' identities."""
+    """State of what stimuli are read from: files of stimuli, of RDMs, models' identities."""
 
     files: tuple[tuple[Path, Stamp | None], ...]
     rdms: tuple[tuple[Path, Stamp | None], ...]
@@ -286,8 +286,8 @@ def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
 
 
 def cached_table(path: Path, read_as: ReadAs = DETECTED) -> Table:
-    """As `mlem_core.data.reading.table.read_table`; the last files stay in memory, unless they
-    change."""
+    """Table of a file, as `mlem_core.data.reading.table.read_table` reads it; the last files stay
+    in memory, unless they change."""
     return _table(path, read_as, stamp(path))
 
 
@@ -316,7 +316,7 @@ def _scoring_model(name: str) -> str:
 
 
 def added_column(name: str) -> str:
-    """What the column of an added feature is called: `surprisal_gpt2` of "surprisal:gpt2"."""
+    """Column name of an added feature: `surprisal_gpt2` of "surprisal:gpt2"."""
     model = _scoring_model(name)
     return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
 

@@ -1,4 +1,4 @@
-"""What an analysis is: everything that decides what it gives, and how each choice is described."""
+"""Specification of an analysis: all that decides its results, and how each choice is described."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _parse_layers(text: str) -> tuple[int, ...] | None:
 
 
 def parse_pairs(text: str) -> int:
-    """How many pairs "20,000,000" are at most; 0 for "all". InputError for another text."""
+    """Largest number of pairs in "20,000,000"; 0 for "all". InputError for another text."""
     plain = text.strip().lower().replace(",", "").replace("_", "")
     if plain == "all":
         return 0
@@ -76,7 +76,7 @@ def _models_help() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _OfFiles:
-    """What an analysis says of how its representations files are read."""
+    """Choices of an analysis for reading its representations files."""
 
     first_column: tuple[tuple[str, str], ...] = asked(
         (),
@@ -268,19 +268,19 @@ class AnalysisSpec(_OfModels):
 
     @property
     def extraction(self) -> ExtractionOptions:
-        """How hidden states are taken from the models."""
+        """Options for taking hidden states from the models."""
         return ExtractionOptions(
             self.special_tokens, self.pooling, self.dtype, self.device, self.layers
         )
 
     @property
     def kept(self) -> Kept:
-        """Which of the stimuli are analysed."""
+        """Choice of the stimuli that are analysed."""
         return Kept(self.positions, self.half, self.folds_over, self.seed)
 
     @property
     def pair_choices(self) -> dict[str, Any]:
-        """What decides distances, folds and codes of the pairs, for the keys of what is kept."""
+        """Choices for distances, folds and codes of the pairs, for the keys of cached results."""
         names: tuple[str, ...]
         names = ("distance", "missing", "folds", "seed", "folds_over", "values", "pairs")
         # Named where it is so, as what was kept before has no such entry.
@@ -304,12 +304,12 @@ class AnalysisSpec(_OfModels):
                 object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Dictionary for JSON."""
         return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AnalysisSpec:
-        """What `to_dict` gave; InputError for an unknown entry, or one of another form."""
+        """Specification from `to_dict`; InputError for an unknown entry, or one of another form."""
         for name in values if isinstance(values, Mapping) else ():
             if name not in parameters():
                 raise unknown("entry of an analysis", str(name), parameters())
@@ -333,7 +333,7 @@ def over_repetitions(spec: AnalysisSpec, model: str) -> bool:
 
 
 def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
-    """The same with these representations files (name, path) and no others."""
+    """Specification with these representations files (name, path) and no others."""
     names = [name for name, _ in files]
     precomputed = tuple(name for name in spec.precomputed if name in names)
     first_column = tuple(one for one in spec.first_column if one[0] in names)
@@ -347,7 +347,7 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
 
 
 def elsewhere(spec: AnalysisSpec, where: Callable[[str], str]) -> AnalysisSpec:
-    """The same with the paths of its files changed: of stimuli, representations and RDMs."""
+    """Specification with other paths of its files: of stimuli, representations and RDMs."""
     files, rdms = (
         tuple((name, where(path)) for name, path in named)
         for named in (spec.representations, spec.rdms)
@@ -358,7 +358,7 @@ def elsewhere(spec: AnalysisSpec, where: Callable[[str], str]) -> AnalysisSpec:
 def with_models(
     spec: AnalysisSpec, models: Sequence[str], called: Mapping[str, str] | None = None
 ) -> AnalysisSpec:
-    """The same of these models; `called` says which of them were called otherwise before."""
+    """Specification for these models; `called` gives new names of models by their former ones."""
     there = [*models, *(name for name, _ in spec.representations)]
     groups, labels = of_these(spec.groups, spec.labels, there, called or {})
     trajectories = trajectories_of(spec.trajectories, there, called or {})

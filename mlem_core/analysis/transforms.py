@@ -66,7 +66,7 @@ def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
 
 
 class Kept(NamedTuple):
-    """Which stimuli an analysis keeps: by `POSITIONS`, and in which of the `HALVES`.
+    """Choice of the stimuli of an analysis: by `POSITIONS`, and by one of the `HALVES`.
 
     Halves are of what folds are `over`, drawn with their seed. Over both, a stimulus whose sentence
     is in the one half and its item in the other is in neither.
@@ -94,7 +94,7 @@ class Kept(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What is kept, as a part of the identity of a view; "all" is everything."""
+        """Text for this choice in the identity of a view; "all" is everything."""
         halved = "" if self.half == "both" else f" half={self.half} {self.over} {self.seed}"
         return f"{self.positions}{halved}"
 
@@ -156,7 +156,7 @@ def _without_outliers(rows: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class UnitChange:
-    """What is done with the units of a layer before distances are computed.
+    """Change of the units of a layer before distances are computed.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ for _units in (
 
 
 def view(source: Representations, rows: IntArray, kept: str, units: str) -> Representations:
-    """The same representations as an analysis with these choices sees them.
+    """Representations as an analysis with these choices sees them.
 
     Parameters
     ----------

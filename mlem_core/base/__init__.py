@@ -1,1 +1,1 @@
-"""What every package may use: errors, types, text, threads."""
+"""Basics for every package: errors, types, text, threads."""

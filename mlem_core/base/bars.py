@@ -107,7 +107,7 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def reporting(progress: Report | bool | None) -> Iterator[Report]:
-    """What to call as work goes on: the given function, nothing (False), or else bars."""
+    """Function to call as work goes on: the given one, nothing (False), or else bars."""
     if callable(progress):
         yield progress
     elif progress is False:

@@ -1,4 +1,4 @@
-"""The one error that a user's input can cause."""
+"""Error that a user's input can cause, the only one."""
 
 from __future__ import annotations
 

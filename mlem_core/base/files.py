@@ -199,7 +199,7 @@ def _check_regular(target: Path, named: Path) -> None:
 
 @contextlib.contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """One process at a time; the others wait for the moment that it takes."""
+    """Hold a folder for one process at a time; the others wait for the moment that it takes."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -343,7 +343,7 @@ def parsed(kind: type[T], data: bytes, what: str) -> T:
 
 
 def checked(kind: type[T], value: Any, what: str) -> T:
-    """The same of a document that has been read."""
+    """Document that has been read, checked as `parsed` checks a file."""
     try:
         data = json.dumps(value).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ _RIGHT_TO_LEFT, _LEFT = frozenset(("R", "AL")), frozenset(("L", "EN"))
 
 @dataclass(frozen=True)
 class Names:
-    """How features, models and layers are called where they are shown; elsewhere identifiers stay.
+    """Display names of features, models and layers; elsewhere identifiers stay.
 
     A feature that is not listed is called by its identifier with spaces for underscores, an
     interaction by its parts, a model that is not listed by its identifier, a layer by its number.
@@ -36,7 +36,7 @@ class Names:
     groups: Mapping[str, str] = field(default_factory=dict)
 
     def feature(self, name: str) -> str:
-        """What a feature, an interaction or another term is called."""
+        """Display name of a feature, an interaction or another term."""
         if name in self.features:
             return self.features[name]
         return SEPARATOR.join(map(self._part, name.split(SEPARATOR)))
@@ -49,7 +49,7 @@ class Names:
         return self.features.get(feature, feature.replace("_", " ")) + colon + values
 
     def model(self, name: str) -> str:
-        """What a model is called."""
+        """Display name of a model."""
         return self.models.get(name, name)
 
     def own(self, layer: Layer) -> str:
@@ -57,12 +57,12 @@ class Names:
         return self.layers.get(layer_name(layer), "") if self.layers else ""
 
     def layer(self, name: str) -> str:
-        """What a layer "model:layer" is called in a table: "GPT-2:11", "brain:V1"."""
+        """Display name of a layer "model:layer" in a table: "GPT-2:11", "brain:V1"."""
         model, number = parse_layer(name)
         return f"{self.model(model)}:{self.own((model, number)) or number}"
 
     def layer_title(self, layer: Layer) -> str:
-        """What a layer is called in a sentence: "GPT-2 layer 11", "brain V1"."""
+        """Display name of a layer in a sentence: "GPT-2 layer 11", "brain V1"."""
         return f"{self.model(layer[0])} {self.own(layer) or f'layer {layer[1]}'}"
 
     def table(self, table: pd.DataFrame, features: Sequence[str] = ()) -> pd.DataFrame:
@@ -103,7 +103,7 @@ _CALLED = {
 
 
 def distinct(identifiers: Sequence[str], called: Sequence[str]) -> list[str]:
-    """What each is called; its identifier where another one is called the same."""
+    """Display names, with the identifier where two have the same name."""
     own = dict(zip(identifiers, called, strict=True))
     often = [*own.values()]
     return [own[one] if often.count(own[one]) == 1 else one for one in identifiers]
@@ -121,10 +121,10 @@ def _columns(letter: str) -> int:
 
 
 def shortened(names: Sequence[str], longest: int) -> list[str]:
-    """Names of at most so many columns, cut in the middle; no two different ones become alike.
+    """Names of at most so many columns, cut in the middle; no two different ones become equal.
 
-    Those whose ends are the same keep what tells them apart, or get a number. A name that is short
-    enough stays.
+    Those whose ends are the same keep what distinguishes them, or get a number. A name that is
+    short enough stays.
     """
     lines = [" ".join(name.split()) for name in names]
     short = {line: _cut(line, longest) for line in dict.fromkeys(lines)}
@@ -142,7 +142,7 @@ def shortened(names: Sequence[str], longest: int) -> list[str]:
 
 
 def _alike(short: Mapping[str, str]) -> list[list[str]]:
-    """The names that have become alike, together."""
+    """Names that have become equal, together."""
     groups: dict[str, list[str]] = {}
     for line, label in short.items():
         groups.setdefault(label, []).append(line)
@@ -159,7 +159,7 @@ def _cut(line: str, longest: int) -> str:
 
 
 def _fitting(text: str, columns: int) -> str:
-    """As much of the beginning as fits."""
+    """Beginning of a text, as much as fits."""
     room = columns
     for at, letter in enumerate(text):
         room -= _columns(letter)
@@ -189,7 +189,7 @@ def _by_difference(group: Sequence[str], longest: int) -> list[str]:
 
 
 def _shared(group: Sequence[str]) -> int:
-    """How many letters all begin with."""
+    """Number of letters at the beginning that all have in common."""
     first, last = min(group), max(group)
     both = enumerate(zip(first, last, strict=False))
     return next((at for at, (a, b) in both if a != b), len(first))

@@ -89,7 +89,7 @@ def student_quantile(degrees: FloatArray, confidence: float = ...) -> FloatArray
 def student_quantile(
     degrees: int | FloatArray, confidence: float = CONFIDENCE
 ) -> float | FloatArray:
-    """How many standard errors an interval reaches to either side, from Student's t.
+    """Half-width of an interval in standard errors, from Student's t.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def student_quantile(
 
 
 def moderate(values: NDArray[np.floating]) -> NDArray[Any]:
-    """The same numbers, divided by a power of 2 only where the largest is far from 1.
+    """Numbers divided by a power of 2 where the largest is far from 1, else as they are.
 
     No digit is lost, and ranks, angles and ratios stay; numbers of single precision never need it.
     """

@@ -67,7 +67,7 @@ def one_thread_each() -> AbstractContextManager[Any]:
 
 
 def cores() -> int:
-    """How many processor cores this process may use."""
+    """Number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -79,7 +79,7 @@ def on_all_cores(call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
 
 
 def if_large(size: int) -> int:
-    """How many threads to share out work on so many numbers; short calls would only wait."""
+    """Number of threads for work on so many numbers; short calls would only wait."""
     return cores() if size > LARGE else 1
 
 

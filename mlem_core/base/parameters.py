@@ -1,4 +1,4 @@
-"""How a parameter is described, once, for command line and form, and what its choices are."""
+"""Descriptions of parameters, one for both command line and form, and registries of choices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDS = (0, 2**32 - 1)
 
 @dataclass(frozen=True)
 class Parameter:
-    """How a parameter of an analysis is chosen, on the command line and in the form.
+    """Description of a parameter of an analysis, for the command line and the form.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class Parameter:
 
     @property
     def text(self) -> str:
-        """What it is, in sentences."""
+        """Help text, in sentences."""
         return self.help() if callable(self.help) else self.help
 
     @property
     def labels(self) -> dict[str, str]:
-        """What a screen calls each value that can be chosen, by the value."""
+        """Labels on screens of the values that can be chosen, by the value."""
         values = () if self.choices is None else self.choices()
         if not isinstance(values, Mapping):
             return {value: value for value in values}
@@ -141,7 +141,7 @@ def several(asked: Field[Any], value: Any) -> Any:
 
 
 def in_text(value: Any) -> str:
-    """One of several values of a field as the command line reads it: "brain=brain.npz"."""
+    """Text of one of a field's values as the command line reads it: "brain=brain.npz"."""
     if not isinstance(value, tuple):
         return str(value)
     name, *rest = (",".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
@@ -163,11 +163,11 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 class Entry(Protocol):
-    """What can be registered."""
+    """Entry of a registry."""
 
     @property
     def name(self) -> str:
-        """What a user calls it."""
+        """Name that users give."""
         ...
 
 

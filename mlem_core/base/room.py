@@ -70,7 +70,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def default_root() -> Path:
-    """Where a store is when nobody says: the first that can be written of those below.
+    """Folder of a store when nobody says: the first that can be written of those below.
 
     $MLEM_CACHE (this one in any case), the project's `cache/`, the user's cache, and a folder of
     the user's among the temporary ones.

@@ -24,7 +24,7 @@ VISITORS = "visitors"  # the folder of a store with a store for each visitor
 
 @dataclass(frozen=True)
 class Shared:
-    """What a shared server allows.
+    """Limits and permissions of a shared server.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Shared:
 
 
 def shared() -> Shared | None:
-    """What this server allows; None where it is one user's own.
+    """Limits and permissions of this server; None where it is one user's own.
 
     Raises
     ------

@@ -59,7 +59,7 @@ def many(n: int, noun: str) -> str:
 
 
 def pairs_of(n_pairs: int, n_stimuli: int) -> str:
-    """How many pairs of stimuli, and of how many where they are not all of them."""
+    """Number of pairs of stimuli, and of all pairs where some were left out."""
     every = n_stimuli * (n_stimuli - 1) // 2
     return f"{n_pairs:,} pairs" if n_pairs >= every else f"{n_pairs:,} of {every:,} pairs"
 
@@ -78,7 +78,7 @@ def minus(text: str) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """With so many decimals and a true minus sign; never "−0.00"."""
+    """Text of a number with so many decimals and a true minus sign; never "−0.00"."""
     # Adding 0 makes a rounded -0.0 a plain 0.
     return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
@@ -130,7 +130,7 @@ def as_lines(title: str, lines: Lines) -> str:
 
 
 def as_html(title: str, lines: Lines, table: Any = None) -> str:
-    """The same for a notebook; what a user wrote cannot become markup.
+    """HTML of a title, lines and a table for a notebook; no user's text becomes markup.
 
     Parameters
     ----------

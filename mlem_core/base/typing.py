@@ -61,7 +61,7 @@ def _layer(asked: Any) -> Layer:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one stage of a run is: `done` of `total` units (sentences, layers)."""
+    """Progress of one stage of a run: `done` of `total` units (sentences, layers)."""
 
     stage: str
     model: str | None

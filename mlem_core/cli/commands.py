@@ -51,7 +51,7 @@ def _left_beside(folder: str, tables: list[str]) -> list[str]:
 
 
 def _notices(analysis: Analysis) -> list[str]:
-    """Those of an analysis that were not said before the run."""
+    """Notices of an analysis that were not given before the run."""
     return [notice for notice in analysis.notices if notice not in analysis.whole.notes]
 
 
@@ -114,7 +114,8 @@ def _analyze(options: argparse.Namespace) -> None:
     sure = None
     if options.bootstrap:
         sure = partial(kept_intervals, analysis=analysis, store=store)
-    tell(*found(analysis, results, bounds, by, sure), *said)
+    chance = extra.get("importance_chance.csv")
+    tell(*found(analysis, results, bounds, by, sure, chance), *said)
 
 
 def _groups(
@@ -241,7 +242,7 @@ def _explained(
     store: Store,
     bars: Bars,
 ) -> Explanation:
-    """Why two layers are alike, by a similarity with terms or without."""
+    """Explanation of two layers' similarity, of one with terms or without."""
     from mlem_core.inference import explanation
 
     both = (options.first, options.second)
@@ -361,7 +362,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _cluster(options: argparse.Namespace) -> str:
-    """What a command that runs an analysis is to be done on; the others take no such option."""
+    """Address of the cluster for a command that runs an analysis; empty for other commands."""
     if "cluster" not in vars(options):
         return ""
     return from_environment() if options.cluster is None else str(options.cluster)

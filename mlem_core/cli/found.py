@@ -19,14 +19,15 @@ from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
+from mlem_core.inference.chance import PERMUTATIONS
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import as_chosen, best_known, explain
+from mlem_core.inference.importance_chance import above_chance
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_chance import chance_of_layers
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
-from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.pairs.similarities import RSA
 from mlem_core.storage.store import Store
 
@@ -37,6 +38,7 @@ def found(
     intervals: LayerIntervals | None = None,
     compared: LayerSimilarity | None = None,
     sure: Callable[[Explanation], Explanation] | None = None,
+    chance: pd.DataFrame | None = None,
 ) -> list[str]:
     """The two most similar layers, what they share, and which feature matters most.
 
@@ -50,19 +52,20 @@ def found(
     intervals : of all its layers, where there are any; of the same similarity
     compared : all layers by the similarity that is looked at; None is RSA
     sure : gives an explanation of two layers its intervals, and what is chance in it
+    chance : of `mlem_core.inference.importance_chance.importances_by_chance`, where it is known
     """
     by = of_tables(analysis) if compared is None else compared
     lines: list[str] = []
     if len(results.layers) > 1:
         pair = analysis.most_alike(values=by.values)
         why = explain(analysis, *pair, compared=by)
-        if sure is not None and why.similarity.divides and len(why.features) <= EXACT_FEATURES:
+        if sure is not None and why.similarity.divides:
             why = sure(why)
         else:
             why = best_known(why, analysis, analysis.select(), None, intervals)
         why = as_chosen(why, analysis, analysis.layers, intervals, by.values)
         lines = [_alike(by, why), _shared(analysis, by, replace(why, group_mean=""))]
-    lines.append(_matters(analysis, results, intervals))
+    lines.append(_matters(analysis, results, intervals, chance))
     top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded {results.coding}; {_each(analysis)})"
     said = [f"{line} {rests}" for line in lines]
@@ -135,11 +138,16 @@ def _shared(analysis: Analysis, by: LayerSimilarity, why: Explanation) -> str:
     if "lower" in why.terms:
         return f"What they share: {why.headline}"
     a, b = map(layer_name, why.layers)
-    how = f"`why {a} {b}{_option(by)}{_settled(analysis)} --bootstrap 1000` adds them."
-    return f"What they share: {why.headline} {how}"
+    how = f"`why {a} {b}{_option(by)}{_settled(analysis)} --bootstrap 1000`"
+    return f"What they share: {why.headline} Provisional: {how} adds chance and intervals."
 
 
-def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | None) -> str:
+def _matters(
+    analysis: Analysis,
+    results: Results,
+    intervals: LayerIntervals | None,
+    chance: pd.DataFrame | None,
+) -> str:
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     tested = f"on {held_out(analysis)}"
     if rho.max() < HARDLY:
@@ -170,10 +178,14 @@ def _matters(analysis: Analysis, results: Results, intervals: LayerIntervals | N
     average = means.mean()
     if (higher := str(average.idxmax())) != name:
         scores = f"{higher} is higher on average, {number(average[higher])}; {scores}"
-    return (
+    said = (
         f"Matters most: {name}, importance {number(average[name])} on average over {layers} "
         f"(highest in {first}, above 0 {how} in {sure}); {scores}."
     )
+    if chance is None:
+        return f"{said} Not compared with permuted labels: add --chance {PERMUTATIONS}."
+    beyond = [above_chance(chance, layer, name) for layer in means.index]
+    return f"{said} It exceeds permuted labels in {sum(map(bool, beyond))} of {layers}."
 
 
 def _span(values: np.ndarray) -> str:
@@ -182,7 +194,7 @@ def _span(values: np.ndarray) -> str:
 
 
 def _each(analysis: Analysis) -> str:
-    """What stands for a model, one each."""
+    """Words for the source of each model: "one checkpoint each"."""
     files = {name for name, _ in analysis.spec.representations}
     models: Sequence[str] = [model for model, _ in analysis.layers]
     kinds = {"file" if model in files else "checkpoint" for model in models}

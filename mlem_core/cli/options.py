@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """For argparse, which keeps the message of its own error only."""
+    """Parser for argparse, which keeps the message of its own error only."""
     if parse in (int, str):
         return parse
 
@@ -160,7 +160,7 @@ def _variation(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _help(described: Parameter, default: Any) -> str:
-    """What a parameter is, its choices where they say more than their names, its default."""
+    """Help of a parameter, with choices where they say more than their names, and default."""
     more = [
         label if label.startswith(f"{name}:") else f"{name}: {label}"
         for name, label in described.labels.items()

@@ -50,7 +50,7 @@ def two(options: argparse.Namespace, store: Store, report: Report) -> tuple[Anal
 
 
 def _manifest(name: str) -> dict[str, Any]:
-    """What `analyze` has written of a result; nothing of what is a stimulus set."""
+    """Manifest that `analyze` has written of a result; empty for a stimulus set."""
     path = Path(name) / "manifest.json"
     if not path.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""What a process of the command line must be let have, and what it prints, in any encoding."""
+"""Standard streams and arguments of a process of the command line, in any encoding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST = (
 
 
 def refused() -> str:
-    """One sentence where this process may have less than the program needs; else empty.
+    """Sentence where this process may have less than the program needs; else empty.
 
     With less, libraries end it without a word that helps.
     """

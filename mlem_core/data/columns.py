@@ -173,7 +173,7 @@ def typed_column(name: str, cells: Cells, kind: Kind | None) -> pd.Series[Any]:
 
 def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
     def number(cell: str | None) -> float:
-        """Of a cell; it is looked up as they come, so that the first wrong one raises."""
+        """Number of a cell; it is looked up as they come, so that the first wrong one raises."""
         if cell is None:
             return math.nan
         if not NUMBER.fullmatch(cell) and not _INFINITE.fullmatch(cell):

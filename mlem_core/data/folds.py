@@ -75,7 +75,7 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
 
 
 def tested(folds: IntArray, n_folds: int) -> IntArray:
-    """How many stimuli each fold tests (n_folds,), of the fold of each stimulus (n_stimuli,)."""
+    """Number of stimuli that each fold tests (n_folds,), by the fold of each (n_stimuli,)."""
     return np.bincount(folds[folds >= 0], minlength=n_folds)
 
 
@@ -172,7 +172,7 @@ def most_folds(groups: IntArray, random_state: Any) -> int:
 
 
 def _would_do(groups: IntArray, random_state: Any, what: str) -> str:
-    """How many folds there can be of these groups, as what is to be done."""
+    """Advice with the numbers of folds that these groups allow."""
     most = most_folds(groups, random_state)
     if not most:
         return f"add {what}, so that there can be {FEWEST_FOLDS} folds of {FEWEST_TESTED} stimuli"

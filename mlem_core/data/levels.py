@@ -60,7 +60,7 @@ class Exchange(NamedTuple):
         return share * min(1.0, near / (DIFFERENT * far)) if far > 0 else 0.0
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Whose value each stimulus takes in n permutations: (n, n_stimuli).
+        """Stimulus whose value each stimulus takes in n permutations: (n, n_stimuli).
 
         The values of a unit go over as a list, which begins anywhere and is repeated where the
         other unit has more stimuli.
@@ -84,7 +84,7 @@ class Exchange(NamedTuple):
 
 
 def _mean_change(values: NDArray[Any], exchange: Exchange) -> float:
-    """How far the value of a stimulus moves on average; missing values do not count."""
+    """Mean change of the value of a stimulus; missing values do not count."""
     givers = exchange.draw(_DRAWS, np.random.default_rng(0))
     if values.dtype == np.float64:
         return float(np.nan_to_num(np.nanmean(np.abs(values[givers] - values))))
@@ -121,7 +121,7 @@ def level_of(stimuli: StimulusSet, feature: str) -> str:
 
 
 def unit_agreement(stimuli: StimulusSet, feature: str) -> dict[str, float]:
-    """How far words and sentences settle a feature: 1 where it is constant on each of them.
+    """Agreement of a feature within words and sentences: 1 where it is constant on each of them.
 
     1 less the mean difference of two stimuli of one unit over that of any two (Krippendorff's α
     with the feature's own distance); 0 where units settle nothing. Units that occur once are

@@ -178,7 +178,7 @@ class StimulusSet:
         return distinct[codes]
 
     def select(self, features: Sequence[str] | None) -> StimulusSet:
-        """These stimuli with only some features, in column order (None: all).
+        """Stimulus set with only some features, in column order (None: all).
 
         Raises
         ------
@@ -207,7 +207,7 @@ class StimulusSet:
         )
 
     def with_kinds(self, ordered: Iterable[str] = (), nominal: Iterable[str] = ()) -> StimulusSet:
-        """These stimuli with the kinds of some features set.
+        """Stimulus set with the kinds of some features set.
 
         Raises
         ------
@@ -310,7 +310,7 @@ def _split(sentences: Sequence[str | None]) -> Iterator[_Split]:
 
 
 def words_in(sentences: Sequence[str | None]) -> IntArray:
-    """How many whitespace-separated words each sentence has: (n_rows,)."""
+    """Number of whitespace-separated words of each sentence: (n_rows,)."""
     counts = np.zeros(len(sentences), dtype=np.int64)
     for part in _split(sentences):
         counts[part.rows] = np.diff(part.bounds)[part.sentence]
@@ -329,7 +329,7 @@ def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
 def occurrences(
     words: Sequence[str | None], sentences: Sequence[str | None]
 ) -> tuple[IntArray, IntArray]:
-    """How often each row's word is in its sentence, and where it is first: (n_rows,) each.
+    """Occurrences of each row's word in its sentence, and place of the first: (n_rows,) each.
 
     Words are compared as `bare` has them. Where a sentence does not have the
     word, its place means nothing.

@@ -109,7 +109,7 @@ def from_cells(
     ordered: Iterable[str] = (),
     nominal: Iterable[str] = (),
 ) -> StimulusSet:
-    """As `from_frame`, of the names of columns and their cells as text, empty ones None."""
+    """Stimulus set of column names and their cells as text, empty ones None, as `from_frame`."""
     _check_header(header, name)
     n_rows = len(cells[0])
     if n_rows < 2:

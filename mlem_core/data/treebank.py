@@ -301,7 +301,7 @@ def sample_rows(
 def _counts(
     frame: pd.DataFrame, groups: NDArray[np.int64], balance: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Of each feature (n_groups, n_values): how often a group has a value."""
+    """Number of times that a group has a value, of each feature (n_groups, n_values)."""
     tables = []
     for name in balance:
         codes, values = pd.factorize(frame[name])

@@ -152,7 +152,7 @@ class RankObjective:
 
 @dataclass(frozen=True)
 class WeightForm:
-    """How free parameters become the weights of a metric.
+    """Map from free parameters to the weights of a metric.
 
     Without interactions the parameters are the weights: at least 0 for a metric, any number for
     FR-RSA. With them a metric has W = L Lᵀ, the parameters are the lower triangle of L, and the
@@ -258,7 +258,7 @@ def climb(
 def better(
     best: FloatArray, value: FloatArray, other: FloatArray, other_value: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Of two rows a problem those with the higher value (the first, where they are even)."""
+    """Better row of two a problem, by value (the first, where they are even), and its value."""
     up = other_value > value
     return np.where(up[:, None], other, best), np.where(up, other_value, value)
 

@@ -1,4 +1,4 @@
-"""What all estimators share: scikit-learn's API, and the cross-validation of the pipeline."""
+"""Base of all estimators: scikit-learn's API, and the cross-validation of the pipeline."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mlem_core.pairs.tables import PairTables
 
 # The ridge penalty of weights that values are shrunk towards: hardly any.
 LEAST = 1e-4
-# Predictions that vary by less than this part of their squares are all alike but for rounding.
+# Predictions that vary by less than this part of their squares are all equal but for rounding.
 ROUNDED = 1e-13
 # What stands for the strength where no feature is coded by value.
 NOT_APART = 1e12
@@ -39,7 +39,7 @@ class Moments:
 
 
 def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """Which blocks of pairs remain when folds are left out.
+    """Mask of the blocks of pairs that remain when folds are left out.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def value_weights(
     """Weights where features are resolved by value: for each β of `penalty_matrices`, then each α.
 
     With an α they are those of features that differ or do not, so that pairs which only other
-    values tell apart are tied; a β, however large, would leave small differences.
+    values distinguish are tied; a β, however large, would leave small differences.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def held_out_correlations(tables: PairTables, weights: FloatArray, fold: int) ->
 
     Returns
     -------
-    (n_layers, n_predictions); 0 for predictions or distances that are all alike
+    (n_layers, n_predictions); 0 for predictions or distances that are all equal
     """
     inside = tables.inside(fold)
     terms, counts = inside.terms, inside.counts
@@ -228,7 +228,7 @@ def penalty_matrices(tables: PairTables, strengths: Sequence[float]) -> FloatArr
     """The penalties of each strength: (n_strengths, n, n).
 
     α ||w||² where no feature is resolved by value. A resolved feature is shrunk towards the metric
-    that does not tell its values apart: with u_f >= 0 the weight that the feature has there and
+    that does not distinguish its values: with u_f >= 0 the weight that the feature has there and
     Δ_ab the distance of two of its values, the penalty of strength β is
 
         β Σ_ab (w_ab - u_f Δ_ab²)² + β Σ_a s_a² + α Σ_f u_f²,

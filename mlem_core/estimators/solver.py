@@ -1,4 +1,4 @@
-"""What the pipeline asks of every estimator: fits of pair tables, cross-validated.
+"""Interface of every estimator to the pipeline: fits of pair tables, cross-validated.
 
 Nothing here needs scikit-learn, which takes a second to import; `mlem_core.estimators.base` adds
 its API.

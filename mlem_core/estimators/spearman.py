@@ -171,7 +171,7 @@ class Cells:
 def stable_batch_size(
     cells: Cells, seed: int = 0, threshold: float = 0.01, largest: int = 50_000
 ) -> int:
-    """How many pairs a batch needs for the correlations of the terms to be stable.
+    """Batch size (pairs) from which on the correlations of the terms are stable.
 
     The smallest size, growing by a fifth from the first, at which no correlation of two terms has
     a standard deviation over batches above the threshold; at most the largest, and the number of

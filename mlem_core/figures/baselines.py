@@ -1,4 +1,4 @@
-"""The same layers by other methods, and importance where features correlate.
+"""Figures of other methods on the layers, and of importance where features correlate.
 
 Decoding, random forests, and a metric model of each unit alone (figure S12 of Jalouzot et al.,
 2024); importance that is conditional, of features left out, or of a group of features.
@@ -114,7 +114,7 @@ def _whole(model: str, scores: pd.DataFrame) -> Trace:
 
 
 def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:
-    """What a baseline found, where it has been computed."""
+    """Table of a baseline, where it has been computed."""
     if (store := context.drawing.store) is None:
         return None
     return baselines.kept_baseline(context.analysis, name, store, context.selection.layers)
@@ -164,7 +164,7 @@ _BASELINES = {
 
 
 def draw_baseline(context: FigureContext, name: str) -> RenderedFigure | None:
-    """The same layers by another method; None where it has not been computed."""
+    """Figure of the layers by another method; None where it has not been computed."""
     table, names = _kept(context, name), context.all_features
     if table is None:
         return None

@@ -29,7 +29,7 @@ Canvas = dict[str, Any]
 
 
 def canvas_data(context: FigureContext) -> Canvas:
-    """What the canvas shows of the two layers of a context, as JSON can hold it.
+    """Content of the canvas for the two layers of a context, as JSON can hold it.
 
     Layers are named by their place in `layers`; maps are there of those layers of the two models
     whose maps are kept, by that place as text. Missing numbers are None.
@@ -59,7 +59,7 @@ def settled(why: Explanation) -> bool:
 
 
 def chip(context: FigureContext, why: Explanation, checked: Checked) -> dict[str, str]:
-    """How sure the finding is: state ("provisional", "sure" or "fails"), text, and more of it."""
+    """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
     lines = _intervals(context, why)
     if checked.reasons:
         failed = [f"{reason[:1].upper()}{reason[1:]}." for reason in checked.reasons]
@@ -222,7 +222,7 @@ def _points(context: FigureContext, layer: Layer) -> Any:
 
 
 def lacking_maps(context: FigureContext) -> list[Layer]:
-    """Those of the two layers of a context whose maps are not kept yet, but can be made."""
+    """Layers of the compared two whose maps are not cached yet, but can be made."""
     analysis, store = context.analysis, context.drawing.store
     lacking = [layer for layer in context.pair if _points(context, layer) is None]
     if not lacking or store is None:

@@ -1,4 +1,4 @@
-"""What captions share, and what the terms in them mean.
+"""Shared sentences of captions, and the meaning of the terms in them.
 
 A caption says what one sees, how it was computed and on how much; on the screen it is folded under
 the figure's line. It stands beside what draws the figure. Nothing in it is a hint on how to use a
@@ -23,7 +23,7 @@ def joined(*parts: str) -> str:
 
 
 def ceiling(coding: str) -> str:
-    """What a ceiling is a bound on; `coding` as in `mlem_core.pairs.columns.coding`."""
+    """Meaning of a ceiling in words; `coding` as in `mlem_core.pairs.columns.coding`."""
     return (
         "an estimate (from means over other stimuli) of the highest ρ that a function of the "
         f"features can reach, coded {coding}"
@@ -31,7 +31,7 @@ def ceiling(coding: str) -> str:
 
 
 def ceiling_of(which: str, coding: str) -> str:
-    """What the ceiling of one of two layers says; `which` is "first" or "second"."""
+    """Meaning of the ceiling of one of two layers in a sentence; `which` is "first" or "second"."""
     return (
         f"How far the {which} layer's distances can correlate with a function of the features: "
         f"{ceiling(coding)}. Another coding of the same features may reach more."
@@ -39,7 +39,7 @@ def ceiling_of(which: str, coding: str) -> str:
 
 
 def tau_by_chance(n_features: int) -> str:
-    """What τ is worth with so few features; empty where it is not defined."""
+    """Size of τ by chance with so few features, in a sentence; empty where it is not defined."""
     if n_features < 2:
         return ""
     return f"Chance: |τ| ≤ {similarity.tau_by_chance(n_features):.2f} in 95 % of cases."

@@ -115,7 +115,7 @@ def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float
 def _importances(
     importance: pd.DataFrame, layer: Layer, intervals: pd.DataFrame | None
 ) -> pd.DataFrame:
-    """Of each feature in a layer: mean and std over folds, lower and upper end of its bar."""
+    """Importances of a layer by feature: mean and std over folds, lower and upper end of a bar."""
     rows = (importance["model"] == layer[0]) & (importance["layer"] == layer[1])
     stats = importance[rows].groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0)
     stats["lower"], stats["upper"] = stats["mean"] - stats["std"], stats["mean"] + stats["std"]
@@ -280,7 +280,7 @@ _IN_BOTH = {"legend": "legend2"}
 
 
 class _Places(NamedTuple):
-    """Where the scatter and the two maps stand: x and y of each, as shares of the plot."""
+    """Places of the scatter and the two maps: x and y of each, as shares of the plot."""
 
     domains: tuple[tuple[list[float], list[float]], ...]
     height: int

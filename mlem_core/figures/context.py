@@ -1,4 +1,4 @@
-"""What the figures of an analysis are drawn from: its tables, and what was computed beside them."""
+"""Context of an analysis' figures: its tables, and what was computed beside them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Drawing:
-    """How figures are drawn.
+    """Choices for drawing figures.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class RenderedFigure:
 
 @dataclass(frozen=True)
 class Selected:
-    """What is selected of an analysis, its tables, and how its figures are drawn.
+    """Selection of an analysis with its tables, and the choices for drawing its figures.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Selected:
     memory: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gives, kept in the memory unless it is None.
+        """Value of `make()`, kept in the memory unless it is None.
 
         Parameters
         ----------
@@ -145,13 +145,13 @@ class Selected:
 
     @cached_property
     def names(self) -> Names:
-        """What features and models are called, the names of layers, and the groups of models."""
+        """Display names of features and models, names of layers, and the groups of models."""
         groups = {one: name for name, of in self.analysis.spec.groups for one in of}
         return replace(self.drawing.names, layers=self.analysis.names.layers, groups=groups)
 
     @property
     def all_features(self) -> list[str]:
-        """Of the analysis, in its order; their place decides the colours."""
+        """Features of the analysis, in its order; their place decides the colours."""
         return [feature.name for feature in self.analysis.stimuli.features]
 
     @property
@@ -161,7 +161,7 @@ class Selected:
 
     @property
     def across(self) -> int:
-        """How many panels, one a model, stand beside each other."""
+        """Number of panels, one a model, that stand beside each other."""
         models = {model for model, _ in self.selection.layers}
         few = self.drawing.screen or len(models) <= 6
         return 2 if self.drawing.narrow and few else 3
@@ -179,7 +179,7 @@ class Selected:
 
     @property
     def basis(self) -> str:
-        """On how much the results rest, and how they were computed: the last part of captions."""
+        """Basis of the results, n and computation: the last part of captions."""
         chosen = self.selection
         fit = estimator_named(chosen.estimator).caption
         fit += said_of_choice(self.analysis.manifest, chosen.estimator)
@@ -189,13 +189,13 @@ class Selected:
 
     @property
     def coding(self) -> str:
-        """How the features are coded, in words."""
+        """Coding of the features, in words."""
         tables = self.analysis.tables.of_features(self.selection.features)
         return coding(tables.kinds, tables.resolved, self.names)
 
     @property
     def computed_on(self) -> str:
-        """The same of what no metric model was fitted for."""
+        """Sentence on n and method for results that need no fitted metric model."""
         return self._computed_on()
 
     def _computed_on(self, fit: str = "") -> str:
@@ -209,24 +209,24 @@ class Selected:
 
     @property
     def pair_names(self) -> tuple[str, str]:
-        """Both as "model:layer"."""
+        """Names "model:layer" of the two compared layers."""
         return layer_name(self.pair[0]), layer_name(self.pair[1])
 
     @property
     def called(self) -> tuple[str, str]:
-        """What both are called."""
+        """Display names of the two compared layers."""
         a, b = self.pair_names
         return self.names.layer(a), self.names.layer(b)
 
     @property
     def correction(self) -> str:
-        """How p-values are corrected."""
+        """Correction of p-values, by its name."""
         return self.drawing.options.get("correction", "bh")
 
 
 @dataclass(frozen=True)
 class FigureContext(Selected):
-    """What figures are drawn from: what is selected, and what was computed beside its tables."""
+    """Context of figures: what is selected, and what was computed beside its tables."""
 
     @cached_property
     def intervals(self) -> LayerIntervals | None:
@@ -241,7 +241,7 @@ class FigureContext(Selected):
 
     @property
     def over(self) -> str:
-        """What the intervals are over; empty where there are none."""
+        """Resampling units of the intervals, in words; empty where there are none."""
         return "" if self.intervals is None else self.intervals.units.over
 
     @cached_property
@@ -264,7 +264,7 @@ class FigureContext(Selected):
 
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:
-        """What importances are under permuted labels, where that has been computed."""
+        """Importances under permuted labels, where they have been computed."""
         asked = self.analysis, self.drawing.store, self.selection
         return self.once("importance chance", lambda: known_chance(*asked))
 
@@ -275,13 +275,13 @@ class FigureContext(Selected):
 
     @cached_property
     def flagged(self) -> pd.DataFrame | None:
-        """What the audit flags, see `mlem_core.robustness.flags.flags`; in the names of `names`."""
+        """Flags of the audit, see `mlem_core.robustness.flags.flags`; in the names of `names`."""
         if (audit := self.audit) is None:
             return None
         return self.once(("flags", repr(self.names)), lambda: flags.flags(audit, self.names))
 
     def reasons(self, measure: str) -> dict:
-        """Why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
+        """Reasons why layers, or pairs of them, are flagged in a measure, where flags are drawn."""
         flagged = self.flagged if self.drawing.flags else None
         return {} if flagged is None else dict(flags.reasons(flagged, measure))
 
@@ -295,24 +295,24 @@ class FigureContext(Selected):
 
     @cached_property
     def compared(self) -> LayerSimilarity | None:
-        """What is selected by the similarity that is chosen; None where it is RSA, or not there."""
+        """Selected layers by the chosen similarity; None where it is RSA, or not computed."""
         found = self._compared
         return None if found is None else found.of(self.analysis, self.selection)
 
     def chance_of(self, similarity: str) -> Chance | None:
-        """What contributions to all layers are under permuted labels, where that is known."""
+        """Contributions to all layers under permuted labels, where they are known."""
         asked = replace(self.selection, similarity=similarity)
         make = partial(known_layer_chance, self.analysis, self.drawing.store, asked)
         return self.once(("chance of layers", similarity), make)
 
     @property
     def chance(self) -> Chance | None:
-        """That of the similarity that is chosen."""
+        """Contributions under permuted labels, by the chosen similarity, where they are known."""
         return self.chance_of(RSA if self._compared is None else self._compared.similarity.name)
 
     @cached_property
     def why(self) -> Explanation:
-        """Why the two layers are alike, with the best intervals that there are by now."""
+        """Explanation of the two layers' similarity, with the best intervals that there are now."""
         chosen, store = self.selection, self.drawing.store
         compared = self._compared
         name = RSA if compared is None else compared.similarity.name
@@ -354,7 +354,7 @@ class FigureRecord:
     place: int = 0
 
     def below(self, context: FigureContext) -> str:
-        """What a screen says below it."""
+        """Line below the figure on a screen."""
         return self.line if isinstance(self.line, str) else self.line(context)
 
 
@@ -392,5 +392,5 @@ def with_interactions(
 
 
 def held_out(analysis: Analysis) -> str:
-    """What an analysis tests, in words."""
+    """Stimuli that an analysis holds out, in words."""
     return Units.of(analysis.stimuli).held_out(analysis.spec.folds_over)

@@ -43,7 +43,7 @@ _sharing = False
 
 @dataclass(frozen=True)
 class Paper:
-    """How a figure is set in print.
+    """Typesetting of a figure in print.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Paper:
 
     @property
     def scale(self) -> float:
-        """What all of a figure's lines, marks and texts are multiplied by."""
+        """Factor for all of a figure's lines, marks and texts."""
         return self.points * 96 / 72 / SIZE
 
     @property
@@ -134,7 +134,7 @@ def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
 
 
 def _wide(names: Sequence[str]) -> int:
-    """How wide the entries of a legend are in px."""
+    """Width of the entries of a legend in px."""
     lines = (html.unescape(line) for name in names for line in name.split("<br>"))
     return 7 * max(map(len, lines)) + 48
 
@@ -302,7 +302,7 @@ def one_browser() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _browser(path: str | None) -> Iterator[dict[str, Any]]:
-    """How a browser is started, with a folder of its own that a kill leaves to the next one.
+    """Arguments to start a browser, with a folder of its own that a kill leaves to the next one.
 
     `path` is where it was found; without one the error is that of who starts it.
 

@@ -146,7 +146,7 @@ def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow:
 
 
 def _text(row: object, n: int, narrow: bool) -> str:
-    """What stands in a cell: its value, and its interval where there are few."""
+    """Text of a cell: its value, and its interval where there are few."""
     rsa, low, high = (getattr(row, name) for name in ("rsa", "lower", "upper"))
     if n > _VALUES:
         return ""
@@ -173,7 +173,7 @@ def _hover(row: object) -> str:
 
 
 def universality(table: pd.DataFrame) -> go.Figure:
-    """How much of what members of a group share is shared between groups, a bar a term.
+    """Bar chart of the universality of each term: similarity between groups over that within.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def universality(table: pd.DataFrame) -> go.Figure:
 
 
 def of_groups(context: FigureContext) -> GroupSummary | None:
-    """What is known of groups of models; None where there are no groups."""
+    """Summary of the groups of models; None where there are no groups."""
     known = context.analysis.spec.has_groups and context.several
     return group_summary(context) if known else None
 
@@ -275,7 +275,7 @@ def draw_group_similarity(context: FigureContext) -> RenderedFigure | None:
     tab="groups",
 )
 def draw_universality(context: FigureContext) -> RenderedFigure | None:
-    """How universal the terms are; None where members of no group surely share any."""
+    """Figure of the terms' universality; None where members of no group surely share any."""
     found = of_groups(context)
     if found is None or found.universality["universality"].isna().all():
         return None

@@ -1,4 +1,4 @@
-"""Maps: points near where alike, with frame, labels and stress; those of the layers.
+"""Maps in which similar points lie close together, with frame, labels and stress; of the layers.
 
 The maps of the layers are those of figure 2 of Salle et al. (2024).
 """
@@ -138,7 +138,7 @@ def _label_box(
 def label_places(
     points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
 ) -> list[str]:
-    """Where each label goes so that few overlap: greedy, over points in [0, 1]²."""
+    """Place of each label so that few overlap: greedy, over points in [0, 1]²."""
     gaps = np.full(len(labels), _GAP) if gaps is None else gaps
     marks = gaps - _GAP + 0.015
     taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
@@ -168,7 +168,7 @@ def layer_maps(
     across: int = 2,
     stress: Mapping[str, float] = NOT_KNOWN,
 ) -> go.Figure:
-    """Layers as points, near where alike (MDS), a line a model, one panel a measure.
+    """Map of layers (MDS), similar ones close together, a line a model, one panel a measure.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def layer_maps(
 
 
 def _texts(model: str, layers: Sequence[int]) -> list[str]:
-    """What stands at the layers of a model: the numbers of the first and the last, names at all,
+    """Labels at the layers of a model: the numbers of the first and the last, names at all,
     while they are few."""
     labels, last = layer_labels([(model, int(n)) for n in layers]), len(layers) - 1
     return [
@@ -229,7 +229,7 @@ def _texts(model: str, layers: Sequence[int]) -> list[str]:
 
 
 def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
-    """On which side of each point its number stands, by model and measure; few meet."""
+    """Side of each point that its number stands on, by model and measure; few meet."""
     sides: dict[tuple[str, str], list[str]] = {}
     for measure, points in layer_map.sort_values("layer").groupby("measure", sort=False):
         xy = points[["x", "y"]].to_numpy(dtype=np.float64)

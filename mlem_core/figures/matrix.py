@@ -40,7 +40,7 @@ _BETWEEN_MODELS, _BETWEEN_LAYERS, _STRIP, _TREE = 0.018, 0.005, 0.03, 0.24
 
 @dataclass(frozen=True)
 class Grid:
-    """Where layers stand on both axes of a matrix; a cell is 1 wide.
+    """Places of layers on both axes of a matrix; a cell is 1 wide.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
 
 @dataclass(frozen=True)
 class Labels:
-    """What stands along the axes of a matrix: ticks, and the models' names at their layers.
+    """Labels along the axes of a matrix: ticks, and the models' names at their layers.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ def model_strip(of: Grid) -> dict[str, Any]:
 
 
 def model_key(of: Grid, longest: int) -> str:
-    """Which colour is which model's, in lines of about so many letters."""
+    """Legend of the models' colours, in lines of about so many letters."""
     names = model_labels(of.models, _NAME)
     parts = [
         f'<span style="color:{color}">■</span> {name}'

@@ -70,7 +70,7 @@ def method_scores(
 
 
 def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
-    """How far two methods agree over the layers, a line a model (figure S7).
+    """Line chart of the agreement of two methods over the layers, a line a model (figure S7).
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
 
 
 def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
-    """How far two methods agree as noise is added to a layer (figure S8).
+    """Line chart of the agreement of two methods as noise is added to a layer (figure S8).
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def layer_names(model: str, layers: IntArray) -> list[str]:
 def hover_over_folds(
     titles: Sequence[str], mean: FloatArray, sd: FloatArray, before: str = ""
 ) -> list[str]:
-    """What hovering over the points of a line over folds says."""
+    """Hover texts of the points of a line over folds."""
     return [
         f"<b>{title}</b><br>{before}{as_number(m)} ± {as_number(s)} (sd)"
         for title, m, s in zip(titles, mean, sd, strict=True)
@@ -289,7 +289,7 @@ def published_values(table: pd.DataFrame) -> go.Figure:
 
 
 def _label(a: str, b: str) -> str:
-    """What a row is of: two layers, or all of them."""
+    """Label of a row: two layers, or the agreement over all of them."""
     if not a:
         return "agreement<br>of τ and RSA"
     return "<br>".join(layer_titles([parse_layer(a), parse_layer(b)], TITLE))
@@ -301,7 +301,7 @@ def _label(a: str, b: str) -> str:
     "The results of the first paper for these models, and of this analysis.",
 )
 def draw_published(context: FigureContext) -> RenderedFigure | None:
-    """What Salle et al. (2024) found, beside these numbers; None where the models are others."""
+    """Figure of Salle et al.'s (2024) values beside these; None where the models are others."""
     table = beside_published(context.results)
     if table is None:
         return None

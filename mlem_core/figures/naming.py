@@ -1,4 +1,4 @@
-"""How a figure writes the names of features, models and layers.
+"""Names of features, models and layers as a figure writes them.
 
 A figure function gets identifiers, and colours, orders and clicks (`customdata`) go by them; what
 it writes is what `Names` calls them. Without more that is "part of speech" for `part_of_speech`.
@@ -46,32 +46,32 @@ def naming_layers(layers: Mapping[str, str]) -> Iterator[None]:
 
 
 def feature_name(name: str) -> str:
-    """What a feature or an interaction is called, in full, as Plotly shall show it."""
+    """Display name of a feature or an interaction, in full, for Plotly."""
     return in_full(_NAMES.get().feature(name))
 
 
 def model_name(name: str) -> str:
-    """What a model is called, in full, as Plotly shall show it."""
+    """Display name of a model, in full, for Plotly."""
     return in_full(model_called(name))
 
 
 def model_called(name: str) -> str:
-    """What a model is called, as it stands."""
+    """Display name of a model, unchanged."""
     return _NAMES.get().model(name)
 
 
 def layer_title(layer: Layer) -> str:
-    """What a layer is called: "GPT-2 layer 6", "brain V1"."""
+    """Display name of a layer: "GPT-2 layer 6", "brain V1"."""
     return in_full(_NAMES.get().layer_title(layer))
 
 
 def layer_in_model(layer: Layer) -> str:
-    """What a layer is called behind the name of its model: "layer 6", "V1"."""
+    """Display name of a layer after that of its model: "layer 6", "V1"."""
     return in_full(_NAMES.get().own(layer)) or f"layer {layer[1]}"
 
 
 def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:
-    """What layers are called, the names of their models at most so many letters each."""
+    """Display names of layers, the names of their models at most so many letters each."""
     models = model_labels([model for model, _ in layers], longest)
     own = layer_labels(layers, longest)
     return [
@@ -107,13 +107,13 @@ def named_layers(axis: dict[str, Any], model: str, layers: Iterable[int]) -> dic
 
 
 def feature_labels(names: Sequence[str], longest: int) -> list[str]:
-    """What features are called, at most so many letters each, all different."""
+    """Display names of features, at most so many letters each, all different."""
     called = distinct(names, [_NAMES.get().feature(name) for name in names])
     return short_names(called, longest)
 
 
 def model_labels(names: Sequence[str], longest: int) -> list[str]:
-    """What models are called, at most so many letters each, all different."""
+    """Display names of models, at most so many letters each, all different."""
     called = distinct(names, [_NAMES.get().model(name) for name in names])
     return short_names(called, longest)
 

@@ -97,7 +97,7 @@ def nested_map(
 
 
 def _frequent(groups: pd.DataFrame, feature: str) -> list[str]:
-    """Its most frequent levels, as many as there are colours, in their own order."""
+    """Most frequent levels of a feature, as many as there are colours, in their own order."""
     tally = groups[groups[feature] != ""].groupby(feature)["n"].sum()
     return sorted(tally.nlargest(len(PALETTE)).index)
 

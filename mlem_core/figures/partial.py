@@ -1,4 +1,4 @@
-"""How alike the layers are by one measure: in the features, in the rest, or by transfer."""
+"""Similarity of all layers in the explained part, in the residual part, or by transfer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def partial_matrix(
     *,
     small: bool = False,
 ) -> go.Figure:
-    """How alike all layers are by one measure, as of `mlem_core.measures.partial`, by model.
+    """Heatmap of the layers' similarity by one measure of `mlem_core.measures.partial`, by model.
 
     It has neither a title nor dots. Its layers stand up the side and, in the same order, along the
     bottom: of transfer those whose metric it is, and those that are predicted. A cell without a
@@ -88,7 +88,7 @@ _CAPTIONS = {
 
 
 def choices(estimator: str) -> tuple[str, ...]:
-    """Which there are with an estimator: without transfer where it is slow to fit."""
+    """Names of the measures with an estimator: without transfer where it is slow to fit."""
     names = tuple(NAMES)
     return names[:2] if estimator_named(estimator).slow else names
 
@@ -100,7 +100,7 @@ def choices(estimator: str) -> tuple[str, ...]:
     offered=True,
 )
 def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
-    """The one that is chosen; by default that in the features.
+    """Figure of the chosen similarity; by default that in the explained part.
 
     Raises
     ------

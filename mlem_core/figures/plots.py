@@ -49,7 +49,7 @@ for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
 
 
 def _by(similarity: str, draw: Draw) -> Draw:
-    """What draws a figure with another similarity in the place of RSA, where it was computed."""
+    """Function that draws a figure by another similarity than RSA, where it was computed."""
 
     def drawn(context: FigureContext) -> RenderedFigure | None:
         options = {**context.drawing.options, "similarity": similarity}
@@ -119,7 +119,7 @@ def all_figures(
 class ResultsPlots:
     """Figures of results, which `results.plot` is.
 
-    Why two layers are alike needs the analysis: `analysis.plot.why`.
+    An explanation of two layers needs the analysis: `analysis.plot.why`.
     """
 
     results: Results

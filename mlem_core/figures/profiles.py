@@ -185,7 +185,7 @@ class _Line(NamedTuple):
 
     @property
     def hover(self) -> list[str]:
-        """What hovering over each point says of its interval and test."""
+        """Hover texts on the interval and test of each point."""
         if self.bounds is None:
             return [""] * len(self.layers)
         return [
@@ -242,7 +242,7 @@ def band(
     group: str,
     opacity: float = 0.18,
 ) -> Trace:
-    """What lies between two lines over x: layers, depths or steps."""
+    """Band between two lines over x: layers, depths or steps."""
     around, ends = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
     look = {"fill": "toself", "fillcolor": faded(color, opacity), "line": {"width": 0}}
     named = {"legendgroup": group, "showlegend": False, "name": "band"}
@@ -250,7 +250,7 @@ def band(
 
 
 def chance_band(table: pd.DataFrame, panel: Panel) -> list[Trace]:
-    """What the labels of any feature have by chance at most, in grey from 0 on."""
+    """Grey band from 0 to the largest importance of any feature by chance."""
     largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
     if not len(largest):
         return []
@@ -309,7 +309,7 @@ def line_traces(line: _Line, of: Drawn, panel: Panel, unit: str) -> list[Trace]:
         for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
     ]
     marker = {"symbol": symbol, "size": (4 if faint else 6) if len(x) > 1 else 10}
-    # In a long line some marks tell it apart; where they say something, all are drawn.
+    # In a long line some marks distinguish it; where they say something, all are drawn.
     marker["maxdisplayed"] = MARKS if bounds is None else 0
     named = {"name": label, "legendgroup": group, "showlegend": panel.first, "marker": marker}
     trace = curve(x, mean, hover, color, "" if faint else dash_of(place), **named)

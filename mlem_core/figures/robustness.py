@@ -1,4 +1,4 @@
-"""What an audit says of each layer, and in how many analysis variants a claim holds."""
+"""Figures of the audit of each layer, and of a claim over analysis variants."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def audit_map(
     labels: Mapping[str, str],
     control: str,
 ) -> go.Figure:
-    """How much of each possible artefact there is in each layer, from 0 to 1; flags are dots.
+    """Heatmap of the size of each possible artefact in each layer, from 0 to 1; flags are dots.
 
     A row a quantity: the share of position 0 in the variance of the ranks, the share of outlier
     units in the variance, the mean cosine, for each variant the layer's largest change of RSA, and
@@ -316,7 +316,7 @@ def _rows(
 
 
 def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
-    """What a variant changes in a layer: the value in the map and what hovering says."""
+    """Value in the map of a variant's change in a layer, and its hover text."""
     before, after = change["rho_before"], change["rho"]
     text = f"{label} ρ {as_number(after, 2)} (before {as_number(before, 2)})"
     if is_control:
@@ -353,7 +353,7 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
     "The size of each possible artefact per layer, from 0 to 1; a dot: a conclusion changes.",
 )
 def draw_audit(context: FigureContext) -> RenderedFigure | None:
-    """How much of each possible artefact there is; None where there is no audit."""
+    """Figure of the size of each possible artefact; None where there is no audit."""
     audit, flagged, analysis = context.audit, context.flagged, context.analysis
     if audit is None or flagged is None:
         return None

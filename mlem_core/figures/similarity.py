@@ -1,4 +1,4 @@
-"""How alike the layers are: the two matrices (figure 2 of Salle et al. 2024)."""
+"""Similarity of the layers: the two matrices (figure 2 of Salle et al. 2024)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def similarity_matrices(
     pair: Pair | None = None,
     order: Order = "model",
 ) -> go.Figure:
-    """How alike all layers are, by their profiles and by RSA (figure 2 of Salle et al. 2024).
+    """Heatmaps of all layers' similarity, by profiles and by RSA (figure 2 of Salle et al. 2024).
 
     Both are on one scale from -1 to 1. Each cell is the point of a scatter too, as those can be
     selected; its `customdata` is (model, layer, model, layer). A layer's label is its number, or
@@ -202,7 +202,7 @@ def _arrange(
     ends: Sequence[tuple[float, float]],
     below: int,
 ) -> None:
-    """Where the matrices are, all of one size, and the height of all."""
+    """Set the places of the matrices, all of one size, and the height of all."""
     if arranged in (*_SINGLE, "halves"):
         layout["height"] = {"small": _SMALL, "alone": _ALONE, "halves": _HALVES}[arranged]
         layout["yaxis"]["constraintoward"] = "top"
@@ -240,7 +240,7 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
 
 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
-    """What the dendrogram's ends are, below it."""
+    """Scale below the dendrogram, with the values at its ends."""
     highest = float(of.tree[-1, 2]) if of.tree is not None and len(of.tree) else 0.0
     text, middle = f"1 − {short}<br>0 to {as_number(highest, 2)}", (of.span[1] + end) / 2
     return note(text, middle, 0, ref, "y", yanchor="top", font={"size": SIZE - 2})

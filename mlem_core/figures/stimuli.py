@@ -1,4 +1,4 @@
-"""What is in the stimuli (table S1 and figure S5 of Salle et al. 2024)."""
+"""Figures of the stimuli (table S1 and figure S5 of Salle et al. 2024)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def feature_counts(
     all_features: Sequence[str] | None = None,
     across: int = 4,
 ) -> go.Figure:
-    """How many stimuli have each value of each feature, missing ones too.
+    """Bar charts of the number of stimuli with each value of each feature, missing ones too.
 
     Parameters
     ----------
@@ -227,6 +227,6 @@ def common_levels(values: pd.Series, most: int) -> tuple[list[str], list[str]]:
 
 
 def text_counts(values: pd.Series) -> pd.Series:
-    """How often each value is there, as text; the most frequent first, missing ones left out."""
+    """Number of stimuli with each value, as text; most frequent first, missing ones left out."""
     tally = values.dropna().value_counts()
     return tally.set_axis([str(value) for value in tally.index])

@@ -105,14 +105,14 @@ def _named(feature: str, value: Any) -> str:
 
 
 def standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
-    """How stimuli look where some are marked: (n_stimuli,) `out`."""
+    """Look of stimuli where some are marked: (n_stimuli,) `out`."""
     return {"size": np.where(out, large, small), "opacity": np.where(out, 1.0, 0.12)}
 
 
 def finish(
     figure: go.Figure, height: int, title: str, points: pd.DataFrame, stress: float, more: str = ""
 ) -> None:
-    """What a map of stimuli has beside them."""
+    """Add frame, title and tools to a map of stimuli."""
     quiet(figure, height=height)
     frame_map(figure, points, stress, more=more)
     # Dragging selects; the tool bar can still zoom.
@@ -218,7 +218,7 @@ def sample_of(n_shown: int, n_stimuli: int) -> str:
 
 
 def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
-    """One panel a map, with one legend for all.
+    """Maps of the stimuli, a panel each, with one legend for all.
 
     Parameters
     ----------

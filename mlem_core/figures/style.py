@@ -1,4 +1,4 @@
-"""What all figures share: colours, quiet axes, ticks, labels and numbers as text."""
+"""Style of all figures: colours, quiet axes, ticks, labels and numbers as text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Annotations:
-    """What inference and the audit add to the values that a figure draws.
+    """Intervals, tests and flags that a figure draws beside its values.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def in_panel(ref: str, traces: Iterable[Trace], **more: Any) -> list[Trace]:
 
 
 def names_along(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """What an axis has where names stand at 0, 1, ...: no lines of a grid; `more` is added."""
+    """Axis with names at 0, 1, ..., and no lines of a grid; `more` is added."""
     places = list(range(len(names)))
     return {"tickvals": places, "ticktext": names, "showgrid": False, "zeroline": False, **more}
 
@@ -113,7 +113,7 @@ def names_along(names: Sequence[str], **more: Any) -> dict[str, Any]:
 def feature_colors(features: Sequence[str]) -> dict[str, str]:
     """Colour of each feature of an analysis, by its place among *all* of them.
 
-    Beyond eight features colours come again; line dashes then tell them apart.
+    Beyond eight features colours come again; line dashes then distinguish them.
     """
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(features)}
 
@@ -175,7 +175,7 @@ def _quiet_panels(rows: int, columns: int, height: int) -> dict[str, Any]:
     figure = _subplots(rows, columns, 104 / (whole - 84))
     quiet(figure, height=whole)
     layout: dict[str, Any] = figure.to_plotly_json()["layout"]
-    # Swatches of lines as they are drawn: their dashes tell features of one colour apart.
+    # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
     return layout
 
@@ -195,12 +195,12 @@ def _subplots(rows: int, columns: int, gap: float | None = None, apart: float = 
 
 
 def panel_ref(place: int) -> str:
-    """What Plotly writes behind x and y for the panel at a place, counted from 0 row by row."""
+    """Suffix of Plotly's x and y for the panel at a place, counted from 0 row by row."""
     return "" if place == 0 else str(place + 1)
 
 
 def quiet(figure: go.Figure, height: int) -> None:
-    """What all figures share: no backgrounds, thin grey lines."""
+    """Give a figure the common look: no backgrounds, thin grey lines."""
     lines = {
         "gridcolor": FAINT,
         "zerolinecolor": LINE,

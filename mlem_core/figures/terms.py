@@ -1,4 +1,4 @@
-"""What each feature contributes to the similarity of every two layers."""
+"""Contributions of each feature to the similarity of every two layers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 # A contribution this small is next to nothing; a scale goes at least so far.
 LEAST_SPAN = 0.05
 _CROWDED, _SMALL = 8, 8  # models, and px of their names
-_SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
+_SCALES = {"coloraxis": "contribution", "coloraxis2": UNEXPLAINED}
 
 
 def term_matrices(
     terms: dict[str, pd.DataFrame], across: int = 3, *, narrow: bool = False
 ) -> go.Figure:
-    """What each feature contributes to the similarity of every two layers, a panel a term.
+    """Heatmaps of each feature's contribution to the similarity of every two layers, one a term.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def term_matrices(
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
-    """What both axes of a matrix of layers share: each model by name, small where they are many."""
+    """Axis of a matrix of layers, for both sides: each model by name, small where they are many."""
     models = [model for *_, model in blocks]
     return {
         "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
@@ -118,7 +118,7 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
 
 
 def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
-    """Where the first or second colour bar stands, below the panels or to their right; its ends."""
+    """Place of the first or second colour bar, below the panels or to their right; its ends."""
     low, high = short(-most), f"+{short(most)}"
     if below:
         return {
@@ -191,7 +191,7 @@ def decomposition(context: FigureContext) -> Decomposition:
 
 
 def models_alike(context: FigureContext) -> pd.DataFrame:
-    """What makes every two models alike: term, and a column of means a pair of models."""
+    """Contributions to the similarity of every two models: term, and a column of means a pair."""
     layers = list(context.selection.layers)
     of = RSA if context.compared is None else context.compared.similarity.name
     key = "means", of, context.chance is None

@@ -24,7 +24,7 @@ _SCORE = "held-out ρ"
 
 
 def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
-    """Where training steps stand on a logarithmic axis, and where it is broken.
+    """Places of training steps on a logarithmic axis, and the place where it is broken.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _seeds(least: int, most: int) -> str:
 
 
 def of_training(context: FigureContext) -> GroupSummary | None:
-    """What is known of trajectories over training; None where there are none."""
+    """Summary of trajectories over training; None where there are none."""
     found = group_summary(context) if context.analysis.spec.trajectories else None
     return found if found is not None and found.checkpoints.groups else None
 

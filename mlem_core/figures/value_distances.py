@@ -1,4 +1,4 @@
-"""How far apart the values of a feature are: matrices, and lines over the layers.
+"""Distances between the values of a feature: matrices, and lines over the layers.
 
 The tables are those of `mlem_core.measures.value_distances.value_distances`.
 """
@@ -142,7 +142,7 @@ def _marks(
 
 
 def _told(row: Any) -> str:
-    """What the pointer over a pair of values says."""
+    """Hover text of a pair of values."""
     a, b = in_full(str(row.value_a)), in_full(str(row.value_b))
     if row.n_pairs == 0:
         return f"<b>{a} and {b}</b><br>{_UNSEEN} ({as_number(row.distance)})"

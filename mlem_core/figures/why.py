@@ -1,4 +1,4 @@
-"""Why two layers are alike: a similarity, or a score, as a sum of what each feature contributes."""
+"""Similarity of two layers, or a score, as a sum of what each feature contributes."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def terms_of_tau(results: Results, a: Layer, b: Layer) -> pd.DataFrame:
 def terms_of_score(
     analysis: Analysis, selection: Selection, results: Results, layer: Layer
 ) -> pd.DataFrame:
-    """What each feature contributes to the held-out ρ of a layer: term, value (mean over folds).
+    """Contribution of each feature to the held-out ρ of a layer: term, value (mean over folds).
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class Members:
         return int(min(self.members_of(group), key=lambda one: len(self.places[one])))
 
     def matched(self, a: int, b: int) -> tuple[IntArray, IntArray]:
-        """Where the layers of two members stand that have the same relative depth.
+        """Places of the layers of two members that have the same relative depth.
 
         Each layer of the one with fewer layers and the other's nearest in depth, the lower of two
         as near; members with as many layers are matched layer by layer.

@@ -1,4 +1,4 @@
-"""Which factor makes models alike: multiple regression of similarities on labels, by permutation.
+"""Test of the factors that make models similar: MRQAP, a regression of similarities on labels.
 
 The similarities of all pairs of models are regressed on whether the two have the same label, of
 every factor at once. Pairs that share a model are not independent, so that the p-values are those
@@ -43,12 +43,12 @@ _AT_ONCE = 2**22
 
 
 class FactorTest(NamedTuple):
-    """What a factor adds to the similarity of two models that share its label.
+    """Effect of a factor on the similarity of two models that share its label, and its test.
 
     Attributes
     ----------
     factor : its name
-    value : the coefficient: how much more alike two models (or groups) of the same label are,
+    value : the coefficient: how much more similar two models (or groups) of the same label are,
         others given
     t : the coefficient over its standard error by least squares
     p : two-sided, the share of permutations with as large a t; never 0; NaN where `smallest` is
@@ -168,7 +168,7 @@ def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
 
 
 def _units(own: IntArray, others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-    """Which models have one label of a factor together, and which of these exchange it.
+    """Units of models that have one label of a factor together, and those that exchange it.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def too_few(test: FactorTest) -> str:
 
 
 def sentence(test: FactorTest) -> str:
-    """What a test says, in a sentence."""
+    """Result of a test, in a sentence."""
     if few := too_few(test):
         return few
     how = f"p = {test.p:.3f}" if test.p >= 0.001 else f"p = {test.p:.1g}"

@@ -1,7 +1,7 @@
 """Mean profiles of groups and trajectories, and intervals over models x stimuli.
 
 Members of a group are drawn with replacement; two copies of one member are no pair, as they would
-be alike without end. Each draw of members meets a draw of the stimuli: the similarities of models
+be identical. Each draw of members meets a draw of the stimuli: the similarities of models
 move as their values without blocks of sentences (and of words) do, each block weighted by a random
 sign. As for stimuli alone (`mlem_core.inference.replicates`), the draws give an interval its shape
 and the jackknife its size: leaving out each member of a group in turn, and each block, with the
@@ -238,7 +238,7 @@ def _member_variance(
 
 
 def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE) -> FloatArray:
-    """How far an interval reaches whose variance is a sum of several (n, ...), each of few units.
+    """Half-width of an interval whose variance is a sum of several (n, ...), each of few units.
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
     """

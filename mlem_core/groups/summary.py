@@ -1,4 +1,4 @@
-"""What an analysis says of its models as members of groups and of trajectories over training."""
+"""Summary of an analysis for its models as members of groups and of trajectories over training."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """What is known of the groups of models of an analysis; each part is computed at its first use.
+    """Summary of the groups of models of an analysis; each part is computed at its first use.
 
     Attributes
     ----------
@@ -96,12 +96,12 @@ class GroupSummary:
 
     @property
     def over(self) -> str:
-        """What intervals of groups are over, such as "models, and sentences"."""
+        """Resampling units of the intervals of groups, such as "models, and sentences"."""
         return self._over("models", self._similarities[2])
 
     @property
     def over_seeds(self) -> str:
-        """What intervals of trajectories are over, such as "seeds, and sentences"."""
+        """Resampling units of the intervals of trajectories, such as "seeds, and sentences"."""
         return self._over("seeds", self._scores[2])
 
     @cached_property
@@ -112,7 +112,7 @@ class GroupSummary:
 
     @cached_property
     def profiles(self) -> pd.DataFrame:
-        """Of each group: group, members, layer, depth, feature, importance, lower, upper.
+        """Mean profiles of groups: group, members, layer, depth, feature, importance, lower, upper.
 
         As of `mean_profiles`, the layers of the shallowest member.
         """
@@ -129,7 +129,7 @@ class GroupSummary:
 
     @cached_property
     def top_features(self) -> TopFeatures | None:
-        """What matters most in each group; None where no group has two different members."""
+        """Most important feature of each group; None where no group has two different members."""
         if not self.analysis.spec.has_seeds:
             return None
         named, members = dict(self.analysis.spec.groups), self.members
@@ -148,7 +148,7 @@ class GroupSummary:
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
-        """Of every two groups: group_a, group_b, pairs (of different models), rsa, lower, upper.
+        """Similarity of every two groups: group_a, group_b, pairs (of models), rsa, lower, upper.
 
         A group beside itself is the similarity of its members. Another similarity has its name in
         the place of rsa.
@@ -160,7 +160,7 @@ class GroupSummary:
 
     @cached_property
     def universality(self) -> pd.DataFrame:
-        """Of each term: within, between, universality, each with its _lower and _upper.
+        """Universality of terms: within, between, universality, each with its _lower and _upper.
 
         Terms are the features, "unexplained" and the similarity. Universality is there only where
         within is surely above 0: the ratio to what may be 0 has no bounds.
@@ -266,7 +266,7 @@ def lines(summary: GroupSummary) -> list[str]:
 
 
 def sizes(summary: GroupSummary) -> str:
-    """How many models each group has, in a sentence."""
+    """Number of models of each group, in a sentence."""
     each = zip(summary.members.groups, summary.members.sizes, strict=True)
     return f"Models per group: {listed([f'{name} {n}' for name, n in each])}."
 
@@ -285,7 +285,7 @@ def group_lines(summary: GroupSummary) -> list[str]:
 
 
 def _shared(row: pd.Series, by: Similarity, over: str) -> str:
-    """What models of groups share, from the row of the similarity of the table of universality."""
+    """Similarity within and between groups in a sentence, from a row of the universality table."""
     have = f"have {'an RSA' if by.of_ranks else f'a similarity ({by.short})'} of"
     between = f"models of different groups {have} {_with_interval(row, 'between')}"
     if np.isnan(row["between"]) and np.isnan(row["within"]):
@@ -313,7 +313,7 @@ def _with_interval(row: pd.Series, name: str) -> str:
 
 
 def training_lines(summary: GroupSummary) -> list[str]:
-    """What varies in each trajectory, in sentences."""
+    """Steps and seeds of each trajectory, in sentences."""
     found, over = summary.checkpoints, summary.over_seeds
     return [
         training_line(name, [found.members[at] for at in found.members_of(group)], over)
@@ -322,7 +322,7 @@ def training_lines(summary: GroupSummary) -> list[str]:
 
 
 def training_line(name: str, members: Sequence[str], over: str) -> str:
-    """What varies in a trajectory of these members, and what its intervals are over."""
+    """Steps and seeds of a trajectory of these members, and the units of its intervals."""
     steps = sorted({step_of(one) for one in members})
     trained = [one for one in members if not is_control(one)]
     runs = list(dict.fromkeys(map(run_of, trained)))

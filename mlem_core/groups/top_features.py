@@ -1,4 +1,4 @@
-"""Which feature matters most in each group of models, as far as its members let it be said.
+"""Most important feature of each group of models, as far as its members let it be said.
 
 A feature matters most in a group if its importance, mean over the layers of a model, is above 0 and
 above that of every other feature: each difference has to be above 0 by its interval over members
@@ -102,7 +102,7 @@ def _ahead(values: FloatArray, top: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class TopFeatures:
-    """Which feature matters most in each group of models, in sentences.
+    """Most important feature of each group of models, in sentences.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class TopFeatures:
 
     @property
     def headline(self) -> str:
-        """What matters most in each group, as far as it is sure."""
+        """Most important feature of each group, as far as it is sure."""
         if self._all_alike:
             where = "each" if len(self.known) > 1 else self.known[0].group
             said = f"{self._called(self.known[0].feature)} matters most in {where}"
@@ -175,7 +175,7 @@ class TopFeatures:
 
     @property
     def how_sure(self) -> str:
-        """What it rests on, and what it does not speak of."""
+        """Basis of the headline, and the groups that it says nothing about."""
         alone = [group.group for group in self.groups if group.members < 2]
         claimed = [group for group in self.known if group.surely or self._all_alike]
         found = f"Importance {_span(claimed)}, mean over layers; " if claimed else ""

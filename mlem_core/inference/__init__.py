@@ -1,1 +1,1 @@
-"""How sure a result is: resampling, confidence intervals, tests, and why two layers are alike."""
+"""Uncertainty of a result: resampling, confidence intervals, tests; and why layers are similar."""

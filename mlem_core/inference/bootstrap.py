@@ -23,6 +23,7 @@ from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.partial import transfer
+from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
@@ -85,6 +86,8 @@ def decompositions(
     weights : (n_draws, n_groups)
     """
     parts: list[FloatArray] = []
+    # The same orders in all draws: how far these are apart depends little on how many there are.
+    orders = sampled_orders(tables.codes, FEWEST_ORDERS)
     for sums in pairs.draw(weights, products=True, progress=progress):
         rsa = sums.rsa()[:, None]
         if priority is None:
@@ -93,7 +96,7 @@ def decompositions(
 
         def split(at: IntArray, sums: Draws = sums) -> FloatArray:
             drawn = (sums.counts[at], sums.sums[at], sums.squares[at])
-            divided = divide(CrossFit.of_draws(tables, *drawn, priority))
+            divided = divide(CrossFit.of_draws(tables, *drawn, priority), orders)
             return np.concatenate((divided.terms, divided.whole[None])).swapaxes(0, 1)
 
         n = len(rsa)

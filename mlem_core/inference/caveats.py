@@ -1,4 +1,4 @@
-"""What to say beside confidence intervals: how they were computed, and what they do not claim."""
+"""Sentences beside confidence intervals: their computation, and their limits."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def generalises(units: Units, *, seeds: bool = False) -> str:
 
 
 def of_size(units: Units) -> tuple[str, ...]:
-    """What to mind with so many units, if anything."""
+    """Caveats for so many units, if any."""
     return (FEW,) if units.n_sentences < FEW_SENTENCES else ()
 
 
 def drawn_of(n_stimuli: int, n_pairs: int) -> str:
-    """What intervals draw again where not all pairs are compared; empty where they are."""
+    """Sentence on what intervals resample where not all pairs are compared; else empty."""
     if _all_compared(n_stimuli, n_pairs):
         return ""
     part = f"about {min(n_pairs, RESAMPLED) / 1e6:.0f} million" if n_pairs > RESAMPLED else "all"
@@ -69,7 +69,7 @@ def drawn_of(n_stimuli: int, n_pairs: int) -> str:
 
 
 def permuted_of(n_stimuli: int, n_pairs: int) -> str:
-    """Whose labels are permuted where not all pairs are compared; empty where they are."""
+    """Sentence on whose labels are permuted where not all pairs are compared; else empty."""
     if _all_compared(n_stimuli, n_pairs):
         return ""
     some = min(n_stimuli, PERMUTED)
@@ -100,7 +100,7 @@ def below_ceiling(results: Results, estimator: str) -> str:
 
 
 def how_computed(estimator: str, units: Units) -> str:
-    """How the intervals of all layers were computed, and what to mind, for a caption."""
+    """Computation of the intervals of all layers, with its caveats, for a caption."""
     how = (
         f"Confidence intervals are over {units.over}. Up to {SINGLE} of {units.each} are left out "
         f"one by one, more in {BLOCKS} blocks. {REPLICATES} bootstrap replicates of the sentences "

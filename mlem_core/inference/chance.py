@@ -30,10 +30,9 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import FEW_LAYERS, SAMPLED, Decomposition, divide
 from mlem_core.measures.shapley import (
-    EXACT_FEATURES,
     FeatureSet,
     Shapley,
-    affordable,
+    sampled_orders,
     with_feature,
 )
 from mlem_core.pairs.crossfit import CrossFit
@@ -73,7 +72,7 @@ def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_])
 
 
 class Chance(NamedTuple):
-    """What each feature contributes to the similarity of n_layers layers when it is permuted.
+    """Contributions of each feature to the similarity of n_layers layers when it is permuted.
 
     features : (n_features,) names
     levels : (n_features,) "word", "item", "sentence" or "stimulus": whose labels are permuted
@@ -90,7 +89,7 @@ class Chance(NamedTuple):
     reach: FloatArray | None = None
 
     def of_layers(self, places: Sequence[int]) -> Chance:
-        """That of some of the layers."""
+        """Contributions by chance to the similarity of some of the layers."""
         return self._replace(draws=self.draws[:, :, places][..., places])
 
     @property
@@ -198,6 +197,8 @@ class Chance(NamedTuple):
         # Chance is a mean over permutations, whose error stands beside that of the stimuli.
         of_units = [np.hypot.reduce(self.error[names == name]) for name in self.identities]
         more = student_quantile(len(self.draws) - 1) * np.array([*self.error, *of_units, 0.0])
+        if "error" in terms:
+            more[:n] = np.hypot(more[:n], terms["error"].to_numpy()[:-1])
         reach = np.full(len(of_units), np.nan) if self.reach is None else self.reach
         for sign, end in ((-1, "lower"), (1, "upper")):
             far = np.insert(sign * (getattr(bounds, end)[: n + 1] - own), n, reach)
@@ -225,7 +226,7 @@ def chance_at_level(
     values: FloatArray | None = None,
     progress: Counted | None = None,
 ) -> Chance:
-    """What each feature contributes under labels that are permuted at its level.
+    """Contributions of each feature under labels that are permuted at its level.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def chance_at_level(
         values = np.stack(pairs.ranks)
         pairs = replace(pairs, ranks=(), squared=())
     parts, shape = [], (n_permutations, tables.n_layers, tables.n_layers)
-    as_they_are = divide(CrossFit.of(tables), orders=SAMPLED)
+    as_they_are = divide(CrossFit.of(tables))
     for f, name in enumerate(tables.features):
         of_feature = partial(_permuted, pairs, as_they_are, f, values)
         ways = exchanges(own, pairs.folds, name)
@@ -253,7 +254,7 @@ def chance_at_level(
 
 
 def beyond_chance(n_permutations: int) -> str:
-    """What contributions are less chance, for a caption."""
+    """Note that contributions are beyond chance, for a caption."""
     return (
         f"contributions beyond chance (labels permuted {n_permutations} times); p corrected over "
         "features"
@@ -291,7 +292,7 @@ def largest_chance(
 def _permuted(
     pairs: LayerPairs, own: Shapley, f: int, values: FloatArray, givers: IntArray
 ) -> FloatArray:
-    """What a feature contributes when stimuli take the values of others: (n, n_layers, n_layers).
+    """Contribution of a feature when stimuli take the values of others: (n, n_layers, n_layers).
 
     Of a few layers many permutations are divided in one pass. Of more, or of more features, one at
     a time, and only the sets with the feature: what those without it explain does not change.
@@ -304,7 +305,7 @@ def _permuted(
     givers : (n, n_stimuli) whose value each stimulus takes
     """
     relabelled, tables = Relabelled.of(pairs, f), pairs.tables
-    squares, orders = tables.rank_squares, affordable(tables.codes, SAMPLED)
+    squares, orders = tables.rank_squares, sampled_orders(tables.codes, SAMPLED)
 
     def contributions(some: IntArray) -> FloatArray:
         sums = [relabelled.sums(row, values) for row in some]
@@ -314,9 +315,10 @@ def _permuted(
             row[:, np.searchsorted(keys, own)] = of_keys
         of_each = np.broadcast_to(squares, (len(some), len(values)))
         cells = relabelled.tables(keys)
-        return divide(CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)).terms[f]
+        fit = CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)
+        return divide(fit, 0).terms[f]
 
-    if tables.n_layers <= FEW_LAYERS and len(tables.features) <= EXACT_FEATURES:
+    if tables.n_layers <= FEW_LAYERS and orders == 0:
         n_keys = len(relabelled.present) * relabelled.n_codes
         step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
         return in_parts(contributions, givers, step)
@@ -357,7 +359,7 @@ class Relabelled(NamedTuple):
 
     @classmethod
     def of(cls, pairs: LayerPairs, f: int) -> Relabelled:
-        """Those of a feature, by its number."""
+        """Pairs that take other values of a feature, given by its number."""
         tables = pairs.tables
         first, group = group_rows(np.delete(tables.codes, f, axis=1))
         outer = tables.cell_block * len(first) + group[tables.cell_pattern]
@@ -367,7 +369,7 @@ class Relabelled(NamedTuple):
 
     @property
     def n_codes(self) -> int:
-        """How many distances, or pairs of values, the feature has."""
+        """Number of distances, or pairs of values, of the feature."""
         return len(self.pairs.coded[self.feature].distances)
 
     def keys(self, givers: IntArray) -> IntArray:

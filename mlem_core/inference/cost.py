@@ -1,4 +1,4 @@
-"""How long intervals take, from one unit of their work that is measured first."""
+"""Duration of intervals, from one unit of their work that is measured first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation of two layers is: the terms with their intervals, and in words."""
+"""Explanation of two layers' similarity: the terms with their intervals, and in words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = 0.1
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why two layers are similar.
+    """Explanation of the similarity of two layers.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Explanation:
 
     @property
     def called(self) -> tuple[str, str]:
-        """What the two layers are called: "minilm layer 3", "brain V1"."""
+        """Display names of the two layers: "minilm layer 3", "brain V1"."""
         a, b = map(self.names.layer_title, self.layers)
         return a, b
 
@@ -120,7 +120,7 @@ class Explanation:
 
     @property
     def finding(self) -> str:
-        """How similar the two layers are, without a full stop."""
+        """Similarity of the two layers, as a sentence without its full stop."""
         a, b = self.called
         return f"The {self.similarity.called} of {a} and {b} is {number(self.value)}"
 
@@ -139,7 +139,7 @@ class Explanation:
 
     @cached_property
     def answer(self) -> str:
-        """How similar the two layers are, and what accounts for it, in one or two sentences.
+        """Similarity of the two layers, and what accounts for it, in one or two sentences.
 
         They are hardly similar where their similarity is below `HARDLY`, or its interval goes below
         0. Of a similarity without terms it is the number, and what it says.
@@ -168,7 +168,7 @@ class Explanation:
 
     @property
     def beside(self) -> list[partial.Said]:
-        """What S_feat, S_rest and, `with_transfer`, transfer say."""
+        """S_feat, S_rest and, `with_transfer`, cross-model prediction, in words."""
         return partial.partial_in_words(self.partial, self.called, self.coding)
 
 
@@ -184,7 +184,7 @@ def _of_two(why: Explanation) -> str:
 
 
 def _shares(why: Explanation) -> str:
-    """What accounts for a similarity, as shares of it: the largest feature first, by name.
+    """Shares of a similarity that features account for: the largest feature first, by name.
 
     Once chance is known, only a feature that contributes more than that is named.
     """

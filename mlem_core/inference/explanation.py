@@ -1,4 +1,4 @@
-"""Why two layers are alike: the explanation made, and given intervals and transfer."""
+"""Explanation of two layers' similarity: made, and given intervals and transfer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
-from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
@@ -58,7 +57,7 @@ def explain(
     seed: int = 0,
     compared: LayerSimilarity | None = None,
 ) -> Explanation:
-    """Why two layers of an analysis are alike; `with_intervals` adds confidence intervals.
+    """Explanation of two layers' similarity; `with_intervals` adds confidence intervals.
 
     Of a similarity that has no terms by feature it is the number alone.
 
@@ -66,7 +65,7 @@ def explain(
     ----------
     a, b : ("minilm", 3) or "minilm:3"
     features : only these; by default all of the analysis
-    seed : of the orders of features that are sampled with more than 12 of them
+    seed : of the orders of features, where these are sampled
     compared : all layers of the analysis by a similarity, see
         `mlem_core.analysis.similarities.compared`; None is RSA
 
@@ -108,7 +107,7 @@ def explain(
 def explanation_of(
     intervals: LayerIntervals, a: Layer, b: Layer, coding: str, chance: Chance | None = None
 ) -> Explanation:
-    """Why two layers are alike, as the intervals of all layers know it.
+    """Explanation of two layers' similarity, as the intervals of all layers know it.
 
     Its values are those of `explain`, but for rounding.
 
@@ -151,13 +150,8 @@ def with_intervals(
     Raises
     ------
     InputError
-        Too few sentences; more than 12 features; representations that are no longer in the store.
+        Too few sentences; representations that are no longer in the store.
     """
-    if (n_features := len(why.features)) > EXACT_FEATURES:
-        raise InputError(
-            f"found {n_features} features; intervals of the terms can be had for up to "
-            f"{EXACT_FEATURES}, so choose fewer features."
-        )
     n, end, chance = len(why.terms), len(why.terms) + len(why.whole), None
     if why.similarity.of_ranks:
         bounds, chance, why = _of_ranks(why, analysis, store, progress)
@@ -196,8 +190,9 @@ def _of_ranks(
         complete = LayerPairs.of_sample(analysis, why.layers, store, features)
     chance = chance_at_level(complete, analysis.stimuli)
     chance = chance._replace(reach=identity_reach(complete, chance, analysis.stimuli))
-    if pairs.design is not analysis.design:
-        # The value is from all pairs of the analysis, its error from fewer: a little too large.
+    if pairs.design is not analysis.design or "error" in why.terms:
+        # The value is from all pairs of the analysis and more orders, its error from fewer: a
+        # little too large.
         value = _all_of(why, analysis)
     resampled = resampled.around(value + chance.of_two)
     why = replace(why, partial=partial.parts_again(why.partial, resampled.value, len(features)))
@@ -249,7 +244,7 @@ def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation
 
 
 def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
-    """What `resampled_terms` has, of all pairs of an analysis: (n_features + 6,)."""
+    """Values of `resampled_terms` from all pairs of an analysis: (n_features + 6,)."""
     of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
     return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
 
@@ -270,7 +265,7 @@ def kept_intervals(
 def intervals_of_two(
     analysis: Analysis, selection: Selection, store: Store, progress: Counted | None = None
 ) -> Explanation:
-    """Why the two layers of a selection are similar, with intervals; kept in the store."""
+    """Explanation of a selection's two layers, with intervals; kept in the store."""
     by = compared(analysis, selection.similarity, store)
     a, b = selection.layers
     why = explain(analysis, a, b, selection.features, compared=by)
@@ -379,7 +374,7 @@ def as_chosen(
 
 
 def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
-    """What the intervals depend on; without terms on no feature, and no metric model."""
+    """Key of the intervals; without terms it names no feature, and no metric model."""
     chosen: Selection | Sequence[Layer] = why.layers
     if why.similarity.divides:
         features = tuple(why.features["term"])
@@ -395,7 +390,7 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
 
 
 def _how(why: Explanation, analysis: Analysis) -> str:
-    """How the intervals of two layers are computed, for a caption."""
+    """Computation of the intervals of two layers, for a caption."""
     each = Units.of(analysis.stimuli).each
     return f"blocks of {each} left out in turn; {beyond_chance(PERMUTATIONS)}"
 
@@ -425,7 +420,7 @@ def with_transfer(
 def _partial_with_intervals(
     why: Explanation, pairs: LayerPairs, resampled: Replicates, progress: Counted | None
 ) -> pd.DataFrame:
-    """What is beside the terms, with intervals; `resampled` as `resampled_terms` gives it."""
+    """Partial similarities with intervals; `resampled` as `resampled_terms` gives it."""
     split, n = len(partial.PARTS), len(why.terms) - 1
     draws = np.concatenate((resampled.value[None], resampled.left_out))
     parts = partial.parts_of(draws, n, drawn=True)

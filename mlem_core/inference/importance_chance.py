@@ -37,7 +37,7 @@ def importances_by_chance(
     n_permutations: int = PERMUTATIONS,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """What importances are when the labels of a feature are permuted at its level; kept.
+    """Importances when the labels of a feature are permuted at its level; kept in the store.
 
     The models are fitted anew, with their regularisation, for each permutation of each feature.
 
@@ -100,7 +100,7 @@ def above_chance(table: pd.DataFrame | None, layer: Layer, feature: str) -> bool
 
 
 def chance_in_words(above: bool | None, feature: str, layer: str) -> str:
-    """What `above_chance` says of a feature in a layer, which are called that."""
+    """Sentence on `above_chance` of a feature in a layer, by their display names."""
     if above is None:
         return (
             f"The importance of {feature} in {layer} is not corrected for chance: any labels of "

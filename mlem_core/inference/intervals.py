@@ -35,7 +35,7 @@ class Left(NamedTuple):
     sizes: tuple[int, ...]
 
     def moves(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """How far the value moves with other stimuli, (n, ...), as the jackknife says it varies.
+        """Changes of the value with other stimuli, (n, ...), as the jackknife says it varies.
 
         Each block moves it by a random multiple of what it does when it is left out. With two kinds
         of units what sentences and items do; what both have in common is in both.
@@ -56,7 +56,7 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerIntervals:
-    """What is known of n_layers layers, with confidence intervals over sentences and words.
+    """Results of n_layers layers, with confidence intervals over sentences and words.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class LayerIntervals:
     similarity: str = RSA
 
     def places(self, layers: Sequence[Layer] | None = None) -> list[int]:
-        """Where layers stand (None: all); InputError for one that is not there."""
+        """Places of layers (None: all); InputError for one that is not there."""
         if layers is None:
             return list(range(len(self.layers)))
         check_layers(layers, self.layers)

@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many blocks there are of the kind of unit that has fewest."""
+        """Number of blocks of the kind of unit that has fewest."""
         return min(self.units, default=0)
 
     def columns(self, *names: str) -> dict[str, FloatArray]:
@@ -79,12 +79,12 @@ def _variance(left_out: FloatArray) -> FloatArray:
 
 
 def fewest(left_out: FloatArray, sizes: Sequence[int] | None = None) -> int:
-    """How many blocks there are of the kind of unit that has fewest; t has one degree less."""
+    """Number of blocks of the kind of unit that has fewest; t has one degree less."""
     return len(left_out) if sizes is None else min(sizes)
 
 
 def t_quantile(n_blocks: int) -> float:
-    """How many standard errors a confidence interval reaches to either side."""
+    """Half-width of a confidence interval in standard errors."""
     return student_quantile(max(1, n_blocks - 1))
 
 

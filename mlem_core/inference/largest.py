@@ -1,4 +1,4 @@
-"""What was chosen as the largest of many: bounds that hold for all of these at once.
+"""Bounds for what was chosen as the largest of many, which hold for all of these at once.
 
 The largest of many estimates is too large on average, and its own interval seldom holds its truth.
 Lower bounds here hold for all at once in 95 % of data sets, whichever is chosen: they are as many

@@ -1,4 +1,4 @@
-"""What chance gives to the contributions of features to the similarity of all layers at once."""
+"""Contributions of features by chance to the similarity of all layers at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def chance_of_layers(
     *,
     report: Report | None = None,
 ) -> Chance | None:
-    """What each feature contributes to every two layers under permuted labels; kept in the store.
+    """Contributions of each feature to every two layers under permuted labels; kept in the store.
 
     The same permutations for all layers, `PERMUTATIONS` of them.
 
@@ -89,5 +89,5 @@ def known_layer_chance(
 
 
 def chance_key(analysis: Analysis, selection: Selection) -> dict[str, Any]:
-    """What chance depends on: no metric is fitted."""
+    """Key of contributions by chance: no metric is fitted."""
     return analysis.key(replace(selection, estimator="", interactions=False))

@@ -29,7 +29,7 @@ from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import feature_similarity, rest_similarity
-from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.measures.shapley import sampled_orders
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
@@ -188,7 +188,7 @@ def _whole(
 
 
 def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]) -> dict[str, Any]:
-    """What a part of the pairs gives, around what all pairs of the analysis give.
+    """Results of a part of the pairs, shifted to the values of all pairs of the analysis.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Re
     ----------
     whole : all pairs by cells of the tables, which are of the same layers
     """
-    exact = tables.codes.shape[1] <= EXACT_FEATURES
+    exact = sampled_orders(tables.codes) == 0
     priority = CrossFit.of(tables).priority if exact else None
     weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
     shared = whole.by_stimulus, without_training_ranks(tables), priority, False

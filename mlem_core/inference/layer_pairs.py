@@ -134,7 +134,7 @@ class LayerPairs:
 
     @cached_property
     def by_stimulus(self) -> LayerPairs:
-        """The same pairs, each stimulus a group of its own, so that any of them can be left out.
+        """Pairs with each stimulus a group of its own, so that any of them can be left out.
 
         See `mlem_core.pairs.resampling.RankedPairs.by_stimulus`.
         """
@@ -166,7 +166,7 @@ class LayerPairs:
 
     @cached_property
     def inside(self) -> tuple[RankedPairs, ...]:
-        """For each fold its held-out pairs, ranked among each other, with their patterns only."""
+        """Held-out pairs of each fold, ranked among each other, with their patterns only."""
         folds = []
         for fold in range(self.tables.n_folds):
             stimuli = np.flatnonzero(self.folds == fold)
@@ -190,7 +190,7 @@ def _resampled(analysis: Analysis) -> PairDesign:
 
 
 def for_replicates(pairs: LayerPairs) -> LayerPairs:
-    """The same as replicates need them, where they travel: in classes of ranks, not in ranks."""
+    """Pairs as replicates need them, where they travel: in classes of ranks, not in ranks."""
     if executor().is_here:
         return pairs
     whole, inside = pairs.whole, pairs.inside

@@ -15,7 +15,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
-from mlem_core.measures.shapley import FeatureSet, shapley
+from mlem_core.measures.shapley import FeatureSet, sampled_orders, shapley
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -26,7 +26,7 @@ KEPT = 8  # examples of a term
 
 
 def contributions(pairs: LayerPairs, term: str) -> FloatArray:
-    """What each pair of stimuli adds to a term of two layers' RSA correlation, in units of ρ.
+    """Contribution of each pair of stimuli to a term of two layers' RSA correlation, in units of ρ.
 
     With m_fᴬ the Shapley value of feature f for the mean rank in layer A, outside a fold, of a
     pattern, a pair inside the fold adds ½ (rᴬ m_fᴮ + rᴮ m_fᴬ) to the term of f: its own rank in one
@@ -58,7 +58,7 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
         by_pattern: FloatArray = of_set[chosen.group]
         return by_pattern
 
-    split = shapley(tables.codes, fit.flat, means, orders=SAMPLED)
+    split = shapley(tables.codes, fit.flat, means, orders=sampled_orders(tables.codes, SAMPLED))
     of_features = split.whole if term == UNEXPLAINED else split.terms[tables.features.index(term)]
     middle = n_pairs + 1.0
     a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)

@@ -67,7 +67,7 @@ def parts_of(values: FloatArray, n_features: int, *, drawn: bool = False) -> Flo
 
 
 def limits(values: FloatArray) -> tuple[float, FloatArray]:
-    """What intervals of S_feat and S_rest (...) end at: correlations, but for sampling above 1."""
+    """Limits of intervals of S_feat and S_rest (...): correlations, but for sampling above 1."""
     return -1.0, np.maximum(values, 1.0)
 
 
@@ -85,7 +85,7 @@ def parts_again(table: pd.DataFrame, values: FloatArray, n_features: int) -> pd.
 
 
 def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
-    """How well the metric of each of two layers predicts the other, means over folds.
+    """Held-out ρ of each of two layers' metrics in both layers, means over folds.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Said:
-    """One of the numbers, and what it says.
+    """Number on two layers, with what it says.
 
     name : in a few words
     value : as a text; "–" where there is none
@@ -155,7 +155,7 @@ class Said:
 
 
 def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) -> list[Said]:
-    """What S_feat, S_rest and, where it was computed, transfer say of two layers.
+    """S_feat, S_rest and, where it was computed, cross-model prediction of two layers, in words.
 
     Parameters
     ----------

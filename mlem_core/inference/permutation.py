@@ -1,4 +1,4 @@
-"""What scores are by chance: the sentences' labels permuted.
+"""Scores by chance: the sentences' labels permuted.
 
 Under the hypothesis that a layer has nothing to do with the features, sentences of the same fold
 and of as many stimuli can change their labels (all feature values, word by word). Where folds are
@@ -69,7 +69,7 @@ def permuted_tables(
 
 
 def pair_values(pairs: LayerPairs, layer: int, train_ranks: bool = False) -> FloatArray:
-    """What a fit sums of the pairs of one layer, in condensed order: (n_values, n_pairs).
+    """Values of the pairs of one layer that a fit sums, in condensed order: (n_values, n_pairs).
 
     Squared distances, centred ranks among the pairs inside a fold (0 elsewhere) and, where they are
     wanted, among the pairs that train each of the folds.

@@ -100,7 +100,7 @@ def resampled_scores(
 def resampled_transfers(
     pairs: LayerPairs, estimator: str = "ridge", progress: Counted | None = None
 ) -> Replicates:
-    """What the metrics of two layers make of each other: `TRANSFERS` (6,).
+    """Replicates of the cross-model prediction of two layers: `TRANSFERS` (6,).
 
     Metrics are fitted anew where blocks are left out (the weights of one layer need not be near the
     best for another), not with the estimators that cannot be, see `caveats.FITTED`.
@@ -167,7 +167,7 @@ def _after_all(weights: Weights) -> Weights:
 
 
 def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> FloatArray:
-    """How far the 95 % intervals of word and sentence identity reach: (n_identities,).
+    """Half-widths of the 95 % intervals of word and sentence identity: (n_identities,).
 
     Labels are permuted `LABELS` times, and `LABELLED_BLOCKS` blocks of each kind are left out of
     what features contribute then. One permutation varies more than the mean of all does: what its

@@ -114,7 +114,7 @@ def check_enough(n_sentences: int, n_replicates: int | None = None) -> None:
 
 
 class Replicates(NamedTuple):
-    """One statistic of all stimuli, in bootstrap replicates, and without blocks of them.
+    """Statistic of all stimuli, in bootstrap replicates, and without blocks of them.
 
     value : (...)
     bootstrap : (n_replicates, ...); none where the interval is that of the jackknife alone, by t
@@ -129,12 +129,12 @@ class Replicates(NamedTuple):
     sizes: tuple[int, ...] | None = None
 
     def made_into(self, change: Callable[[FloatArray], FloatArray]) -> Replicates:
-        """What follows from the statistic, in the same replicates and without the same blocks."""
+        """Replicates of a function of the statistic, with the same draws and left-out blocks."""
         value, bootstrap, left_out = map(change, self[:3])
         return Replicates(value, bootstrap, left_out, self.sizes)
 
     def around(self, value: FloatArray) -> Replicates:
-        """The same around the value (...) from more pairs of the same stimuli."""
+        """Replicates around the value (...) from more pairs of the same stimuli."""
         shift = value - self.value
         return Replicates(value, self.bootstrap + shift, self.left_out + shift, self.sizes)
 
@@ -144,7 +144,7 @@ class Replicates(NamedTuple):
         return standard_error(self.left_out, self.sizes)
 
     def estimate(self, within: Bounds = (-np.inf, np.inf), *, above: bool = False) -> Estimate:
-        """Its interval, the bootstrap's quantiles at the scale of the jackknife, and its test.
+        """Estimate with its interval, bootstrap quantiles at the jackknife's scale, and its test.
 
         `within`, of an interval without bootstrap, and `above` as in
         `mlem_core.inference.jackknife.by_error`.

@@ -27,7 +27,7 @@ from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import check_enough, in_parts
 from mlem_core.measures.decomposition import divide, with_sums
-from mlem_core.measures.shapley import EXACT_FEATURES
+from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
 from mlem_core.pairs.similarities import Similarity
@@ -101,7 +101,8 @@ class Comparison(NamedTuple):
         """
         whole = self.sums()
         tables, priority = self.pairs.tables, None
-        if self.similarity.divides and tables.codes.shape[1] <= EXACT_FEATURES:
+        orders = sampled_orders(tables.codes, FEWEST_ORDERS)
+        if self.similarity.divides and (len(self.layers) == 2 or orders == 0):
             tables = with_sums(tables, whole[1])
             priority = CrossFit.of(tables).priority
 
@@ -109,7 +110,7 @@ class Comparison(NamedTuple):
             if order is None:
                 return sums.similarity[None, None]
             drawn = counts[None], sums.sums[None], sums.squares[None]
-            split = divide(CrossFit.of_draws(tables, *drawn, order))
+            split = divide(CrossFit.of_draws(tables, *drawn, order), orders)
             return np.concatenate((split.terms[:, 0], split.whole, sums.similarity[None]))[None]
 
         def left_out(rows: NDArray[np.bool_]) -> FloatArray:
@@ -120,7 +121,7 @@ class Comparison(NamedTuple):
         )
 
     def interval(self, progress: Counted | None = None) -> Estimate:
-        """Of two layers: terms, "unexplained", their similarity and ceilings, (n_features + 4,).
+        """Terms of two layers, "unexplained", their similarity and ceilings, (n_features + 4,).
 
         The similarity alone, (1,), where it has no terms.
 
@@ -140,7 +141,7 @@ class Comparison(NamedTuple):
         return jackknife(values[0], values[1:], blocks.sizes, within)
 
     def chance(self, stimuli: StimulusSet, progress: Counted | None = None) -> Chance:
-        """What each feature contributes by chance, see `mlem_core.inference.chance`.
+        """Contributions of each feature by chance, see `mlem_core.inference.chance`.
 
         Parameters
         ----------

@@ -14,7 +14,6 @@ from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import Estimate, by_error, jackknife
 from mlem_core.inference.partial import bounded, limits
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.measures.shapley import EXACT_FEATURES
 from mlem_core.measures.similarity import agreement, weighted_tau
 from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -92,7 +91,7 @@ def _estimate(intervals: LayerIntervals, a: int | IntArray, b: int | IntArray) -
 def agreement_interval(
     intervals: LayerIntervals, layers: Sequence[Layer] | None = None
 ) -> tuple[float, float, float]:
-    """How far both similarities agree, and its interval (NaN with fewer than three layers)."""
+    """Agreement of both similarities, and its interval (NaN with fewer than three layers)."""
     at = intervals.places(layers)
     square = np.ix_(at, at)
     value = agreement(intervals.tau[square], intervals.values[square])
@@ -117,7 +116,7 @@ def terms_and_whole(
     Raises
     ------
     InputError
-        More than 12 features, whose terms have no intervals; an unknown layer.
+        Contributions to all layers that have no intervals; an unknown layer.
     """
     both = intervals.places((a, b))
     i, j = both
@@ -136,7 +135,8 @@ def terms_and_whole(
 def _terms(intervals: LayerIntervals, a: Layer, b: Layer) -> Estimate:
     if not len(intervals.terms):
         raise InputError(
-            f"terms have intervals with up to {EXACT_FEATURES} features; choose fewer."
+            "contributions to all layers have no intervals with so many features and patterns; "
+            "choose fewer features, or two layers."
         )
     i, j = intervals.places((a, b))
     return by_error(intervals.terms[:, i, j], intervals.terms_error[:, i, j], intervals.sizes)

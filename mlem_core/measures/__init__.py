@@ -1,1 +1,1 @@
-"""What follows from a fitted metric: importance, similarity of layers, and its decomposition."""
+"""Measures on a fitted metric: importance, similarity of layers, and its decomposition."""

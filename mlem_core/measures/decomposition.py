@@ -1,4 +1,4 @@
-"""Why two layers are alike: their RSA correlation, divided over the features.
+"""RSA correlation of two layers, divided over the features.
 
 v(S) is what the features S explain of the correlation of the ranks of two layers A and B, computed
 between disjoint sets of stimuli: the mean rank in A of a pattern of feature differences comes from
@@ -24,6 +24,7 @@ from mlem_core.measures.shapley import (
     FeatureSet,
     FeatureSubsets,
     Shapley,
+    sampled_orders,
     shapley,
 )
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
@@ -83,12 +84,12 @@ class Decomposition:
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
-        """What is known beside the terms: error, chance, p."""
+        """Values by name that are known beside the terms: error, chance, p."""
         beside = {"error": self.error, "chance": self.chance, "p": self.p}
         return {name: values for name, values in beside.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
-        """One term for every two layers, square, "model:layer".
+        """Square of one term for every two layers, "model:layer".
 
         Raises
         ------
@@ -215,29 +216,26 @@ def decompose(
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
-    divided = divide(
-        CrossFit.of(tables, priority), exact_up_to=exact_up_to, orders=orders, seed=seed
-    )
+    sampled = sampled_orders(tables.codes, orders, exact_up_to)
+    divided = divide(CrossFit.of(tables, priority), sampled, seed)
     terms, whole = divided.terms[:, 0], divided.whole[0]
     error = None if divided.error is None else divided.error[:, 0]
     return Decomposition(tables.features, terms, rsa - whole, rsa, error)
 
 
-def divide(
-    fit: CrossFit,
-    *,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = SAMPLED,
-    seed: int = 0,
-) -> Shapley:
+def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
     """Shapley values of what features explain, in each draw of the stimuli.
+
+    Parameters
+    ----------
+    orders : as in `shapley`; None is up to `SAMPLED`
 
     Returns
     -------
     Shapley of arrays (n_draws, n_layers, n_layers)
     """
-    n_features, n_draws = fit.codes.shape[1], fit.sums.shape[-1]
-    if n_draws > 1 and len(fit.priority) <= FEW_LAYERS and n_features <= exact_up_to:
+    orders = sampled_orders(fit.codes, SAMPLED) if orders is None else orders
+    if fit.sums.shape[-1] > 1 and len(fit.priority) <= FEW_LAYERS and orders == 0:
         sets = FeatureSubsets.of(fit.codes, fit.priority)
         if sets is not None:
             values = both_ways(sets.explained(fit.sums), fit.spread)
@@ -247,9 +245,7 @@ def divide(
     def explained(chosen: FeatureSet) -> FloatArray:
         return fit.explained(chosen.features, chosen.codes, chosen.sums)
 
-    return shapley(
-        fit.codes, fit.flat, explained, exact_up_to=exact_up_to, orders=orders, seed=seed
-    )
+    return shapley(fit.codes, fit.flat, explained, orders=orders, seed=seed)
 
 
 def ceilings_of(whole: FloatArray) -> FloatArray:
@@ -264,7 +260,7 @@ def ceilings_of(whole: FloatArray) -> FloatArray:
 
 
 def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
-    """How the held-out ρ of each layer's model divides over the features.
+    """Contribution of each feature to the held-out ρ of each layer's model.
 
     v(S) is the covariance of the true ranks of a fold's pairs with what the model predicts for them
     when it knows the features S only: the mean of its predictions over pairs of stimuli outside the
@@ -316,7 +312,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
 
 
 def tau_terms(profiles: FloatArray) -> FloatArray:
-    """What each feature adds to, or takes from, the weighted Kendall τ of every two layers.
+    """Contribution of each feature to the weighted Kendall τ of every two layers.
 
     τ is a sum over pairs of features, + the pair's weight where both layers put the two in the same
     order and - where not, divided by a constant. Each feature gets half of every pair that it is
@@ -376,7 +372,7 @@ def discordant_pairs(
 
     Of the pairs of different models (or of layers of the only one that are not neighbours), in
     which both layers are predicted by their features (held-out ρ of at least `PREDICTED`):
-    "distances", alike by distances and not by features: RSA is above at least `APART` more of the
+    "distances", similar by distances and not by features: RSA is above at least `APART` more of the
     pairs than τ is, and τ is no higher than that of profiles in random order; "features", the
     other way round, with τ higher than that. Of all pairs: "unexplained", whose RSA is above the
     median and is not explained to `NOT_EXPLAINED` or more.

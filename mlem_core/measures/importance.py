@@ -412,7 +412,7 @@ def correlated_features(
 
 
 def warning(correlated: Sequence[tuple[str, str, float]], names: Names | None = None) -> str:
-    """What to mind where features correlate, in words; empty where none do.
+    """Caveat on features that correlate, in words; empty where none do.
 
     Parameters
     ----------

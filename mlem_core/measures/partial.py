@@ -1,4 +1,4 @@
-"""Are two layers alike in what the features explain, in the rest, and in their metrics?
+"""Similarity of two layers in what the features explain, in the residual, and in their metrics.
 
 RSA correlates all that two layers do with the pairs, and mixes the three. With v what all features
 explain of an RSA correlation, cross-fitted (`mlem_core.measures.decomposition`):
@@ -37,7 +37,7 @@ TRANSFERS = ("transfer_ab", "transfer_ba", "score_a", "score_b", "ratio_ab", "ra
 
 @dataclass(frozen=True)
 class Explained:
-    """What all features explain of n_layers layers, cross-fitted, in units of ρ.
+    """Part of n_layers layers that all features explain, cross-fitted, in units of ρ.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Explained:
 
     @classmethod
     def of(cls, tables: PairTables) -> Explained:
-        """From pair tables.
+        """Explained parts from pair tables.
 
         Raises
         ------

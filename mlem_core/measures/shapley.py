@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.tables import group_rows, summed
 
-# Up to this many features every set of them is looked at: 4,096 sets.
-EXACT_FEATURES = 12
+# Up to this many features, and sets times patterns (of a layer pair a few seconds), every set of
+# the features is looked at.
+EXACT_FEATURES, MOST_SETS = 12, 2**25
 # Beyond, this many random orders of the features and their reverses ...
 ORDERS = 100
 # ... or fewer, where that would be more work (patterns, features in an order, and features in a
@@ -67,8 +68,7 @@ def shapley(
     sums: FloatArray,
     value: Value,
     *,
-    exact_up_to: int = EXACT_FEATURES,
-    orders: int = ORDERS,
+    orders: int | None = None,
     seed: int = 0,
 ) -> Shapley:
     """Shapley values of the features, from sums by pattern.
@@ -81,15 +81,15 @@ def shapley(
     codes : (n_patterns, n_features) a number for each level of each feature distance
     sums : (n_patterns, n) what is summed when patterns fall together
     value : of a set of features; of any shape, the same for all sets
-    exact_up_to : with more features, random orders are sampled
-    orders : how many, each with its reverse (which makes the error smaller); of many patterns of
-        many features fewer, down to `FEWEST_ORDERS`
+    orders : random orders of the features that are sampled, each with its reverse (which makes the
+        error smaller); 0 looks at every set of features; None is as `sampled_orders` says
 
     Source: Shapley (1953); Castro, Gómez and Tejada (2009) for the sampled orders.
     """
-    if codes.shape[1] <= exact_up_to:
+    orders = sampled_orders(codes) if orders is None else orders
+    if orders == 0:
         return _exact(codes, sums, value)
-    return _sampled(codes, sums, value, affordable(codes, orders), np.random.default_rng(seed))
+    return _sampled(codes, sums, value, orders, np.random.default_rng(seed))
 
 
 def with_feature(
@@ -98,7 +98,7 @@ def with_feature(
     value: Value,
     feature: int,
     *,
-    orders: int = ORDERS,
+    orders: int,
     seed: int = 0,
 ) -> FloatArray:
     """The part of a feature's Shapley value that comes from the sets that it is in: (...).
@@ -109,11 +109,11 @@ def with_feature(
     ----------
     codes, sums, value, seed : as in `shapley`
     feature : by number
-    orders : so many are sampled, with more than `EXACT_FEATURES` features
+    orders : so many are sampled; 0 looks at every set
     """
     n = codes.shape[1]
     found: FloatArray = np.zeros(())
-    if n <= EXACT_FEATURES:
+    if orders == 0:
         for subset in _subsets(codes, sums, feature):
             share = _shares(np.isin(np.arange(n), subset.features))[feature]
             found = found + share * np.asarray(value(subset))
@@ -128,9 +128,15 @@ def with_feature(
     return found
 
 
-def affordable(codes: IntArray, orders: int = ORDERS) -> int:
-    """How many orders of the features are sampled of patterns (n_patterns, n_features)."""
-    return min(orders, max(FEWEST_ORDERS, int(MOST_WORK / (len(codes) * codes.shape[1] ** 2))))
+def sampled_orders(codes: IntArray, orders: int = ORDERS, exact_up_to: int = EXACT_FEATURES) -> int:
+    """Number of orders that are sampled of patterns (n_patterns, n_features); 0: every set.
+
+    Of many patterns of many features they are fewer than `orders`, down to `FEWEST_ORDERS`.
+    """
+    n_patterns, n = codes.shape
+    if n <= exact_up_to and n_patterns << n <= MOST_SETS:
+        return 0
+    return min(orders, max(FEWEST_ORDERS, int(MOST_WORK / (n_patterns * n**2))))
 
 
 def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:

@@ -140,10 +140,10 @@ def candidates(
 ) -> Candidates:
     """The pairs of layers to choose the most similar from: of two models, or of the only one.
 
-    Two models of a group are alike without saying: models of two groups come first.
+    Two models of a group are similar without saying: models of two groups come first.
 
     Layer 0 of a language model, its embeddings, knows no context, and words that are spelled alike
-    are alike there in every model: it counts only where there is nothing else.
+    are similar there in every model: it counts only where there is nothing else.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
 
 
 def map_stress(dissimilarities: FloatArray, points: FloatArray) -> float:
-    """How far the distances in a map are off: Kruskal's stress-1, 0 where it shows all of them.
+    """Error of the distances in a map: Kruskal's stress-1, 0 where it shows all of them.
 
     √(Σ (d - δ)² / Σ d²) over pairs, d the distance in the map and δ the dissimilarity.
 
@@ -298,7 +298,7 @@ def _classical_mds(symmetric: FloatArray) -> FloatArray:
 
 
 def clustering(rsa: FloatArray) -> FloatArray:
-    """Hierarchical clustering of layers by average linkage on 1 − RSA, alike leaves side by side.
+    """Hierarchical clustering of layers by average linkage on 1 − RSA, similar leaves side by side.
 
     An RSA that is not defined counts as 0.
 

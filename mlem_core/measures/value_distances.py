@@ -1,4 +1,4 @@
-"""How far apart the values of a feature are in a layer, where the feature is resolved by value.
+"""Distances between the values of a feature in a layer, where the feature is coded by value.
 
 The metric gives every two values a and b of a feature the squared distance w_ab + s_a + s_b, and
 two stimuli of one value 2 s_a (`mlem_core.pairs.terms`). w_ab alone is their *separation*: the
@@ -143,10 +143,10 @@ def value_map_stress(table: pd.DataFrame, feature: str, layer: Layer) -> float:
 
 
 class LayersCompared(NamedTuple):
-    """How far apart the values of a feature are in two layers.
+    """Distances between the values of a feature in two layers, and their correlation.
 
     rho : Spearman ρ of the distances of every two different values; NaN with fewer than three of
-        them, or where all are alike in a layer
+        them, or where all are equal in a layer
     table : value_a, value_b, distance_a, distance_b, difference (a less b), n_pairs
     """
 

@@ -80,7 +80,7 @@ def plain_name(name: str) -> str:
 
 
 def array_name(name: str, path: Path) -> str:
-    """How messages call an array of a file."""
+    """Name of an array of a file in messages."""
     return f"array {plain_name(name)} of {path.name}"
 
 
@@ -150,7 +150,7 @@ def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
 
 
 def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
-    """How many values of (n_rows, n_units) are not finite; row and unit of the first."""
+    """Number of values of (n_rows, n_units) that are not finite; row and unit of the first."""
     n, first = 0, (0, 0)
     step = max(1, _BLOCK // array.shape[1])
     for start in range(0, len(array), step):
@@ -347,7 +347,7 @@ def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
 
 
 def _counting(numbers: NDArray[np.float64]) -> str:
-    """How the first of several columns counts the rows; "" where it does not."""
+    """Description of a first column that counts the rows; "" where it does not."""
     n, width = numbers.shape
     first = counted_from(numbers[:, 0])
     # Distances from the first of stimuli in a row count, too.

@@ -194,7 +194,7 @@ def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list
 
 
 def _row(row: int, shape: tuple[int, ...]) -> str:
-    """Which row it is, of an array of two axes or of repetitions one below the other."""
+    """Name of a row, of an array of two axes or of repetitions one below the other."""
     if len(shape) == 2:
         return f"row {row + 1}"
     return f"repetition {row // shape[1] + 1}, row {row % shape[1] + 1}"
@@ -224,7 +224,7 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def rounded_share(array: NDArray[Any]) -> float:
-    """Which share of the variance of (n_rows, n_units) is its rounding to floats.
+    """Share of the variance of (n_rows, n_units) that is its rounding to floats.
 
     It is looked at in `_SOME_ROWS` rows. A rounding error is spread evenly over the space between
     two floats, so that its variance is a twelfth of that space squared.

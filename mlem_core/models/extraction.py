@@ -45,7 +45,7 @@ _MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
 
 @dataclass(frozen=True)
 class ExtractionOptions:
-    """How hidden states are taken from a model.
+    """Options for taking hidden states from a model.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
 
 
 def _tokens_that_fit(free: int, loaded: LoadedModel) -> int:
-    """How many tokens a batch may have where `free` bytes are free (an estimate, at least 1).
+    """Largest number of tokens in a batch where `free` bytes are free (an estimate, at least 1).
 
     What a token needs is the working copies of one block, and its state of every layer where the
     model does not stream; a recurrent block without its own kernels keeps an inner state for each
@@ -303,7 +303,7 @@ def _out_of_memory(error: RuntimeError) -> bool:
 
 
 def layer_file(folder: Path, layer: int) -> Path:
-    """Where `extract` writes a layer."""
+    """Path of the file that `extract` writes a layer to."""
     return folder / f"layer_{layer:02d}.npy"
 
 

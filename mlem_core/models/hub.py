@@ -109,7 +109,7 @@ def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path
 
 @contextlib.contextmanager
 def kept_only() -> Iterator[None]:
-    """In the block nothing is fetched: there are the models that were fetched before."""
+    """Block in which nothing is fetched: there are the models that were fetched before."""
     global _kept_only
     before, _kept_only = _kept_only, True
     try:

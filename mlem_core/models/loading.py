@@ -1,4 +1,4 @@
-"""How a model is loaded: its tokenizer and its weights, checked, on the chosen device.
+"""Loading of a model: its tokenizer and its weights, checked, on the chosen device.
 
 Only safetensors and GGUF files are read, never pickled ones, and no code that comes with a model
 is run.
@@ -117,7 +117,7 @@ def resolve_device(device: str) -> str:
 
 
 def _reading(files: ModelFiles) -> dict[str, Any]:
-    """How transformers reads anything of a model."""
+    """Arguments of transformers for reading anything of a model."""
     options = {"gguf_file": files.gguf} if files.gguf else {}
     return {"local_files_only": True, "trust_remote_code": False, **options}
 

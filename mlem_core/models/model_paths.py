@@ -1,4 +1,4 @@
-"""Which folder or file the name of a model stands for, and whether its files can be used."""
+"""Folder or file that the name of a model stands for, and checks of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models there are, and where the files of each one are.
+"""Registry of models, and the place of each one's files.
 
 A name is one of `MODELS`, a folder or a GGUF file on this machine, or an id of the Hugging Face
 hub, whose files are fetched into the hub's own cache at one commit and then read like any other
@@ -86,7 +86,7 @@ SEED_0 = "seed-0.safetensors"
 
 
 def _small(name: str, label: str, causal: bool, trio: bool = True) -> BuiltInModel:
-    """One of our own small models, see training/README.md."""
+    """Entry of one of our own small models, see training/README.md."""
     label = f"{name}, {label} ({'controlled trio' if trio else 'beside the trio'})"
     folder = f"models/trio/{name}"
     return BuiltInModel(
@@ -154,7 +154,7 @@ def defaults() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where the files of a model are, and what must be known to read them.
+    """Paths of the files of a model, and what must be known to read them.
 
     Attributes
     ----------

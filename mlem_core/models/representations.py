@@ -167,7 +167,7 @@ def depends_on(
 
 
 def _digest(stimuli: StimulusSet) -> str:
-    """Of what the hidden states depend on: not the features, so that those may change."""
+    """Digest of what the hidden states depend on: not the features, so that those may change."""
     # That of [sentences, word_index] as JSON.
     digest = hashlib.sha256(b"[[")
     add_json(digest, *coded(stimuli.table["sentence"]), ", ")

@@ -1,4 +1,4 @@
-"""From sentences to tokens, and from the states of tokens to the row that stands for a stimulus.
+"""Tokens of sentences, and the row that stands for a stimulus, from the states of tokens.
 
 On a GPU a layer's rows are copied out by a stream of their own, beside the computing of the next
 layers and of the next batch; nothing else of a layer leaves the device.
@@ -52,7 +52,7 @@ class Pooling:
 
     @property
     def label(self) -> str:
-        """What a screen calls it, of every level that has it."""
+        """Label on screens, of every level that has this pooling."""
         return " or ".join(mean.label for mean in self.of.values())
 
 
@@ -225,7 +225,7 @@ def _encode(
 def _tokens_of_words(
     tokenizer: Any, sentence: str, ids: np.ndarray, first: int, spans: list[Span] | None
 ) -> list[Span | None]:
-    """For each word of a sentence the first and the last token that has some of it, or None.
+    """First and last token that has some of each word of a sentence, or None.
 
     None also where the last token goes on into the next word: it stands for both.
     """
@@ -243,7 +243,7 @@ def _tokens_of_words(
 def _tokens_by_prefix(
     tokenizer: Any, sentence: str, ends: list[int], ids: np.ndarray, first: int
 ) -> list[Span | None]:
-    """As `_tokens_of_words` for tokenizers that do not tell where in the text a token is.
+    """Token spans of words, for tokenizers that do not say where in the text a token is.
 
     The tokens of the sentence up to a word's end must be how the sentence's tokens begin.
     """

@@ -1,4 +1,4 @@
-"""From a layer's distances to its sums by pattern: the one pass over the pairs.
+"""Sums by pattern of a layer's distances: the one pass over the pairs.
 
 A pair of stimuli enters every analysis through its pattern, the vector of its feature distances,
 and patterns are few. `PairIndex` says which pattern each pair has (it depends on the stimuli
@@ -32,7 +32,7 @@ LayerSource = Callable[[], NDArray[np.floating]]
 
 @dataclass(frozen=True)
 class PassOptions:
-    """How the pass over the pairs is done, and what is told of it; the tables are the same.
+    """Options of the pass over the pairs, and its callbacks; the tables are the same.
 
     keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
     of_design : called with a layer's position, and the tables of this layer from each of the
@@ -106,7 +106,7 @@ def pair_tables(
 
 @dataclass(frozen=True)
 class LayerWork:
-    """What is done with a layer, see `pair_tables` and `PassOptions`.
+    """Choices of the pass over a layer, see `pair_tables` and `PassOptions`.
 
     name : how messages call it
     ranks : also give the rank of each pair
@@ -120,7 +120,7 @@ class LayerWork:
 
 
 class LayerFound(NamedTuple):
-    """What the pass over the pairs of a layer gives.
+    """Result of the pass over the pairs of a layer.
 
     doubled : (n_pairs,) twice the average ranks, if wanted
     designs : the tables of this layer from each of the designs that an incomplete one is of

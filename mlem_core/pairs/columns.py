@@ -37,7 +37,7 @@ AUTO = ("auto",)
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """One feature of the stimuli.
+    """Column of a feature of the stimuli.
 
     values : (n_stimuli,) float64 with NaN (ordered), or objects with None (others)
     span : the lowest and the highest value of an ordered feature in the whole stimulus set; of one
@@ -65,7 +65,7 @@ class FeatureColumn:
         return len(self.present) <= MOST_RESOLVED[self.kind]
 
     def with_names(self, names: tuple[str, ...] | None = None) -> FeatureColumn:
-        """The same, resolved by value; `names` are by default those of its own values."""
+        """Column coded by value; `names` are by default those of its own values."""
         if names is None:
             own = tuple(str(text_of(value)) for value in self.present)
             names = (*own, MISSING_NAME) if pd.isna(self.values).any() else own
@@ -194,7 +194,7 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], names: Sequence[str]) ->
 
 
 def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = None) -> str:
-    """How the features of two stimuli are coded, in words that follow "coded".
+    """Coding of the features of two stimuli, in words that follow "coded".
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
 
 
 def differences_of(features: Sequence[Coded]) -> tuple[Differences, int, np.int64]:
-    """What kernels take to tell the pattern of two stimuli; how many there could be; the origin.
+    """Differences that kernels take for the pattern of two stimuli; number of patterns; origin.
 
     Patterns are in the order of their key plus the origin.
     """
@@ -390,7 +390,7 @@ def differences_of(features: Sequence[Coded]) -> tuple[Differences, int, np.int6
         radix = np.concatenate(([1], np.cumprod(np.array(sizes[:-1], dtype=np.int64))))
         terms = [np.arange(size) * radix[f] for f, size in enumerate(sizes)]
     else:
-        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        # Too many combinations to number: sums of random 64-bit numbers distinguish them.
         rng = np.random.default_rng(0)
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
     tables, width, differ, values = [], [], [], []

@@ -74,7 +74,7 @@ class CrossFit:
         squares: FloatArray,
         priority: IntArray | None,
     ) -> CrossFit:
-        """Those of draws of the stimuli, by the cells of the tables.
+        """Cross-fitted sums of draws of the stimuli, by the cells of the tables.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class CrossFit:
         spread: FloatArray,
         priority: IntArray | None = None,
     ) -> CrossFit:
-        """From the sums; the priority is by default that of the first draw."""
+        """Cross-fitted sums from arrays; the priority is by default that of the first draw."""
         some = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)
         made = cls(codes, sums, spread, some if priority is None else priority)
         return made if priority is not None else replace(made, priority=_priority(made))
@@ -159,7 +159,7 @@ class CrossFit:
         return found
 
     def explained(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
-        """What some features explain of the correlation of every two layers, in units of ρ.
+        """Part of the correlation of every two layers that some features explain, in units of ρ.
 
         The mean over the folds (that have pairs), and over both ways of choosing the layer whose
         means are taken: Σ_p m_p(A, outside) · Σ ranks of B inside / number of pairs inside.
@@ -296,7 +296,7 @@ def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def outside_means(tables: PairTables) -> list[FloatArray]:
-    """For each fold the mean rank, outside it, of the patterns of the pairs inside it.
+    """Mean rank, outside each fold, of the patterns of the pairs inside it.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Which pairs of stimuli are compared: all of them, or a balanced design of some.
+"""Design of the pairs that are compared: all of them, or a balanced choice of some.
 
 The pairs grow with the square of the stimuli: 10,000 have 50 million, 100,000 have 5 billion. A
 correlation over M pairs that are drawn of them differs from that over all by about (1 - ρ²) / √M,
@@ -46,7 +46,7 @@ def n_pairs(n_stimuli: int) -> int:
 
 
 def row_slices(n_stimuli: int) -> Iterator[tuple[int, slice]]:
-    """For each stimulus i, where its pairs (i, i+1), (i, i+2), ... stand."""
+    """Places of the pairs (i, i+1), (i, i+2), ... of each stimulus i."""
     start = 0
     for i in range(n_stimuli - 1):
         stop = start + n_stimuli - 1 - i
@@ -62,13 +62,13 @@ def bands(n: int, elements: int) -> Iterator[tuple[int, int]]:
 
 
 def places_of(i: IntArray, j: IntArray, n_stimuli: int) -> IntArray:
-    """Where the pairs (i, j) stand; i differs from j, in either order."""
+    """Places of the pairs (i, j); i differs from j, in either order."""
     low, high = np.minimum(i, j), np.maximum(i, j)
     return low * n_stimuli - low * (low + 1) // 2 - low - 1 + high
 
 
 def pairs_among(stimuli: IntArray, n_stimuli: int) -> IntArray:
-    """Where the pairs among some stimuli, ascending, stand among all pairs."""
+    """Places of the pairs among some stimuli, ascending, among all pairs."""
     where = np.empty(n_pairs(len(stimuli)), dtype=np.int64)
     for a, at in row_slices(len(stimuli)):
         where[at] = places_of(stimuli[a], stimuli[a + 1 :], n_stimuli)
@@ -162,11 +162,11 @@ class PairDesign:
 
     @cached_property
     def rows(self) -> Rows:
-        """What kernels take: `stimulus`, `starts`, `partner`."""
+        """Rows of pairs as kernels take them: `stimulus`, `starts`, `partner`."""
         return self.stimulus, self.starts, self.partner
 
     def slices(self, n: int) -> list[tuple[int, int]]:
-        """About n parts with as many pairs, as (first row, last row + 1)."""
+        """Parts, about n with as many pairs, as (first row, last row + 1)."""
         edges = np.searchsorted(self.starts, np.linspace(0, self.n_pairs, n + 1)[1:-1])
         ends = [0, *map(int, edges), len(self.stimulus)]
         return list(itertools.pairwise(ends))
@@ -199,7 +199,7 @@ class PairDesign:
         )
 
     def among(self, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
-        """Where the pairs among some stimuli, ascending, stand; and they as a design of their own.
+        """Places of the pairs among some stimuli, ascending; and they as a design of their own.
 
         In that one the stimuli are numbered in their order.
         """
@@ -240,7 +240,7 @@ def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:
 def _rings(
     folds: IntArray, share: float, number: int, seed: int
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """For every two parts of the stimuli the rows (m,) of a design and their partners (m, K)."""
+    """Rows (m,) of a design and their partners (m, K), for every two parts of the stimuli."""
     order = np.argsort(folds, kind="stable").astype(np.int32)
     members = np.split(order, np.flatnonzero(np.diff(folds[order])) + 1)
     rng, phases = np.random.default_rng((seed, number)), np.random.default_rng(seed)

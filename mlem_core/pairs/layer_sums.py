@@ -25,7 +25,7 @@ DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 @dataclass(frozen=True)
 class LayerSums:
-    """One layer's row of each array of `PairTables`."""
+    """Row of one layer in each array of `PairTables`."""
 
     target_sums: FloatArray
     rank_sums: FloatArray
@@ -47,7 +47,7 @@ def layer_sums(
     overwrite: bool = False,
     threads: int = 1,
 ) -> tuple[LayerSums, NDArray[np.uint32] | None]:
-    """One pass over the squared distances (n_pairs,) of a layer: the sums by cell.
+    """Sums by cell, of one pass over the squared distances (n_pairs,) of a layer.
 
     Exact: ranks are average ranks of the distances; those that differ by less than what
     `mlem_core.pairs.ranks.keys_of` keeps are ties.
@@ -216,7 +216,7 @@ def torch_layer_sums(
     doubled, squares = _doubled_ranks(value)
 
     def summed(doubled: torch.Tensor, cells: torch.Tensor) -> FloatArray:
-        """From twice the ranks, whole numbers: exact, in whatever order a GPU adds them."""
+        """Sums of ranks by cell, from twice the ranks: exact, in whatever order a GPU adds them."""
         found = doubled.new_zeros(index.n_cells)
         found.index_add_(0, cells, doubled - (len(doubled) + 1))
         return found.cpu().numpy() / 2

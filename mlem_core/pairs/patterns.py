@@ -1,4 +1,4 @@
-"""Patterns of feature differences: how the features tell every two stimuli apart."""
+"""Patterns of feature differences: how the features distinguish every two stimuli."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Patterns:
 
     @property
     def coding(self) -> str:
-        """How the features are coded, in words that follow "coded"."""
+        """Coding of the features, in words that follow "coded"."""
         return self.coding_of(self.features)
 
     def coding_of(self, features: Sequence[str], names: Names | None = None) -> str:
-        """How some of the features are coded; `names` as of `mlem_core.pairs.columns.coding`."""
+        """Coding of some of the features; `names` as of `mlem_core.pairs.columns.coding`."""
         kinds = [kind for f, kind in zip(self.features, self.kinds, strict=True) if f in features]
         return coding(kinds, [f for f in self.resolved if f in features], names)
 
@@ -97,7 +97,7 @@ class Patterns:
 
 @dataclass(frozen=True)
 class PairIndex(Patterns):
-    """Which pattern of feature differences, and which fold block, each pair of stimuli has.
+    """Index of the pairs of stimuli: pattern of feature differences, and fold block, of each.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class PairIndex(Patterns):
 
     @cached_property
     def n_blocks(self) -> int:
-        """Of pairs, see the function `n_blocks`."""
+        """Number of blocks of pairs, see the function `n_blocks`."""
         return n_blocks(self.folds)
 
     @property
@@ -239,7 +239,7 @@ class PairIndex(Patterns):
 
 
 def bytes_of_cell(n_folds: int) -> int:
-    """How many bytes a cell takes in the tables of a layer.
+    """Number of bytes of a cell in the tables of a layer.
 
     Sums of distances, of ranks, of those inside folds, and of those that train each fold.
     """
@@ -359,7 +359,7 @@ def _fold_sets(n_folds: int) -> Iterator[frozenset[int]]:
 
 
 def n_blocks(folds: IntArray) -> int:
-    """How many blocks of pairs there are, of the fold of each stimulus (n_stimuli,).
+    """Number of blocks of pairs, by the fold of each stimulus (n_stimuli,).
 
     A block is all pairs that the same folds leave out: one where it tests both stimuli, two where
     each is tested by another, and up to four where stimuli stand between folds.
@@ -405,7 +405,7 @@ def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray]:
 def _cells(
     patterns: _Numbered, folds: IntArray, design: PairDesign
 ) -> tuple[Lookup, IntArray, IntArray, IntArray]:
-    """What tells the cell of two stimuli; block, pattern and number of pairs of each cell."""
+    """Lookup of the cell of two stimuli; block, pattern and number of pairs of each cell."""
     from mlem_core.pairs.kernels.cells import Lookup, place_pairs
 
     parts, blocks = block_numbers(folds)

@@ -57,7 +57,7 @@ class Keys(NamedTuple):
 
 
 def bits_dropped(n_pairs: int) -> int:
-    """How many low bits of the distances of so many pairs are rounded away, see `keys_of`."""
+    """Number of low bits of distances that are rounded away for so many pairs, see `keys_of`."""
     return max(1, (n_pairs - 1).bit_length()) - 1
 
 
@@ -141,8 +141,8 @@ def score_patterns(
     counts : (n_patterns,) pairs a pattern (may be fractional)
     rank_sums : (n_layers, n_patterns), sums of the centred average ranks of the distances
     rank_squares : (n_layers,), sum of the squared centred ranks over the pairs
-    series : the predictions of a layer come in series of so many that are mostly alike (weights for
-        neighbouring α); changes the time only
+    series : the predictions of a layer come in series of so many that are mostly similar (weights
+        for neighbouring α); changes the time only
 
     Returns Score of arrays (n_layers, n_predictions).
 
@@ -214,7 +214,7 @@ RankSums = tuple[FloatArray, FloatArray]
 
 
 def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
-    """What products of the ranks of every two layers over the pairs first..last-1 are made of."""
+    """Parts of the products of the ranks of every two layers over the pairs first..last-1."""
     edges = [*range(0, n_layers, BLOCK), n_layers]
     for a, b in itertools.combinations_with_replacement(itertools.pairwise(edges), 2):
         for start in range(first, last, SEGMENT):
@@ -248,7 +248,7 @@ class PairRanks:
         self._of_layer[layer] = doubled
 
     def read(self, layer: int, first: int, last: int) -> NDArray[np.uint32]:
-        """Those of the pairs first..last-1 in a layer."""
+        """Doubled ranks of the pairs first..last-1 in a layer."""
         ranks = self._of_layer.get(layer)
         if ranks is None:
             return np.zeros(last - first, dtype=np.uint32)
@@ -325,7 +325,7 @@ def part_sums(ranks: PairRanks, part: RankPart) -> RankSums:
 
 
 def correlations(products: FloatArray) -> FloatArray:
-    """From sums of products of the ranks of every two layers to ρ, both (n_layers, n_layers)."""
+    """Correlations of layers from sums of products of their ranks, both (n_layers, n_layers)."""
     spread = np.sqrt(np.diag(products))
     both = spread[:, None] * spread[None, :]
     rsa = np.divide(products, both, out=np.zeros_like(products), where=both > 0)

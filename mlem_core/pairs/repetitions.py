@@ -122,7 +122,7 @@ def _flat(values: FloatArray) -> FloatArray:
 
 
 def _residuals(values: FloatArray) -> FloatArray:
-    """What is left of (n_repetitions, n_stimuli, n_units) without stimuli and repetitions."""
+    """Residuals of (n_repetitions, n_stimuli, n_units) without stimuli and repetitions."""
     own = values - values.mean(axis=0)
     residuals: FloatArray = own - own.mean(axis=1, keepdims=True)
     return residuals

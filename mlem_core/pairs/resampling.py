@@ -79,7 +79,7 @@ class RankedPairs:
 
     @property
     def by_stimulus(self) -> RankedPairs:
-        """The same pairs, each stimulus a group of its own, so that any of them can be left out.
+        """Pairs with each stimulus a group of its own, so that any of them can be left out.
 
         Meant for weights of 0 and 1, with which a group's own pairs count as any others.
         """
@@ -95,7 +95,7 @@ class RankedPairs:
         stimuli: IntArray | None = None,
         design: PairDesign | None = None,
     ) -> RankedPairs:
-        """From the ranks of the pairs.
+        """Pairs for resampling, from their ranks.
 
         Parameters
         ----------

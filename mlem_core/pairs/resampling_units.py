@@ -1,4 +1,4 @@
-"""What is drawn anew, in thought, when an interval speaks of other stimuli: sentences, and words.
+"""Units that an interval over other stimuli draws anew, in thought: sentences, and words.
 
 Words recur: the 2,040 probing stimuli are 224 words in 600 sentences. Intervals from sentences
 alone then say how a number would vary with other sentences made of the same words. Here both kinds
@@ -31,7 +31,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Units:
-    """What there is of each kind of unit, and how sentences on a screen call it.
+    """Number of units of each kind, and their names in sentences on a screen.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Units:
 
     @classmethod
     def of(cls, stimuli: StimulusSet) -> Units:
-        """Those of some stimuli."""
+        """Resampling units of some stimuli."""
         known = _known.get(stimuli)
         if known is None:
             items = stimuli.items
@@ -62,17 +62,17 @@ class Units:
 
     @property
     def each(self) -> str:
-        """What the blocks that are left out are of, after `over`."""
+        """Pronoun for what the left-out blocks are of, after `over`."""
         return "each" if self.two_way else "them"
 
     @property
     def over(self) -> str:
-        """What intervals are over."""
+        """Resampling units of intervals, in words."""
         return f"sentences and {self.item}s" if self.two_way else "sentences"
 
     @property
     def others(self) -> str:
-        """What intervals are over, and what is the same in all of it."""
+        """Resampling units of intervals, and what stays the same in all draws, in words."""
         if self.two_way or not self.n_items:
             return self.over
         return f"sentences {self._made} these {self.item}s"
@@ -82,7 +82,7 @@ class Units:
         return "made of" if self.item == "word" else "with"
 
     def held_out(self, folds_over: str) -> str:
-        """What is tested with folds over "sentences", "items" or "both"."""
+        """Held-out stimuli with folds over "sentences", "items" or "both", in words."""
         if folds_over == "items":
             return f"unseen {self.item}s, in sentences that may have been seen"
         if folds_over == "both":
@@ -90,7 +90,7 @@ class Units:
         return "unseen sentences" + (f" {self._made} these {self.item}s" if self.n_items else "")
 
     def permuted(self, folds_over: str) -> str:
-        """What change their labels in a permutation test, see `mlem_core.inference.permutation`."""
+        """Units that exchange labels in a permutation test (`mlem_core.inference.permutation`)."""
         what = "sentences" if folds_over == "sentences" else f"{self.item}s"
         part = "part of the folds" if folds_over == "both" else "fold"
         return f"{what} of the same {part} and of as many stimuli"
@@ -102,7 +102,7 @@ _known: WeakKeyDictionary[StimulusSet, Units] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Blocks:
-    """Which stimuli are left out in turn.
+    """Blocks of stimuli that are left out in turn.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class StimulusUnits(NamedTuple):
 
     @classmethod
     def of(cls, stimuli: StimulusSet, folds: IntArray) -> StimulusUnits:
-        """Those of stimuli in their folds."""
+        """Units of stimuli in their folds."""
         groups = np.unique(stimuli.groups, return_inverse=True)[1].astype(np.int64)
         return cls(folds, groups, stimuli.items)
 
@@ -154,7 +154,7 @@ class StimulusUnits(NamedTuple):
         return weights
 
     def permuted(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Whose labels each stimulus has in n permutations: (n, n_stimuli).
+        """Stimulus whose labels each stimulus has in n permutations: (n, n_stimuli).
 
         What stays together in a fold (sentences, say) changes labels with what is of the same fold
         and of as many stimuli, in order.

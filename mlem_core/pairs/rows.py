@@ -151,7 +151,7 @@ def unit_rows(rows: FloatArray) -> FloatArray:
 
 
 def unit_centred_rows(rows: FloatArray) -> FloatArray:
-    """Rows of mean 0 and norm 1; zeros where all units of a row are alike."""
+    """Rows of mean 0 and norm 1; zeros where all units of a row are equal."""
     return unit_rows(rows - rows.mean(axis=1, keepdims=True))
 
 

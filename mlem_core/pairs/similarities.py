@@ -1,4 +1,4 @@
-"""What two layers are compared by: an entry each, in the one registry of similarities.
+"""Similarities of two layers: an entry each, in one registry.
 
 Most are the correlation, over all pairs of stimuli, of a number that each layer gives a pair: the
 rank of its distance (RSA), its U-centred squared distance (debiased linear CKA), or whether one is
@@ -7,8 +7,8 @@ take the place of sums of ranks in the pair tables, so that whatever divides RSA
 (`mlem_core.measures.decomposition`) divides the others as well.
 
 Procrustes and CCA turn one layer onto the other. The rotation (of Procrustes), or the directions of
-either layer that go together (of CCA), are those of the training stimuli; how alike the layers then
-are is measured on the stimuli of the fold that is left out. In-sample either is large for any two
+either layer that go together (of CCA), are those of the training stimuli; the similarity is then
+measured on the stimuli of the fold that is left out. In-sample either is large for any two
 layers with many units. 1 is one layer, however turned (and, for CCA, scaled). A layer is its first
 principal components, as many as the stimuli can tell. No pair of stimuli has a part in either, so
 there are no terms by feature.
@@ -52,7 +52,7 @@ Aligned = Callable[[FloatArray, FloatArray, IntArray], float]
 
 
 class PairValues(NamedTuple):
-    """What a layer gives the pairs of some stimuli.
+    """Values that a layer gives the pairs of some stimuli.
 
     values : (n_sides, n_pairs) in condensed order; two sides where (i, j) and (j, i) differ
     mean : of all values
@@ -119,13 +119,13 @@ class Similarity:
 
     @property
     def meaning(self) -> str:
-        """What it is, in a sentence."""
+        """Definition of the similarity, in a sentence."""
         over = "the correlation, over all pairs, of " if self.divides else ""
         return f"{over}{self.statistic}"
 
     @property
     def no_terms(self) -> str:
-        """Why there are no contributions by feature; empty where there are."""
+        """Reason why there are no contributions by feature; empty where there are."""
         if self.divides:
             return ""
         return f"{self.short} is no sum over pairs and has no contributions by feature."
@@ -145,7 +145,7 @@ class Similarity:
             raise InputError(f"found {n} stimuli; the {self.called} needs at least {self.fewest}.")
 
     def of(self, squared: FloatArray) -> PairValues:
-        """What a layer gives the pairs of stimuli.
+        """Values that a layer gives the pairs of stimuli.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Similarity:
 
 
 def n_stimuli(n_pairs: int) -> int:
-    """Of how many stimuli so many pairs are all."""
+    """Number of stimuli that have so many pairs."""
     return (1 + math.isqrt(1 + 8 * n_pairs)) // 2
 
 
@@ -218,7 +218,7 @@ def components(rows: NDArray[np.floating]) -> FloatArray:
 
 
 def procrustes(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
-    """How alike two layers are in stimuli that one was not turned onto the other by.
+    """Procrustes similarity of two layers, in stimuli that the rotation was not fitted to.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def procrustes(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
 
 
 def cca(one: FloatArray, other: FloatArray, folds: IntArray) -> float:
-    """How alike the canonical variates of two layers are, of variance 1 in the training stimuli.
+    """Similarity of two layers' canonical variates, of variance 1 in the training stimuli.
 
     So every direction counts alike, however little of a layer's variance lies along it. Parameters
     are those of `procrustes`.

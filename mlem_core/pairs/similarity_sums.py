@@ -23,7 +23,7 @@ LayerInput = Callable[[], FloatArray]
 
 
 class PairCells(NamedTuple):
-    """How some stimuli and their pairs are divided.
+    """Cells and folds of some stimuli and their pairs.
 
     cells : (n_pairs,) the cell of each pair; none where a similarity is no sum over pairs
     n_cells : how many cells there are
@@ -36,7 +36,7 @@ class PairCells(NamedTuple):
 
 
 class SimilaritySums(NamedTuple):
-    """What n_layers layers give the pairs, by cell.
+    """Sums of the values that n_layers layers give the pairs, by cell.
 
     sums : (n_layers, n_cells) of the centred values; of a pair with two, of their mean
     squares : (n_layers,) sums of their squares over all pairs

@@ -60,7 +60,7 @@ class HeldOut:
         return np.flatnonzero(chosen[self.part])
 
     def only(self, layers: IntArray, parts: IntArray) -> HeldOut:
-        """The same for some layers, with the other parts summed out; `parts` ascend."""
+        """Pairs inside the fold for some layers, the other parts summed out; `parts` ascend."""
         if len(parts) == self.codes.shape[1]:
             return replace(
                 self, rank_sums=self.rank_sums[layers], rank_squares=self.rank_squares[layers]
@@ -77,7 +77,7 @@ class HeldOut:
     def by_support(self, weights: FloatArray) -> list[tuple[IntArray, IntArray]]:
         """Divide the layers by which parts have any weight: pairs of (layers, parts).
 
-        A part without weight does not tell pairs apart: summed out, it leaves far fewer patterns.
+        A part without weight does not distinguish pairs: summed out, it leaves far fewer patterns.
         Supports that leave about as many patterns are put together, since each has a cost of its
         own.
 
@@ -152,7 +152,7 @@ class PairTables(Patterns):
 
     @property
     def n_pairs(self) -> int:
-        """How many pairs the numbers are from."""
+        """Number of pairs behind the tables."""
         return round(float(self.counts.sum()))
 
     @property
@@ -162,7 +162,7 @@ class PairTables(Patterns):
 
     @cached_property
     def terms(self) -> Terms:
-        """Their values in the patterns."""
+        """Terms of the metric in the patterns."""
         return self.terms_of(self.codes)
 
     def terms_of(self, codes: IntArray) -> Terms:
@@ -214,11 +214,11 @@ class PairTables(Patterns):
         return self.train_sums()
 
     def with_interactions(self, interactions: bool = True) -> PairTables:
-        """The same tables for metrics with, or without, products of two feature distances."""
+        """Tables for metrics with, or without, products of two feature distances."""
         return replace(self, interactions=interactions)
 
     def of_layers(self, layers: Sequence[int]) -> PairTables:
-        """The same tables with only these layers, by position."""
+        """Tables with only these layers, by position."""
         keep = list(layers)
         changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
         if self.train_sums is not None and self.train_squares is not None:
@@ -272,7 +272,7 @@ def _merged(tables: PairTables, codes: IntArray, **changed: Any) -> PairTables:
 
 
 def without_training_ranks(tables: PairTables) -> PairTables:
-    """The same tables as they travel, and as replicates have them."""
+    """Tables without the ranks for training, as they travel, and as replicates have them."""
     return replace(tables, train_sums=None, train_squares=None)
 
 
@@ -291,7 +291,7 @@ def group_rows(codes: IntArray) -> tuple[IntArray, IntArray]:
     sizes = codes.max(axis=0, initial=0) + 1
     total = np.prod(sizes.astype(object))
     if total >= 2**62:
-        # Too many combinations to number: sums of random 64-bit numbers tell them apart.
+        # Too many combinations to number: sums of random 64-bit numbers distinguish them.
         rng = np.random.default_rng(0)
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
         keys = np.zeros(len(codes), dtype=np.int64)

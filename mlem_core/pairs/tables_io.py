@@ -4,7 +4,7 @@ Left out is what is 0 by construction: ranks inside a fold where no fold tests a
 the training pairs of a fold where the fold leaves a pair out. Sums of ranks are half-integers:
 doubled they are whole numbers, and what is kept of those among fewer pairs is how far they are from
 their share of the ranks among all pairs. Of a number's bytes those at one place stand together,
-which is what makes a table of numbers alike in size compress.
+which is what makes a table of numbers of similar size compress.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Part(NamedTuple):
 def _parts(
     cell_block: IntArray, counts: FloatArray, trains: NDArray[np.bool_]
 ) -> list[tuple[_Part, _Part]]:
-    """For each fold the pairs inside it, and those that it does not leave out."""
+    """Pairs inside each fold, and those that it does not leave out."""
     inside = tested_blocks(len(trains))
 
     def part(chosen: NDArray[np.bool_]) -> _Part:

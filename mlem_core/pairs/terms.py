@@ -1,4 +1,4 @@
-"""What a metric model weighs: squared feature distances, their products, or pairs of values.
+"""Terms of a metric model: squared feature distances, their products, or pairs of values.
 
 A nominal feature that says whether two values differ makes every two values equally far apart.
 Resolved by value it has a number for every unordered pair of its values, the same value twice among
@@ -186,11 +186,11 @@ class Terms:
         return np.flatnonzero(~np.isin(self.part, self.resolved)), own
 
     def of(self, patterns: IntArray) -> Terms:
-        """Those of some of the patterns (n_chosen,), by number."""
+        """Terms in some of the patterns (n_chosen,), by number."""
         return replace(self, plain=self.plain[:, patterns], codes=self.codes[:, patterns])
 
     def only(self, parts: IntArray) -> Terms:
-        """Those of some parts, ascending, which are then numbered from 0 on."""
+        """Terms of some parts, ascending, which are then numbered from 0 on."""
         kept = np.flatnonzero(np.isin(self.resolved, parts))
         return Terms(
             part=np.searchsorted(parts, self.part[np.isin(self.part, parts)]),
@@ -261,7 +261,7 @@ def design(n_values: int) -> FloatArray:
 
 
 def term_names(feature: str, names: Sequence[str]) -> list[str]:
-    """What the columns of `design` are called: "pos: Noun/Verb", ..., "pos: Noun", ...."""
+    """Names of the columns of `design`: "pos: Noun/Verb", ..., "pos: Noun", ...."""
     first, second = ends(len(names))
     pairs = [f"{names[a]}/{names[b]}" for a, b in zip(first, second, strict=True) if a != b]
     return [f"{feature}: {one}" for one in (*pairs, *names)]

@@ -1,1 +1,1 @@
-"""What goes into a paper: capsule, verification, methods paragraph, references, LaTeX."""
+"""Material for a paper: capsule, verification, methods paragraph, references, LaTeX."""

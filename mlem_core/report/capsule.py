@@ -146,7 +146,7 @@ def write(
 
 
 def described(shown: FigureContext, leaving: Analysis, sources: Mapping[str, SourceFile]) -> About:
-    """What `capsule.json` says of an analysis, of no file yet and without what takes long."""
+    """Contents of `capsule.json` for an analysis, of no file yet and without what takes long."""
     drawing = shown.drawing
     return About(
         format=FORMAT,
@@ -172,7 +172,7 @@ def described(shown: FigureContext, leaving: Analysis, sources: Mapping[str, Sou
 
 
 def called(shown: FigureContext, names: Mapping[str, str]) -> FigureContext:
-    """What is shown, its models called as `names` say; nothing is found in the store by these."""
+    """Context with the models named by `names`; nothing is found in the store by these."""
     analysis = renamed(shown.analysis, names)
     selection = shown.selection
     layers = tuple(of_layer(layer, names) for layer in selection.layers)
@@ -293,7 +293,7 @@ Tables = dict[str, pd.DataFrame]
 
 
 def how_sure(shown: FigureContext) -> Tables:
-    """What has been made of the audit, a claim, two layers alone, scores and other similarities.
+    """Tables of the audit, a claim, two layers alone, scores and other similarities, where made.
 
     They take long, and are written where they have been made. `verify` only names the audit, claims
     and other similarities; it computes intervals again.

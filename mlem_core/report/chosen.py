@@ -1,4 +1,4 @@
-"""What a user has chosen for a report: figures that can be drawn again, and the zip of them.
+"""Figures that a user has chosen for a report, to be drawn again, and the zip of them.
 
 report.tex, report.md    all figures and tables, to be typeset or read; the methods paragraph
 figures/01-profiles.pdf  a figure at the size that was chosen, and so on in their order
@@ -52,7 +52,7 @@ class Chosen:
     caption: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Dictionary for JSON."""
         return {
             "figure": self.figure,
             "analysis": self.analysis,
@@ -65,7 +65,7 @@ class Chosen:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Chosen:
-        """What `to_dict` gave.
+        """Figure of a report from the dictionary of `to_dict`.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class Chosen:
         return chosen
 
     def worded(self, part: str, text: str) -> Chosen:
-        """With a title or caption of one's own, on one line; empty: the one that follows."""
+        """Figure with a title or caption of one's own, on one line; empty: the one that follows."""
         words: dict[str, Any] = {part: " ".join(text.split())[: LONGEST[part]]}
         return replace(self, **words)
 

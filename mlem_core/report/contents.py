@@ -1,4 +1,4 @@
-"""What a capsule says of itself, how it is written and read, and names in it in place of paths."""
+"""Contents of a capsule, writing and reading it, and names in it in place of paths."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class DrawnAs:
-    """What was chosen of the figures of a capsule, and how features and models are called in it.
+    """Options of the figures of a capsule, and its display names of features and models.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class DrawnAs:
 
 @dataclass(frozen=True)
 class About:
-    """What `capsule.json` holds.
+    """Contents of `capsule.json`.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class About:
     seal: str = ""
 
     def sealed(self) -> About:
-        """The same with its seal, by which a change of any entry is known."""
+        """Contents with their seal, by which a change of any entry is known."""
         values = json.dumps(asdict(replace(self, seal="")), sort_keys=True)
         return replace(self, seal=hashlib.sha256(values.encode()).hexdigest())
 
@@ -124,7 +124,7 @@ def write_zip(files: Mapping[str, bytes], target: Path | BinaryIO) -> None:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is used of `manifest.json` before it is compared."""
+    """Entries of `manifest.json` that are used before it is compared."""
 
     stimuli: dict[str, Any]
     models: dict[str, dict[str, Any]]
@@ -146,7 +146,7 @@ class Capsule:
 
     @property
     def changed(self) -> list[str]:
-        """Its files whose content is not what was written."""
+        """Files of the capsule whose content is not what was written."""
         changed = {
             name for name, digest in self.about.files.items() if self.digests[name] != digest
         }
@@ -245,7 +245,7 @@ _VERSIONED = re.compile(r"[0-9a-f]{40}|\S+ \S+")
 
 
 def own_names(analysis: Analysis) -> dict[str, str]:
-    """What models are called in a capsule that were folders or files of this machine.
+    """Names in a capsule of models that were folders or files of this machine.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def in_table(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
 
 
 def in_names(called: Names, names: Mapping[str, str]) -> Names:
-    """What features and models are called, by the names that models have in the capsule."""
+    """Display names of features and models, by the names that models have in the capsule."""
     models = {names.get(name, name): text for name, text in called.models.items()}
     layers = {
         layer_name(of_layer(parse_layer(name), names)): text for name, text in called.layers.items()

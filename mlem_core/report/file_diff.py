@@ -1,4 +1,4 @@
-"""What differs between files of two capsules: tables number by number, parameters, pair tables."""
+"""Differences of files of two capsules: tables number by number, parameters, pair tables."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _is_map(long: pd.DataFrame) -> bool:
 
 
 def _distances(long: pd.DataFrame) -> pd.DataFrame:
-    """Of a map its distances: turning or mirroring it changes nothing that it says."""
+    """Distances of a map's points: turning or mirroring it changes nothing that it says."""
     points = long.copy()
     points["axis"] = points["key"].str.slice(0, 1)
     points["place"] = points["key"].str.slice(3)
@@ -198,7 +198,7 @@ def _distances(long: pd.DataFrame) -> pd.DataFrame:
 
 
 def difference(name: str, old: bytes, new: bytes) -> str:
-    """Where a file of a capsule says something else than the one made anew; empty: nowhere.
+    """First difference of a file of a capsule from the one made anew; empty without any.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def _arrays(data: bytes) -> dict[str, Any]:
 
 
 def _of_tables(data: bytes) -> dict[str, Any]:
-    """What pair tables hold: as a file the last bits of their numbers have places of their own."""
+    """Content of pair tables: in a file the last bits of their numbers have places of their own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tables.npz"
         path.write_bytes(data)

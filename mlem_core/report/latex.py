@@ -157,7 +157,7 @@ def table(
 
 
 def _letters(rows: Sequence[Sequence[str]]) -> int:
-    """How many letters the longest cells of all columns have, with what is between them."""
+    """Number of letters in the longest cells of all columns, with what is between them."""
     return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
 
 

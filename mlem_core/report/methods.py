@@ -53,7 +53,7 @@ _CITE = re.compile(rf"\[@((?:{_KEY})(?:, (?:{_KEY}))*)\]")
 
 
 def _estimator(name: str, interactions: bool) -> str:
-    """How a metric model is fitted, in words."""
+    """Fitting of a metric model, in words."""
     entry = estimator_named(name)
     cite = f" [@{entry.reference}]" if entry.reference else ""
     return f"{entry.sentence}{cite}{entry.constraint(interactions)}"

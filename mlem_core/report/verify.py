@@ -57,7 +57,7 @@ _FOLLOWING = (
 
 @dataclass(frozen=True)
 class Verification:
-    """What making a capsule again gave.
+    """Result of making a capsule again.
 
     Attributes
     ----------
@@ -296,7 +296,7 @@ def _made(
 
 
 def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
-    """What is shown with the capsule's trajectories: no folder's name has a training step."""
+    """Context with the capsule's trajectories: no folder's name has a training step."""
     analysis = shown.analysis
     models = [model for model, _ in analysis.layers]
     kept = trajectories_of(whole.spec.trajectories, models)
@@ -307,7 +307,7 @@ def _with_trajectories(whole: Capsule, shown: FigureContext) -> FigureContext:
 def _still_there(
     about: About, analysis: Analysis, folders: Mapping[str, str]
 ) -> tuple[Selection, tuple[Layer, Layer] | None]:
-    """What is shown, and the two layers that are compared, without what is not there now."""
+    """Selection and the two compared layers, without what is not there now."""
     here = {name: place for place, name in folders.items()}
     shown, pair = about.shown, about.pair
     layers = tuple(of_layer(layer, here) for layer in shown.layers)
@@ -338,7 +338,7 @@ def _tables(whole: Capsule, made: Mapping[str, bytes]) -> list[TableDiff]:
 
 
 def _others(whole: Capsule, made: Mapping[str, bytes]) -> tuple[list[str], int]:
-    """What differs in parameters and pair tables, and how many of their files say the same."""
+    """Differences in parameters and pair tables, and the number of their files without any."""
     # Whatever its form, it is compared by what it says.
     about = as_json(replace(whole.about, spec=whole.spec.to_dict()))
     files, findings, same = {**whole.files, "capsule.json": about}, [], 0

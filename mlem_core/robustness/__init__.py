@@ -1,1 +1,1 @@
-"""What would change a conclusion: audit, flags, multiverse, claims."""
+"""Robustness of a conclusion: audit, flags, multiverse, claims."""

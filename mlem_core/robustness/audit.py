@@ -80,7 +80,7 @@ def audit(
 
 
 def _of_similarity(similarity: str) -> dict[str, Any]:
-    """What the key of an audit says of its similarity; RSA is not named."""
+    """Similarity in the key of an audit; RSA is not named."""
     return {} if similarity == RSA else {"similarity": similarity}
 
 
@@ -169,7 +169,7 @@ class LayerResults:
 
     @classmethod
     def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
-        """With the estimator and the interactions of the analysis."""
+        """Results with the estimator and the interactions of the analysis."""
         tables = analysis.tables.with_interactions(analysis.spec.interactions)
         fits, importance = fitted(tables, analysis.spec.estimator)
         profiles = importance.mean(axis=1)
@@ -241,7 +241,7 @@ def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> 
 
 
 def _largest(change: FloatArray, layers: list[Layer], name: str) -> dict[str, Any]:
-    """Where the similarity of a layer with the others (n_layers,) changes most."""
+    """Largest change of a layer's similarity with the others (n_layers,), and the other layer."""
     if not np.isfinite(change).any():
         return {f"{name}_change": np.nan, f"{name}_with": ""}
     most = int(np.nanargmax(np.abs(change)))
@@ -287,7 +287,7 @@ def position_share(values: FloatArray, number: NDArray[np.integer]) -> float:
 
 
 def stimuli_at_first(first: NDArray[np.bool_], design: PairDesign) -> NDArray[np.uint8]:
-    """How many of the two stimuli of each pair are at position 0: (n_stimuli,) to (n_pairs,)."""
+    """Number of the two stimuli of each pair at position 0: (n_stimuli,) to (n_pairs,)."""
     ones = first.astype(np.uint8)
     number = np.repeat(ones[design.stimulus], np.diff(design.starts))
     if not design.is_complete:
@@ -318,7 +318,7 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
 
 
 class _Audited(NamedTuple):
-    """What the measures of a layer are taken from.
+    """Basis of the measures of a layer.
 
     design : of the pairs whose distances are looked at
     at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
@@ -333,7 +333,7 @@ class _Audited(NamedTuple):
 def layer_table(
     analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
 ) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
-    """The measures of every layer, and how alike its distances are in each variant.
+    """Measures of every layer, and the similarity of its distances in each variant.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def layer_table(
 
 
 def _bare(analysis: Analysis) -> Analysis:
-    """The same without the tables, which no measure of a layer needs."""
+    """Analysis without the tables, which no measure of a layer needs."""
     empty = without_training_ranks(analysis.tables).of_layers([])
     return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
 

@@ -7,7 +7,7 @@ two layers (RSA, another similarity, or τ), a claim holds in a universe where i
     above f g A         FI_f(A) - FI_g(A)                      f matters more than g in A
     more-in f A B       FI_f(A) - FI_f(B)                      f matters more in A than in B
     closer A B C S      S(A, B) - S(A, C)                      A is more like B than like C
-    alike A B S t       S(A, B) - t                            A and B are alike, S above t
+    alike A B S t       S(A, B) - t                            A and B are similar, S above t
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mlem_core.robustness.variants import short_of
 
 
 class ClaimKind(NamedTuple):
-    """How many layers (a, b, c) and features (f, g) a claim names, whether it is about a similarity
+    """Number of layers (a, b, c) and features (f, g) of a claim, whether it is about a similarity
     and a threshold, and its sentence."""
 
     layers: int
@@ -216,7 +216,7 @@ class OverStimuli(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """Margin in the main analysis with its interval and test, in words."""
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         text = (
             f"In the main analysis the margin is {self.value:.3f} (95 % CI over {self.others}: "
@@ -258,7 +258,7 @@ def _is_number(text: str) -> bool:
 
 
 def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names | None = None) -> str:
-    """What chance says of the first feature of a claim in its first layer, in a sentence.
+    """Comparison with chance of a claim's first feature in its first layer, in a sentence.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def curve(claim: Claim, multiverse: Multiverse, chance: pd.DataFrame | None = No
 def by_choice(
     claim: Claim, multiverse: Multiverse, chance: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """In how many of the universes with each choice the claim holds.
+    """Number of universes with each choice in which the claim holds.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def verdict(
     names: Names | None = None,
     chance: pd.DataFrame | None = None,
 ) -> str:
-    """In how many universes a claim holds, in a sentence, and which choice matters most for it."""
+    """Number of universes in which a claim holds, in a sentence, and the most decisive choice."""
     if beyond(claim, chance) is False:
         return f"{claim.named(names)}: does not hold. {of_chance(claim, chance, names)}"
     table = curve(claim, multiverse)
@@ -343,7 +343,7 @@ def verdict(
 
 
 def orders(multiverse: Multiverse, names: Names | None = None) -> list[str]:
-    """What holds without any claim: how often each feature comes first, and how alike layers are.
+    """Orders that hold without any claim: of the features by importance, of layers by similarity.
 
     Returns
     -------

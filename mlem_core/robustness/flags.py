@@ -1,7 +1,7 @@
-"""Which layers an audit flags and why, and which of its checks the similarity of two layers fails.
+"""Flags of an audit on layers with their reasons, and the checks that two layers fail.
 
 The thresholds are conventions, stated here and in `docs/audit.md`; the numbers behind them are in
-the tables of the audit. How alike two layers are is computed again in its variants: where one of
+the tables of the audit. How similar two layers are is computed again in its variants: where one of
 them changes it by more than a flag allows, or random weights do about as well, that check fails.
 """
 
@@ -35,13 +35,13 @@ RSA_CHANGE = 0.2
 TAU_CHANGE = 0.4  # of the τ of two layers, which is coarse with few features
 CONTROL_SHARE = 0.9  # of ρ, or of RSA, that random weights reach
 LEAST = 0.1  # a ρ or RSA below it is not worth a comparison with random weights
-ALIKE = 0.3  # two layers with an RSA or τ from here on are called alike
+ALIKE = 0.3  # two layers with an RSA or τ from here on are called similar
 # Figures mark what changes a conclusion by this many times the limit above; tables have all.
 MARKED = 2.0
 
 
 def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
-    """Which layers, and which pairs of layers, are to be read with care, why, and how much.
+    """Table of layers, and pairs of layers, to be read with care, with reasons and severity.
 
     A profile is flagged where two features change places, both times with a lead in importance of
     at least `CLEAR_LEAD`; a score where ρ changes by at least `RHO_CHANGE`; the RSA or τ of two
@@ -51,10 +51,10 @@ def flags(audit: Audit, names: Names = NAMES) -> pd.DataFrame:
 
     Its severity is 0 where what one would say stays the same and only a number changes. Else it
     says by how many times the limit it changes: where another feature matters most, the lead;
-    where two layers are alike (RSA or τ from `ALIKE` on) in one of the two only, or their
+    where two layers are similar (RSA or τ from `ALIKE` on) in one of the two only, or their
     similarity has the other sign (both at least `LEAST`), the change. Against random weights it
     goes from 1 where they reach `CONTROL_SHARE` to 2 where they reach all of ρ, or of the RSA of
-    two layers of different models that are alike, and on; layers of one model are alike in any
+    two layers of different models that are similar, and on; layers of one model are so in any
     network that hands on its states.
 
     Parameters
@@ -80,13 +80,13 @@ def audit_tables(audit: Audit) -> dict[str, pd.DataFrame]:
 
 
 def marked(flags: pd.DataFrame) -> pd.DataFrame:
-    """Those of `flags` that a figure marks: severity at least `MARKED`, the most severe first."""
+    """Flags that a figure marks: severity at least `MARKED`, the most severe first."""
     severe = flags[flags["severity"] >= MARKED]
     return severe.sort_values("severity", ascending=False, kind="stable")
 
 
 def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[Layer, Layer], str]:
-    """Why a figure of a measure marks a layer, or a pair of layers, the most severe reason first.
+    """Reasons why a figure of a measure marks a layer, or a pair of layers, the most severe first.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _ends(row: Mapping[Any, Any]) -> list[Any]:
 
 
 def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
-    """For each layer what is striking, in sentences, the gravest first."""
+    """Notes on what is striking in each layer, in sentences, the gravest first."""
     reasons: dict[tuple[Layer, str], list[str]] = {}
     for measure, model, layer, *_, reason, _ in _layer_flags(changes):
         reasons.setdefault(((model, layer), measure), []).append(reason)
@@ -194,7 +194,7 @@ def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
 def of_layers(
     by_measure: Mapping[str, Mapping[Any, str]], layers: Sequence[Layer]
 ) -> dict[Layer, str]:
-    """Why the profile or the score of a layer is marked, of the marked layers.
+    """Reasons why the profile or the score of a layer is marked, of the marked layers.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def of_layers(
 
 
 def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
-    """Why the profile of "a" or "b", or the similarity of "both", is marked.
+    """Reasons why the profile of "a" or "b", or the similarity of "both", is marked.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def _spans(layers: Sequence[Layer], names: Names) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """What an audit says of the similarity of two layers.
+    """Audit checks of the similarity of two layers.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ class Checked:
 
 
 def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
-    """What an audit says of the similarity of two layers, in either order.
+    """Audit checks of the similarity of two layers, in either order.
 
     What counts as a change are the `flags`, whose limits are
     conventions: a verdict "holds" is no proof.

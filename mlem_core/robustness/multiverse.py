@@ -1,4 +1,4 @@
-"""The same question under every reasonable choice: in how many of them does a claim hold?
+"""Multiverse of an analysis: the results under every reasonable choice, to test claims in.
 
 A universe is one combination of choices (distance, estimator, policy for missing values, with or
 without position 0 ...). All are run on stored representations, for the layers in question only.
@@ -38,7 +38,7 @@ Choices = Mapping[str, Sequence[str]]
 
 
 def dimensions() -> dict[str, tuple[str, ...]]:
-    """What may be varied, in the order of the columns, and all its choices."""
+    """Choices that may be varied, in the order of the columns, and all their values."""
     described = parameters()
     varied = ("units", "positions", "special_tokens", "pooling", "missing", "estimator")
     labels = {name: [one for one in described[name].labels if one != "auto"] for name in varied}
@@ -47,7 +47,7 @@ def dimensions() -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Multiverse:
-    """What some layers are in every universe.
+    """Results of some layers in every universe.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def choices_of(analysis: Analysis) -> dict[str, tuple[str, ...]]:
 
 
 def analysis_poolings(analysis: Analysis) -> tuple[str, ...]:
-    """What may stand for a stimulus of an analysis: of words or of sentences; one for files."""
+    """Poolings for the stimuli of an analysis, words or sentences; one for files."""
     return (
         tuple(tokens.poolings_of(analysis.whole.level)) if analysis.spec.models else ("standard",)
     )
@@ -190,7 +190,7 @@ def multiverse_key(
     choices: Choices | None = None,
     similarities: Sequence[str] = (RSA,),
 ) -> dict[str, Any]:
-    """What the multiverse of some layers depends on; raises as `multiverse`.
+    """Key of the multiverse of some layers; raises as `multiverse`.
 
     RSA is not named where it is the only similarity.
     """

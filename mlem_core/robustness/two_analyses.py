@@ -57,7 +57,7 @@ class Paired(NamedTuple):
 
     @property
     def over(self) -> str:
-        """What intervals are over, and what each analysis leaves out."""
+        """Resampling units of the intervals, and what each analysis leaves out."""
         if self.together:
             return f"{self.first.units.over}; the same are left out of both"
         over = dict.fromkeys(one.units.over for one in (self.first, self.second))
@@ -127,7 +127,7 @@ _OF_EXTRACTION = [
 
 
 def in_a_sentence(table: pd.DataFrame) -> str:
-    """What differs, as one sentence; `table` as `differences` gives it."""
+    """Differences of two analyses, as one sentence; `table` as `differences` gives it."""
     if table.empty:
         return "Both analyses are of the same stimuli, models and choices."
     said = [f"{row.what} ({row.first}; {row.second})" for row in table.itertuples()]
@@ -143,7 +143,7 @@ def _weights(analysis: Analysis, model: str) -> str:
 
 
 def _apart(one: list[str], other: list[str]) -> tuple[str, str]:
-    """What only one of two lists has; both are the same text where the lists have the same."""
+    """Names that only one of two lists has, as text; both empty where the lists have the same."""
     only = [[name for name in a if name not in b] for a, b in ((one, other), (other, one))]
     if not only[0] and not only[1]:
         return "", ""
@@ -193,7 +193,7 @@ def paired(first: Analysis, second: Analysis, store: Store, report: Report | Non
 
 
 def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | None:
-    """What `paired` gives if it is in the store; computes nothing."""
+    """Intervals of `paired` if the store has them; computes nothing."""
     if not (layers := common_layers(first, second)):
         return None
     one, other = (
@@ -379,7 +379,7 @@ def _pearson(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _headline(both: tuple[Analysis, Analysis], intervals: Paired | None) -> list[str]:
-    """What the second has of the layers that are the most similar in the first."""
+    """Similarity in the second analysis of the layers that are most similar in the first."""
     shared = common_layers(*both)
     if len(shared) < 2:
         return []

@@ -1,4 +1,4 @@
-"""What an audit consists of: the variants of an analysis, and the tables of what was found."""
+"""Contents of an audit: the variants of an analysis, and the tables of the findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 
 @dataclass(frozen=True)
 class Variant:
-    """What is changed in an analysis, and how a sentence begins that says what follows."""
+    """Change of an analysis for an audit, and the beginning of the sentence on its effect."""
 
     name: str
     says: str
@@ -27,7 +27,7 @@ def controls(analysis: Analysis) -> dict[str, str]:
     """The control of each model: the same architecture with random weights.
 
     Models of one architecture and size have other random weights each: with the same ones they
-    would be alike for being one network.
+    would be similar for being one network.
     """
     found, seen = {}, Counter[tuple[str, tuple[int, ...]]]()
     for name, about in analysis.manifest["models"].items():
@@ -61,7 +61,7 @@ SAYS = {variant.name: variant.says for variant in VARIANTS}
 
 @dataclass(frozen=True)
 class Audit:
-    """What is to be known of each layer before its results are believed.
+    """Tables on each layer, to be read before its results are believed.
 
     It is of one similarity of two layers, RSA or another, whose name columns have in its place.
 

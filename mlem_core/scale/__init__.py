@@ -1,1 +1,1 @@
-"""Where units of work run: in threads of this process, or by the workers of a Dask cluster."""
+"""Units of work in threads of this process, or by the workers of a Dask cluster."""

@@ -240,7 +240,7 @@ def computing_on(cluster: Any = None) -> Iterator[Executor]:
 
 
 def check_named(text: str) -> str:
-    """The same text; raises InputError where it names no cluster."""
+    """Name of a cluster, unchanged; raises InputError where it names none."""
     if text and not _LOCAL.fullmatch(text) and not _ADDRESS.fullmatch(text):
         raise InputError(f"{text!r} names no cluster; the forms are {FORMS}.")
     return text

@@ -1,4 +1,4 @@
-"""Who does units of work: this process, or the workers of a cluster (`mlem_core.scale.cluster`)."""
+"""Executors of units of work: this process, or a cluster's workers (`mlem_core.scale.cluster`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlem_core.base.text import many
 
 
 class Executor:
-    """This process as the one that does units of work, which need nothing of one another.
+    """Executor of units of work, which need nothing of one another, in this process.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ current: ContextVar[Executor] = ContextVar("executor", default=HERE)
 
 
 def executor() -> Executor:
-    """The one that does units of work now (`mlem_core.scale.cluster.computing_on`)."""
+    """Executor of units of work now (`mlem_core.scale.cluster.computing_on`)."""
     return current.get()
 
 

@@ -1,4 +1,4 @@
-"""What a worker of a cluster does: one unit of work after another, if it is the same program."""
+"""Worker of a cluster: it does one unit of work after another, if it is the same program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Big:
 
 @dataclass(frozen=True)
 class Sent:
-    """What goes to a worker in one piece: Dask looks for no futures in it."""
+    """Value that goes to a worker in one piece: Dask looks for no futures in it."""
 
     value: Any
 
@@ -71,7 +71,7 @@ def sees(marker: Path) -> bool:
 
 @functools.cache
 def unfit(expected: tuple[tuple[str, str], ...], marker: Path | None = None) -> str:
-    """Why this worker cannot do what others do, as a sentence after its name; else an empty text.
+    """Reason why this worker cannot do what others do, to follow its name; else an empty text.
 
     Parameters
     ----------

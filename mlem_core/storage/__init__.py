@@ -1,1 +1,1 @@
-"""What is kept on disk: a store of computations, and files that appear whole or not at all."""
+"""Storage on disk: a store of computations, and files that appear whole or not at all."""

@@ -42,7 +42,7 @@ def sha256_file(path: Path) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """One spelling for equal values: sorted keys, no spaces, ASCII, no NaN."""
+    """Canonical JSON, the same for equal values: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -1,4 +1,4 @@
-"""One kind of kept result: how it is found, made, and kept by the types of its fields."""
+"""Stage: a kind of result, how it is found, made, and kept by the types of its fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARRAYS, _ABOUT = "arrays.npz", "about.json"
 
 
 class Packed(NamedTuple):
-    """How an array is kept, as the annotation of its field says; it is read as float64.
+    """Form of an array in its file, as the annotation of its field; it is read as float64.
 
     dtype : of its numbers in the file
     diagonal : what is on the diagonals of symmetric arrays (..., n, n), whose upper
@@ -32,7 +32,7 @@ class Packed(NamedTuple):
     diagonal: float | None = None
 
     def packed(self, array: NDArray[Any]) -> NDArray[Any]:
-        """What is in the file."""
+        """Array as the file holds it."""
         if self.diagonal is not None:
             rows, columns = np.triu_indices(array.shape[-1], 1)
             array = array[..., rows, columns]
@@ -51,7 +51,7 @@ class Packed(NamedTuple):
 
 
 class InFile(NamedTuple):
-    """How a field is kept that has a file of its own, as its annotation says."""
+    """Saving and loading of a field that has a file of its own, as its annotation."""
 
     save: Callable[[Any, Path], None]
     load: Callable[[Path], Any]
@@ -140,7 +140,7 @@ def _is_record(value: Any) -> bool:
 
 
 def _how(annotation: Any) -> Any:
-    """What `Annotated` says beside the type; None where it says nothing."""
+    """Annotation beside the type in `Annotated`; None where there is none."""
     return next(iter(getattr(annotation, "__metadata__", ())), None)
 
 

@@ -1,4 +1,4 @@
-"""What is kept on disk, and under which key.
+"""Store of computations on disk, under keys of all that they depend on.
 
 A key is the SHA-256 of a canonical JSON of everything that an entry depends on, so that a
 change of any of it is another entry and nothing ever has to be invalidated. An entry is a
@@ -83,7 +83,7 @@ class Store:
         return hashlib.sha256(canonical(_identity(stage, version, depends_on))).hexdigest()
 
     def folder(self, stage: str, version: int, /, **depends_on: Any) -> Path:
-        """Where an entry is, once it is there."""
+        """Folder of an entry, once it is there."""
         return self.root / stage / self.key(stage, version, **depends_on)
 
     def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:

@@ -68,7 +68,7 @@ class Job(Task):
 
     @property
     def asked_at(self) -> datetime | None:
-        """When it was started, by this machine's clock; None for the example."""
+        """Time of its start, by this machine's clock; None for the example."""
         try:
             return datetime.fromtimestamp((self.folder / "spec.json").stat().st_mtime)
         except OSError:
@@ -88,7 +88,7 @@ class _Example(Job):
             raise InputError(examples.DAMAGED) from error
 
     def cancel(self) -> None:
-        """It runs no more."""
+        """Do nothing: the example runs no more."""
 
 
 @dataclass(frozen=True)

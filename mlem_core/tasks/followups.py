@@ -184,7 +184,7 @@ def _all_models(job: JobInput) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class JobType:
-    """One kind of work.
+    """Type of background task.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What each visitor of a shared server may use, checked where it is used, and whose turn it is.
+"""Limits of each visitor of a shared server, checked where they count, and the order of turns.
 
 A store in the folder `visitors` of another one is a visitor's; any other has no limits.
 
@@ -280,7 +280,7 @@ def locks(jobs: Path) -> list[list[Path]]:
 
 
 def last_served(folders: Iterable[Path]) -> dict[Path, float]:
-    """When a task of each owner last had its turn, or the owner first came."""
+    """Time of the last turn of a task of each owner, or of the owner's first coming."""
     served = {}
     for jobs in folders:
         with contextlib.suppress(OSError):

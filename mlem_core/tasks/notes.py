@@ -65,22 +65,22 @@ class Notes:
     report: tuple[Mapping[str, Any], ...] = ()
 
     def named(self, name: str) -> Notes:
-        """With another name: one line of at most `LONGEST_NAME` characters; empty for none."""
+        """Notes with another name, one line of at most `LONGEST_NAME` letters; empty for none."""
         return replace(self, name=" ".join(name.split())[:LONGEST_NAME].rstrip())
 
     def noted(self, note: str) -> Notes:
-        """With another note, of at most `LONGEST_NOTE` characters; empty for none."""
+        """Notes with another note, of at most `LONGEST_NOTE` characters; empty for none."""
         return replace(self, note=note.strip()[:LONGEST_NOTE].rstrip())
 
     def showing(self, identifier: str, text: str) -> Notes:
-        """With `text` shown for a feature or a model; empty, or its identifier: as it is."""
+        """Notes with `text` shown for a feature or a model; empty, or its identifier: as it is."""
         text = " ".join(text.split())[:LONGEST_NAME].rstrip()
         others = {key: value for key, value in self.shown.items() if key != identifier}
         entry = {identifier: text} if text and text != identifier else {}
         return replace(self, shown={**others, **entry})
 
     def reporting(self, report: list[Mapping[str, Any]]) -> Notes:
-        """With another report."""
+        """Notes with another report."""
         return replace(self, report=tuple(report))
 
 

@@ -95,7 +95,7 @@ def write_pid(folder: Path, pid: int) -> None:
 
 
 def _started(pid: int) -> float | None:
-    """When a live process was started, in seconds; None where there is none.
+    """Start time of a live process, in seconds; None where there is none.
 
     Process numbers are used again; with this a stranger is not taken for the job.
     """

@@ -249,7 +249,7 @@ class _Reader:
         )
 
     def answer(self, message: Mapping[str, Any], settings: Shared) -> dict[str, Any]:
-        """Its answer to a message; raises `InputError` where it takes too much, or `Broken`."""
+        """Answer to a message; raises `InputError` where it takes too much, or `Broken`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         began = time.monotonic()
         with contextlib.suppress(OSError):  # one that has ended does not answer

@@ -64,7 +64,7 @@ _ENDS = ("result", "failed.json", "cancelled")  # a task with one of these has e
 
 @dataclass(frozen=True)
 class Status:
-    """Where a job is.
+    """State of a job, with its progress.
 
     Attributes
     ----------
@@ -307,7 +307,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """So many at a time as there are locks for, in the order of `mlem_core.tasks.limits`."""
+    """Turn of a task: as many run as there are locks, in the order of `mlem_core.tasks.limits`."""
     while True:
         at = place(folder)
         with contextlib.ExitStack() as held:
@@ -334,7 +334,7 @@ def _hold(locks: list[list[Path]], held: contextlib.ExitStack) -> bool:
 
 
 class Place(NamedTuple):
-    """How many tasks run, and how many wait whose turn is before that of one."""
+    """Number of tasks that run, and of those that wait whose turn is before that of one."""
 
     running: int
     waiting: int

@@ -1,4 +1,4 @@
-"""All layers at once: which pairs surprise, what makes the models alike, and their maps."""
+"""All layers at once: pairs that surprise, contributions by model, and their maps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS: dict[str, tuple[str, Callable[[View], None]]] = {
 
 
 def show_all_layers(view: View) -> None:
-    """What all layers show together, a part at a time."""
+    """Figures of all layers together, a part at a time."""
     if not has_pairs(view) or view.results() is None:
         return
     part = choices.choose_part("Part", {name: title for name, (title, _) in PARTS.items()}, "part")

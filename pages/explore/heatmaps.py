@@ -128,7 +128,7 @@ def _published(view: View) -> None:
 
 
 def _features(view: View, results: Results, a: str, b: str) -> None:
-    """Which features matter in each of two layers."""
+    """Importances and similarities of two layers."""
     exporting.show_figure(view, "compare")
     _similarities(view, results, a, b)
     uncertainty.offer_intervals(view)

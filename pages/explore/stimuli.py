@@ -43,7 +43,7 @@ def choose_colour(view: View, help: str) -> str:
 
 
 def show_model_maps(view: View) -> None:
-    """How the layers of one model lay out the stimuli (paper 1, figure 3); folded away."""
+    """Maps of the stimuli in all layers of one model (paper 1, figure 3); folded away."""
     frame.folded_part(
         "The stimuli in all layers of a model",
         ":material/grid_view:",

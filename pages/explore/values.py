@@ -1,4 +1,4 @@
-"""How far apart the values of a feature are: in the layers of a view, and in two of them."""
+"""Distances between the values of a feature: in the layers of a view, and in two of them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _feature(results: Results) -> str:
 
 
 def _offer(view: View) -> None:
-    """What could be seen, and the button that makes it."""
+    """Button that codes features by value, and what it would show."""
     names = [name for name in values_to_tell_apart(view.job_id) if name in view.features]
     if not names:
         st.caption(

@@ -1,4 +1,4 @@
-"""Why two layers are similar: the canvas, and all else of the two below it."""
+"""Explanation of two layers' similarity: the canvas, and all else of the two below it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OFTEN = 1.0  # seconds between two looks at how far it is
 
 
 def show_pair(view: View) -> None:
-    """Why two layers are similar."""
+    """Canvas of two layers, and what explains their similarity."""
     if has_pairs(view):
         frame.alone(partial(_canvas, view))
 
@@ -69,7 +69,7 @@ def _wait(view: View, shown: FigureContext) -> None:
     from mlem_core.figures.canvas import lacking_maps, settled
 
     why, maps = shown.why, lacking_maps(shown)
-    known = settled(why) or len(why.features) > alike.MOST_WITH_CHANCE
+    known = settled(why)
     a, b = view.pair
     work = None if known else alike.work_for_intervals(view, a, b, why.similarity.name)
     background.give_way(work)
@@ -124,7 +124,7 @@ def _details(view: View) -> None:
 
 
 def _beside(view: View, a: str, b: str) -> None:
-    """What RSA mixes, apart, and the ceilings: a number each, what it is in its help."""
+    """Numbers that RSA mixes, apart, and the ceilings, each with its definition in its help."""
     why = alike.explained_with_transfer(view, a, b)
     rows = [(said.name, said.value, said.sentence) for said in why.beside]
     for (_, row), layer, side in zip(
@@ -153,7 +153,7 @@ def _others(view: View, a: str, b: str) -> None:
 
 
 def _figures(view: View, a: str, b: str) -> None:
-    """What the canvas shows, as figures that can be saved."""
+    """Content of the canvas, as figures that can be saved."""
     chosen = alike.option(alike.compared_layers(view))
     left, right = st.columns(2, gap="large")
     with left:

@@ -21,7 +21,7 @@ FEATURES = ("ordered", "nominal")
 
 @dataclass
 class Draft:
-    """What is known of the chosen stimuli.
+    """State of the chosen stimuli.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def _with_roles(draft: Draft) -> None:
 
 
 def column_feature(draft: Draft, column: str) -> str:
-    """What the feature of a column is called: that of a binned one has another name."""
+    """Name of the feature of a column: that of a binned one has another name."""
     return f"{column}_bin" if column in draft.bins else column
 
 

@@ -50,12 +50,12 @@ def choose_models(names: list[str]) -> None:
 
 
 def offers() -> list[ModelAvailability]:
-    """What is known of each chosen model."""
+    """Availability of each chosen model."""
     return [_offer(name) for name in chosen_models()]
 
 
 def models_wrong(contents: dict[str, FoundArrays]) -> str:
-    """What stands in the way of a run; empty where nothing does.
+    """Obstacle to a run in the chosen models; empty where there is none.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def _models() -> None:
 
 
 def _line(offer: ModelAvailability) -> None:
-    """What a model is, and where it comes from."""
+    """Line on a model: its label, its size, and where it comes from."""
     name = plain(offer.name)
     if offer.where == "nowhere":
         st.error(plain(offer.problem), icon=":material/error:")

@@ -48,7 +48,7 @@ def chosen(stimuli: StimulusSet | None) -> dict[str, Any]:
 
 
 def wrong(options: dict[str, Any]) -> str:
-    """What of the options does not go together, or is none; empty where all does."""
+    """Error in the options, alone or together; empty where there is none."""
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
         for name in _READ:
@@ -97,7 +97,7 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
 
 @stored.kept(32, copied=True)
 def _offered(digest: str, _stimuli: StimulusSet) -> list[str]:
-    """What may be chosen of values: that it is left to the analysis, or features."""
+    """Choices for coding by value: that it is left to the analysis, or features."""
     from mlem_core.analysis.defaults import resolvable
 
     return [*AUTO, *resolvable(_stimuli)]

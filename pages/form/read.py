@@ -188,7 +188,7 @@ def _table_choices(draft: Draft) -> None:
 
 
 def _found_marks(draft: Draft) -> list[str]:
-    """What was taken for missing in the columns that are features."""
+    """Marks that were taken for missing in the columns that are features."""
     features = [name for name, role in draft.roles.items() if role in ("ordered", "nominal")]
     return list(dict.fromkeys(mark for name in features for mark in draft.marks.get(name, [])))
 

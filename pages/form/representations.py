@@ -33,7 +33,7 @@ def distances() -> list[str]:
 
 
 def first_columns() -> dict[str, str]:
-    """What the first column of a file is, by its name, where that is given."""
+    """Meaning of the first column of a file, by its name, where that is given."""
     files = chosen_files()
     return {name: said for name, said in state.pairs("first_column").items() if name in files}
 
@@ -76,7 +76,7 @@ def _look(upload: str, n_stimuli: int, **how: bool | str) -> FoundArrays:
 
 
 def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
-    """What each file holds, by its name; nothing while the stimuli cannot be used."""
+    """Contents of each file, by its name; none while the stimuli cannot be used."""
     from mlem_core.pairs.distances import PRECOMPUTED, distance_named
 
     if draft.stimuli is None:
@@ -169,7 +169,7 @@ def _first_column(name: str) -> None:
 
 
 def _said(upload: str, content: FoundArrays | None) -> None:
-    """What the check of a file found."""
+    """Findings of the check of a file."""
     file = plain(upload.rpartition("/")[2])
     if content is None:
         st.caption(f"{file}: checked as soon as the stimuli can be used.")

@@ -92,7 +92,7 @@ def _fewer_folds(draft: Draft, options: dict[str, Any]) -> None:
 
 
 def _missing(draft: Draft, findings: list[StimulusFinding]) -> None:
-    """One line for all features with missing values, and what can be done about them."""
+    """Line on all features with missing values, and what can be done about them."""
     names = list(dict.fromkeys(name for finding in findings for name in finding.features))
     if not names:
         return
@@ -294,7 +294,7 @@ def _language() -> None:
 
 
 def _below(lint: Lint) -> None:
-    """What is about no single column."""
+    """Findings that are about no single column."""
     if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
     rest = [one for one in lint.findings if len(one.features) != 1 and one.kind != "missing"]
@@ -326,7 +326,7 @@ def _correlations(lint: Lint) -> None:
 
 
 def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
-    """What is to be known about the stimuli, and what is wrong with the options for it."""
+    """Findings about the stimuli, and the error that the options make with them."""
     stimuli = draft.stimuli
     if stimuli is None:
         return None, ""

@@ -116,7 +116,7 @@ def read_as() -> dict[str, Any]:
 
 
 def pairs(name: str) -> dict[str, Any]:
-    """What a part of the state whose texts are "name=value" says, without what cannot be read."""
+    """Pairs in a part of the state whose texts are "name=value", without what cannot be read."""
     from mlem_core.analysis.spec import parameters
 
     parse = parameters()["representations" if name == "files" else name].parse
@@ -173,7 +173,7 @@ def uploader(
 
 
 def refused_upload(what: str) -> str:
-    """Why what was uploaded last could not be kept; empty where it could."""
+    """Reason why what was uploaded last could not be kept; empty where it could."""
     return str(st.session_state.get(f"refused {what}", ""))
 
 

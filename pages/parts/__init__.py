@@ -1,1 +1,1 @@
-"""What the screens share: state in the URL, the chosen analysis, figures, background work."""
+"""Shared parts of the screens: state in the URL, the chosen analysis, figures, background tasks."""

@@ -1,4 +1,4 @@
-"""How a figure of a page gets into the report: what is needed to draw it again, from the view."""
+"""Adding a figure of a page to the report: what is needed to draw it again, from the view."""
 
 from __future__ import annotations
 

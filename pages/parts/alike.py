@@ -1,4 +1,4 @@
-"""How alike layers are: the similarity that is looked at, and why two of a view are alike."""
+"""Similarity of layers: the measure that is looked at, and why two layers of a view are similar."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.explained import Explanation
     from mlem_core.tasks.followups import Followup
     from pages.parts.view import View
-
-MOST_WITH_CHANCE = 12  # features, `mlem_core.measures.shapley.EXACT_FEATURES`, without its imports
 
 
 def choose_similarity(view: View) -> LayerSimilarity:
@@ -76,7 +74,7 @@ def option(of_layers: LayerSimilarity) -> dict[str, Any]:
 
 
 def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanation:
-    """Why the layers "model:layer" a and b are alike, in the names that the user gave.
+    """Explanation of the similarity of layers "model:layer" a and b, in the user's names.
 
     A similarity other than RSA has to be in the store.
     """

@@ -1,4 +1,4 @@
-"""What goes on in the background: the bar of runs, the same on every page, and other work.
+"""Background tasks: the bar of runs, the same on every page, and other tasks.
 
 An analysis has the bar, with the way to its result; other work on what is shown has a button, and
 its progress where the button was.
@@ -46,7 +46,7 @@ def watch(job_id: str) -> None:
 
 
 def show_runs() -> None:
-    """What runs and what has just ended; nothing where there is neither."""
+    """Bar of runs that go on or have just ended; nothing where there are none."""
     from mlem_core.tasks import analyses, runner
 
     store, watched, chosen = stored.store(), _watched(), choices.get_one("analysis")
@@ -176,7 +176,7 @@ def _progress(task: Task, label: str) -> None:
 
 
 def waiting(status: Status) -> str:
-    """What some work does before its progress is known."""
+    """State of a task before its progress is known, in words."""
     if status.state != "queued":
         return "starts"
     if not status.before:
@@ -186,7 +186,7 @@ def waiting(status: Status) -> str:
 
 
 def show_progress(status: Status, otherwise: str) -> None:
-    """How far the last stage of some work is; `otherwise` where it has none yet."""
+    """Progress bar of the last stage of a task; `otherwise` where it has none yet."""
     if status.stages:
         stage = status.stages[-1]
         share = min(1.0, stage.done / max(stage.total, 1))

@@ -1,4 +1,4 @@
-"""What the user has chosen: kept in the URL, so that its address opens the same screen elsewhere.
+"""Choices of the user: kept in the URL, so that its address opens the same screen elsewhere.
 
 Clicking on another page clears the URL; the state is therefore kept in the session too and
 written back.
@@ -64,7 +64,7 @@ def sync(page: str, held: Sequence[str]) -> None:
 
 
 def _said() -> State:
-    """What the URL says of the choices."""
+    """Choices in the URL."""
     values = {name: st.query_params.get_all(name) for name in {*NAMES} & {*st.query_params}}
     return {name: said for name, said in values.items() if said}
 
@@ -100,7 +100,7 @@ def get_whole(name: str, default: int, low: int, high: int) -> int:
 
 
 def get_many(name: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
-    """Those of the options that are chosen; the default where none of them is named."""
+    """Options that are chosen; the default where none of them is named."""
     said = get(name)
     chosen = [one for one in said or default if one in options]
     return chosen if chosen or said == [NOTHING] else [one for one in default if one in options]
@@ -187,7 +187,7 @@ def choose_many(
 def toggle_many(
     label: str, options: Sequence[str], name: str, called: Callable[[str], str], *, help: str
 ) -> list[str]:
-    """As `choose_many` with all as the default; a few options are all in sight.
+    """Chosen options, by `choose_many` with all as the default; a few options are all in sight.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def can_reset() -> bool:
 
 
 def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
-    """Which part of a screen is drawn, in sight of the others; by default the first."""
+    """Name of the part of a screen to draw, in sight of the others; by default the first."""
     names = list(titles)
     now = get_one(name, names[0])
     chosen = st.segmented_control(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
-    """What the form has to say for an analysis; None is the default of a choice."""
+    """State of the form for an analysis; None is the default of a choice."""
     form: dict[str, list[str] | None] = dict.fromkeys(choices.FORM)
     for field in fields(spec):
         value = getattr(spec, field.name)

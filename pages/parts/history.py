@@ -1,4 +1,4 @@
-"""What is chosen in a session, so that Back, Forward and Undo bring back what was chosen before.
+"""History of a session's choices, so that Back, Forward and Undo bring back what was chosen.
 
 Streamlit runs a page again when the user goes back to an address of it, and says of a run whether
 that is why. Where another run finds in the address what the last one did not leave there, the
@@ -67,7 +67,7 @@ class History:
         return True
 
     def undo(self, names: Collection[str]) -> dict[str, list[str]] | None:
-        """What the last choice of any of these names has changed of them, as it was before.
+        """Former values of what the last choice of any of these names has changed.
 
         An empty list is the default; None where there is nothing to undo. The step is forgotten.
         """

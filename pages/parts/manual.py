@@ -76,7 +76,7 @@ def _turned(markdown: str, path: str) -> str:
 
 
 def cite() -> None:
-    """How to cite the program and the papers, and where the source is."""
+    """References for citing the program and the papers, and the place of the source."""
     from importlib.metadata import version
 
     from mlem_core.report.methods import METHOD, in_words

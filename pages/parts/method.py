@@ -35,7 +35,7 @@ HOW = (
 
 
 def choose(parameter: str, name: str = "", **more: Any) -> str:
-    """One of the values of a field of `AnalysisSpec`, with its label; of one that is so or not,
+    """Chosen value of a field of `AnalysisSpec`, with its label; of one that is so or not,
     "yes" or "no".
 
     Parameters
@@ -58,14 +58,14 @@ def choose(parameter: str, name: str = "", **more: Any) -> str:
 
 @stored.kept(64, copied=True)
 def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
-    """The features whose values an analysis tells apart, or else had better; none may be."""
+    """Features that an analysis codes by value, or else had better; there may be none."""
     from mlem_core.analysis.run import values_to_resolve
 
     return values_to_resolve(stored.open_analysis(job_id))
 
 
 def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
-    """What is chosen other than in the analysis: entries of its `AnalysisSpec`."""
+    """Choices other than those of the analysis: entries of its `AnalysisSpec`."""
     none = not analysis.stimuli.has_missing
     cells = choose(
         "missing",

@@ -249,7 +249,7 @@ def _undo(deleted: Deleted) -> None:
 
 
 def _offer_link(job_id: str) -> None:
-    """What makes a link to an analysis that nobody can guess, shows it, and takes it back."""
+    """Buttons that make a link to an analysis that nobody can guess, show it, and take it back."""
     if shared() is None or job_id == stored.EXAMPLE:
         return
     from mlem_core.tasks import visitors

@@ -1,4 +1,4 @@
-"""What features, models and layers are called on the screens: as the user has named them."""
+"""Display names of features, models and layers on the screens: as the user has named them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _shown(job_id: str, store: Store, file: tuple[int, int, int]) -> Mapping[str
 
 
 def shared_names(first: str, second: str) -> Names:
-    """What two analyses call alike."""
+    """Display names that two analyses have in common."""
     one, other = of(first), of(second)
     # As in `of`, features and models are named in one list.
     called = dict(one.features.items() & other.features.items())

@@ -1,4 +1,4 @@
-"""How a page opens its view: the sidebar, where the analysis and what is kept of it are chosen."""
+"""Opening of a page's view: the sidebar, where the analysis and a selection of it are chosen."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
 
 
 def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
-    """What the user keeps of an analysis, and what needs other tables than it has."""
+    """Selection of the user from an analysis, and choices that need other tables than it has."""
     from mlem_core.analysis.selection import Selection
 
     names = [feature.name for feature in analysis.stimuli.features]
@@ -198,7 +198,7 @@ def _show_notices(analysis: Analysis) -> None:
 
 
 def _say_what(analysis: Analysis) -> None:
-    """How much the analysis is of, in a line."""
+    """Size of the analysis, in a line."""
     stimuli, names = analysis.stimuli, naming.now()
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     st.page_link(

@@ -1,4 +1,4 @@
-"""How figures are printed, chosen once for all that are saved: size, font, size of the text."""
+"""Settings of figures in print, chosen once for all that are saved: size, font, text size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next click may ask for, computed while the user looks at what the last one drew."""
+"""Computations for likely next clicks, made while the user looks at what was drawn last."""
 
 from __future__ import annotations
 

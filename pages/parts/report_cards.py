@@ -58,7 +58,7 @@ class Card:
 
     @property
     def name(self) -> str:
-        """Of its files, and of its widgets."""
+        """Name of the figure's files, and of its widgets."""
         return f"{self.at + 1:02d}-{self.chosen.figure.replace('_', '-')}"
 
     def drawn(self, called: Names) -> RenderedFigure | None:

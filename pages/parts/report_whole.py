@@ -1,4 +1,4 @@
-"""What belongs to a report as a whole: names, methods, references, LaTeX, and one zip."""
+"""Parts of a report as a whole: names, methods, references, LaTeX, and one zip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this server's store has: analyses, and files that users have uploaded."""
+"""Contents of this server's store: analyses, and files that users have uploaded."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def largest_upload(megabytes: int) -> int:
 
 
 def upload_name(path: str | Path) -> str:
-    """How the URL names an uploaded file: its digest and its name."""
+    """Name of an uploaded file in the URL: its digest and its name."""
     return "/".join(Path(path).parts[-2:])
 
 
@@ -148,14 +148,14 @@ def find_job(job_id: str) -> Job:
 
 
 def analysis_names() -> dict[str, str]:
-    """What analyses are called, by id: as the user named them, or by what was chosen."""
+    """Display names of analyses, by id: as the user named them, or by what was chosen."""
     from mlem_core.tasks import analyses, notes
 
     return notes.job_names(analyses.recent(store()), store())
 
 
 def name_of(job: Job) -> str:
-    """What an analysis is called among all that there are."""
+    """Display name of an analysis among all that there are."""
     from mlem_core.tasks import notes
 
     return analysis_names().get(job.id) or notes.derived(job)
@@ -167,7 +167,7 @@ def open_analysis(job_id: str) -> Analysis:
 
 
 def read(what: str, **request: Any) -> Any:
-    """As `mlem_core.tasks.reading.read_upload`; what cannot be read is not tried again."""
+    """Result of `mlem_core.tasks.reading.read_upload`; what cannot be read is not tried again."""
     # An upload is named by its content.
     content = _read(what, request)
     if isinstance(content, InputError):

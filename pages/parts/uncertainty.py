@@ -1,4 +1,4 @@
-"""How sure what a view shows is: its intervals and tests, and what the audit flags."""
+"""Uncertainty of what a view shows: its intervals and tests, and the flags of the audit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def intervals_of(view: View, similarity: str = RSA) -> LayerIntervals | None:
 
 
 def chance_of(view: View, similarity: str = RSA) -> Chance | None:
-    """What contributions to all layers are under permuted labels; None where it is not known."""
+    """Contributions to all layers under permuted labels; None where they are not known."""
     from mlem_core.inference.layer_chance import known_layer_chance
 
     asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
@@ -85,7 +85,7 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
 
 
 def importance_chance(view: View) -> pd.DataFrame | None:
-    """What importances are by chance; None where it is not known."""
+    """Importances by chance; None where they are not known."""
     from mlem_core.inference.importance_chance import known_chance
 
     asked = view.analysis, stored.store(), view.selection
@@ -203,13 +203,13 @@ def choose_correction() -> str:
 
 
 def chosen_correction() -> str:
-    """How p-values are corrected, the same on all pages."""
+    """Correction of p-values, the same on all pages."""
     chosen = choices.get_one("correction", "bh")
     return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
 def around(interval: tuple[float, float] | None) -> dict[str, Any]:
-    """What a metric says of its interval: arguments of `st.metric`."""
+    """Arguments of `st.metric` that write an interval below its number."""
     if interval is None or interval[0] != interval[0]:
         return below_metric("")
     return below_metric(minus(f"{interval[0]:.2f} to {interval[1]:.2f}"))
@@ -250,7 +250,7 @@ def audit_of(view: View, similarity: str = RSA) -> Audit | None:
 
 
 def flag_reasons(view: View, similarity: str = RSA) -> Reasons:
-    """Why layers, or pairs of layers, are flagged, by measure; empty where there is no audit."""
+    """Reasons why layers, or pairs of layers, are flagged, by measure; empty without an audit."""
     from mlem_core.robustness.flags import flags, reasons
 
     audit, names = audit_of(view, similarity), naming.now()
@@ -288,7 +288,7 @@ def offer_audit(view: View, similarity: str = RSA) -> None:
 
 
 def say_of_pair(view: View, a: str, b: str, similarity: str = RSA) -> None:
-    """What the audit says of two layers "model:layer" that a page compares."""
+    """Sentences of the audit on two layers "model:layer" that a page compares."""
     from mlem_core.robustness.flags import of_two
 
     one, other = naming.layer(a), naming.layer(b)

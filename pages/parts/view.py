@@ -1,4 +1,4 @@
-"""What a view shows: an analysis, what the user keeps of it, its results and its two layers."""
+"""View of an analysis: what the user keeps of it, its results and its two layers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
 
 @stored.kept(32)
 def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
-    """What was computed of what is kept of an analysis, beside its tables."""
+    """Memory of what was computed for a selection of an analysis, beside its tables."""
     return {}
 
 
@@ -69,7 +69,7 @@ class View:
 
     @property
     def analysis_id(self) -> str:
-        """Of the analysis as it was run, whose pairs may be coded otherwise here."""
+        """Identifier of the analysis as it was run, whose pairs may be coded otherwise here."""
         return self.job_id.partition("-")[0]
 
     @property
@@ -79,7 +79,7 @@ class View:
 
     @property
     def coding(self) -> str:
-        """How they are coded, see `mlem_core.pairs.columns.coding`."""
+        """Coding of the features, see `mlem_core.pairs.columns.coding`."""
         return self.analysis.tables.coding_of(self.features, naming.now())
 
     @property
@@ -89,7 +89,7 @@ class View:
 
     @property
     def all_features(self) -> list[str]:
-        """Of the analysis, in its order; their place decides the colours."""
+        """Features of the analysis, in its order; their place decides the colours."""
         return [feature.name for feature in self.analysis.stimuli.features]
 
     @property
@@ -98,7 +98,7 @@ class View:
         return [layer_name(layer) for layer in self.layers]
 
     def once(self, key: Hashable, make: Callable[[], T | None]) -> T | None:
-        """What `make` gives, kept in memory unless it is None: what is not there yet may come.
+        """Value of `make()`, kept in memory unless it is None: what is not there yet may come.
 
         The figures keep theirs in the same place, see `mlem_core.figures.context.Selected.once`:
         what both need has the same key.
@@ -141,7 +141,7 @@ class View:
         return results
 
     def _one_click_away(self) -> list[Selection]:
-        """What is selected after a feature is ticked on or off, where that is quick."""
+        """Selections with one feature ticked on or off, where they are quick."""
         names = self.all_features
         if self._is_slow or self.selection.interactions or len(names) > MOST_PREFETCHED:
             return []
@@ -149,7 +149,7 @@ class View:
         return [replace(self.selection, features=tuple(one)) for one in near if one]
 
     def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> FigureContext | None:
-        """What the figures of the view are drawn from; None as `results`.
+        """Context of the view's figures; None as `results`.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class View:
         return FigureContext(self.analysis, self.selection, results, drawing, memory)
 
     def options(self, **more: str) -> dict[str, str]:
-        """What is chosen of figures, without what is empty."""
+        """Chosen options of figures, without empty ones."""
         said = {name: choices.get_one(choice) for name, choice in OPTIONS.items()} | more
         return {name: value for name, value in said.items() if value}
 
@@ -237,7 +237,7 @@ def has_pairs(view: View) -> bool:
 
 
 def pair_of_layers(view: View) -> tuple[str, str]:
-    """The pair of layers "model:layer" that Compare and Why alike look at."""
+    """Pair of layers "model:layer" that the tabs on two layers look at."""
     asked = (
         ("First layer", "a", "One of the two layers that are compared."),
         ("Second layer", "b", "The other one."),

@@ -1,4 +1,4 @@
-"""Who is here: on a shared server each browser is a visitor of its own, with a store of its own."""
+"""Visitors: on a shared server each browser is one of its own, with a store of its own."""
 
 from __future__ import annotations
 

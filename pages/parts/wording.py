@@ -1,4 +1,4 @@
-"""How the screens put things: plain text, times, progress, and numbers of tables."""
+"""Wording of the screens: plain text, times, progress, and numbers of tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plain(text: object) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _paths() -> re.Pattern[str]:
-    """What begins with a folder of this machine that a message could name."""
+    """Pattern of paths that begin with a folder of this machine that a message could name."""
     settings = shared()
     folders = {
         default_root(),
@@ -58,7 +58,7 @@ def duration(seconds: float) -> str:
 
 
 def progress_text(progress: Progress, seconds_left: float | None) -> str:
-    """How far a stage of some work is, as Markdown."""
+    """Progress of a stage of a task, as Markdown."""
     of = f" of {Path(progress.model).name}" if progress.model else ""
     text = (
         f"{progress.stage[:1].upper()}{progress.stage[1:]}{of}: {progress.done:,} of "

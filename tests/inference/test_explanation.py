@@ -24,6 +24,7 @@ from mlem_core.inference.pair_contributions import (
 )
 from mlem_core.inference.partial import PARTS, limits, parts, parts_of, transfers
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.measures import shapley
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.partial import TRANSFERS, with_ratios
 
@@ -287,6 +288,15 @@ def test_two_layers_of_an_analysis_have_them_with_intervals(planted):
     rho = whole.results().scores.groupby("layer")["rho"].mean()
     assert own.loc["score_a", "value"] == pytest.approx(rho[1], abs=1e-9)
     assert own.loc["score_b", "value"] == pytest.approx(rho[0], abs=1e-9)
+
+
+def test_of_many_patterns_and_features_orders_are_sampled(planted, monkeypatch):
+    whole, store = planted.analysis, planted.store
+    exact = with_intervals(explain(whole, A, B), whole, store).terms
+    monkeypatch.setattr(shapley, "MOST_SETS", 0)
+    found = with_intervals(explain(whole, A, B), whole, store).terms
+    for end in ("value", "lower", "upper", "chance"):
+        np.testing.assert_allclose(found[end], exact[end], atol=0.01)
 
 
 def test_what_they_say_claims_no_more_than_they_do(planted):

@@ -71,7 +71,7 @@ class Sentence:
         return self.tokens[0].head is not None
 
     def depths(self) -> list[int]:
-        """How many arcs lie between each token and the root."""
+        """Number of arcs between each token and the root."""
         return _depths([token.head or 0 for token in self.tokens])[0]
 
 
@@ -319,7 +319,7 @@ def _feats(line: _Line, cell: str) -> dict[str, str]:
 
 
 def _problem(tokens: Sequence[Token]) -> str:
-    """Why words are no sentence with a tree, nor one without any; "" where they are one."""
+    """Reason why words are no sentence with or without a tree; "" where they are one."""
     if not tokens:
         return "has no word"
     if all(token.form == NO_VALUE for token in tokens):
@@ -336,7 +336,7 @@ def _problem(tokens: Sequence[Token]) -> str:
 
 
 def _depths(heads: Sequence[int]) -> tuple[list[int], int]:
-    """How many arcs lie between each word and the root, and the first word of a circle of heads;
+    """Number of arcs between each word and the root, and the first word of a circle of heads;
     0 where all lead to the root."""
     depths = {0: -1}
     for number in range(1, len(heads) + 1):

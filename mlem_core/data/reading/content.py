@@ -99,7 +99,7 @@ class ReadAs:
 
     @property
     def sentence(self) -> str:
-        """How the file was read: "read as Windows-1252 text separated by semicolons, ..."."""
+        """Account of the reading: "read as Windows-1252 text separated by semicolons, ..."."""
         if self.sheet is not None:
             others = [short(name) for name in self.sheets if name != self.sheet]
             others_named = f" (the others are {listed(others, most=5)})" if others else ""

@@ -14,7 +14,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Differences(NamedTuple):
-    """How the values of two stimuli become the key of a pattern: the sum over the features.
+    """Tables by which two stimuli's values become the key of a pattern: a sum over the features.
 
     values : (n_stimuli, n_features) int64 the number of each value; in a feature without a table,
         below 0 where it is missing and says nothing
@@ -32,7 +32,7 @@ class Differences(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What tells the pattern and the cell of any two stimuli that some pair of the index is like.
+    """Lookup of the pattern and the cell of any two stimuli that some pair of the index is like.
 
     differences : of the stimuli
     keys, pattern : (n_slots,) int64 and int32; n_slots is a power of 2, pattern below 0 where a
@@ -52,7 +52,7 @@ class Lookup(NamedTuple):
 
 @numba.njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator, unused-ignore]
 def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
-    """Where a key stands, or would."""
+    """Slot where a key stands, or would."""
     mask = len(keys) - 1
     slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(20)) & mask
     while pattern[slot] >= 0 and keys[slot] != key:
@@ -214,7 +214,7 @@ def explained_by_sets(
     coarser: Array,
     explained: Array,
 ) -> None:
-    """What each set of features explains of the products of the ranks of two layers, one way.
+    """Part of the products of two layers' ranks that each set of features explains, one way.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def explained_by_sets(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _runs(shared: Array, depth: int, first: Array, last: Array) -> None:
-    """Where the rows that agree with each row in `depth` leading columns begin and end."""
+    """First and last row of those that agree with each row in `depth` leading columns."""
     n = len(first)
     for i in range(n):
         first[i] = i if shared[i] < depth else first[i - 1]
@@ -284,7 +284,7 @@ def _runs(shared: Array, depth: int, first: Array, last: Array) -> None:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def leading_alike(codes: Array, place: Array, order: Array, shared: Array) -> None:
-    """In how many leading codes each row agrees with the one before it.
+    """Number of leading codes in which each row agrees with the one before it.
 
     Parameters
     ----------

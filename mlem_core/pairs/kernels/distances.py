@@ -85,7 +85,7 @@ def join_equal(rows: Array, order: Array, projections: Array, reach: Array, firs
 def finish_squared(
     tile: Array, left: Array, right: Array, squares: Array, cancellation: float
 ) -> None:
-    """From a matrix product to squared distances |x|² + |y|² - 2xy, above the diagonal.
+    """Squared distances |x|² + |y|² - 2xy above the diagonal, from a matrix product.
 
     Those that are below a share of |x|² + |y|² have lost too many digits and are computed afresh.
 
@@ -164,7 +164,7 @@ def u_centre(squared: Array, n: int, found: Array) -> None:
 def among_nearest(
     squared: Array, n: int, k: int, tie: float, first: int, last: int, found: Array
 ) -> None:
-    """Which stimuli are among the k nearest of the stimuli first..last-1.
+    """Mask of the k nearest of each of the stimuli first..last-1.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ def product_moments(
     covariance: Array,
     spread: Array,
 ) -> None:
-    """As `rank_moments`, of predictions that are every pattern's own plus every level's.
+    """Moments of `rank_moments`, of predictions that are every pattern's own plus every level's.
 
     Each level has the same share of every pattern's pairs. The patterns with one level are in the
     order of the patterns, so all of them are merged, not sorted.

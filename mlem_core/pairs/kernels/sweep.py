@@ -123,7 +123,7 @@ def to_cells(keys: Array, number_bits: int, cells: Array) -> None:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def count_block_pairs(keys: Array, number_bits: int, cell_block: Array, counts: Array) -> None:
-    """How many pairs of each block (n_blocks,) there are among some keys (n,), added to counts."""
+    """Number of pairs of each block (n_blocks,) among some keys (n,), added to counts."""
     low = np.uint64((1 << number_bits) - 1)
     for k in range(len(keys)):
         counts[cell_block[keys[k] & low]] += 1

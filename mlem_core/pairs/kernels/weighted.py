@@ -21,7 +21,7 @@ def _row(
     at: Array,
     w: Array,
 ) -> int:
-    """Where the pairs of a row of the design stand that count, and their weights; how many.
+    """Places of the pairs of a row of the design that count, and their weights; how many.
 
     `kept` are the stimuli whose group counts, ascending.
     """
@@ -194,7 +194,7 @@ def gone_sums(
     counts: Array,
     sums: Array,
 ) -> None:
-    """How many pairs have a stimulus that is gone, and sums of their values, by cell.
+    """Number of pairs with a stimulus that is gone, and sums of their values, by cell.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def relabelled_keys(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def keyed_sums(keys: Array, values: Array, sums: Array) -> None:
-    """How many pairs have each key, and the sums of their values.
+    """Number of pairs with each key, and the sums of their values.
 
     Parameters
     ----------
