@@ -41,6 +41,10 @@ _SIGNED = (
 )
 DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED)]
 
+# On a dark page both ends are light.
+_DARK = ("#C3DAEA", "#7FB0D6", "#3B7DB8", "#24486F", "#20262D", "#5E3A1C", "#A8642D", "#E9A066")
+DARK = [[at / 8, color] for at, color in enumerate((*_DARK, "#F6D3B3"))]
+
 GREY = "#8C8C8C"
 WARNING = "#D55E00"
 INK = "#1A1A1A"  # on a light ground of its own, whatever the page

@@ -110,6 +110,8 @@ class Panel:
         figure = self.drawn.figure
         if window.narrow():
             figure = figures.in_narrow_window(figure if self.narrow is None else self.narrow())
+        if st.context.theme.type == "dark":
+            figure = figures.on_dark_page(figure)
         state = st.plotly_chart(
             figure,
             key=f"figure {self.name}",
