@@ -160,6 +160,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
+            across=2 if context.drawing.narrow and context.drawing.screen else 3,
             narrow=context.drawing.narrow,
         ),
         "What makes every two layers alike",
