@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -237,10 +237,10 @@ def two_layers(
         feature
     narrow : the maps below the scatter, for one column of a journal, instead of beside it
     """
-    at = _NARROW if narrow else _WIDE
+    domains, height = _NARROW if narrow else _WIDE
     figure = make_subplots(1, 3)
     traces, headings = [], []
-    for place, (part, domain) in enumerate(zip((scatter, *maps), at.domains, strict=True)):
+    for place, (part, domain) in enumerate(zip((scatter, *maps), domains, strict=True)):
         ref = panel_ref(place)
         for trace in part.data:
             moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
@@ -258,7 +258,7 @@ def two_layers(
         headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
     figure.add_traces(traces)
     axes = figure.layout.to_plotly_json()
-    quiet(figure, height=at.height)
+    quiet(figure, height=height)
     figure.update_layout({name: axes[name] for name in axes if name[1:].startswith("axis")})
     figure.update_layout(
         annotations=headings,
@@ -279,15 +279,9 @@ def two_layers(
 _IN_BOTH = {"legend": "legend2"}
 
 
-class _Places(NamedTuple):
-    """Places of the scatter and the two maps: x and y of each, as shares of the plot."""
-
-    domains: tuple[tuple[list[float], list[float]], ...]
-    height: int
-
-
-_WIDE = _Places((([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540)
-_NARROW = _Places((([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 660)
+# x and y of the scatter and of the two maps, as shares of the plot, and the height.
+_WIDE = (([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540
+_NARROW = (([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 660
 
 
 @figure(
@@ -308,7 +302,8 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         two_layers(scatter.figure, drawn, narrow=context.drawing.narrow),
         f"{a} and {b}: importances and maps of the stimuli",
         joined(
-            f"(a) {scatter.caption} (b, c) Metric MDS of the neural distances, by {color}.",
+            f"(a) {scatter.caption} (b, c) Metric MDS of the neural distances, coloured by "
+            f"{color}.",
             sample_of(len(sides[0].data), len(context.analysis.stimuli)),
         ),
         scatter.data,

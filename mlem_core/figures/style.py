@@ -151,7 +151,9 @@ def panels(
     below : px between two rows; by default there is room for slanted names
     """
     rows, columns = _grid(len(titles), across)
-    figure = _subplots(rows, columns, below / (height * rows - 24) or None, apart)
+    gap = below / (height * rows - 24) or (0.26 if rows < 3 else 0.5 / rows)
+    gap = min(gap, 1 / max(1, rows - 1))
+    figure = make_subplots(rows, columns, horizontal_spacing=apart, vertical_spacing=gap)
     quiet(figure, height=height * rows + 60)
     figure.update_layout(
         annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
@@ -167,17 +169,15 @@ def panel_layout(
     Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
     """
     rows, columns = _grid(len(titles), across)
-    layout = copy.deepcopy(_quiet_panels(rows, columns, min(height, _PAGE // rows)))
+    layout = copy.deepcopy(_quiet_panels(len(titles), across, min(height, _PAGE // rows)))
     layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
     return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
 
 
 @functools.lru_cache(maxsize=64)
-def _quiet_panels(rows: int, columns: int, height: int) -> dict[str, Any]:
-    whole = height * rows + 60
+def _quiet_panels(n: int, across: int, height: int) -> dict[str, Any]:
     # Ticks, the axis title and the next panel's title have to stand between two rows.
-    figure = _subplots(rows, columns, 104 / (whole - 84))
-    quiet(figure, height=whole)
+    figure, _ = panels([""] * n, height=height, across=across, below=104)
     layout: dict[str, Any] = figure.to_plotly_json()["layout"]
     # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
@@ -188,14 +188,6 @@ def _grid(n: int, across: int) -> tuple[int, int]:
     """Rows and columns of n panels."""
     columns = max(1, min(n, across))
     return max(1, math.ceil(n / columns)), columns
-
-
-def _subplots(rows: int, columns: int, gap: float | None = None, apart: float = 0.05) -> go.Figure:
-    if gap is None:
-        gap = 0.26 if rows < 3 else 0.5 / rows
-    return make_subplots(
-        rows, columns, horizontal_spacing=apart, vertical_spacing=min(gap, 1 / max(1, rows - 1))
-    )
 
 
 def panel_ref(place: int) -> str:
