@@ -42,7 +42,7 @@ def tau_by_chance(n_features: int) -> str:
     """Size of τ by chance with so few features, in a sentence; empty where it is not defined."""
     if n_features < 2:
         return ""
-    return f"Chance: |τ| ≤ {similarity.tau_by_chance(n_features):.2f} in 95 % of cases."
+    return f"By chance |τ| ≤ {similarity.tau_by_chance(n_features):.2f} (95 %)."
 
 
 def scores(coding: str) -> str:

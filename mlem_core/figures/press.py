@@ -11,7 +11,7 @@ from mlem_core.base.labels import width
 from mlem_core.figures.style import SIZE, note
 
 _ROWS = 58  # px between two rows: the numbers of one and the title of the next
-_PAGE = 480  # px that rows take at most, where panels stay 80 px high
+_PAGE = 470  # px that rows take at most, where panels stay 80 px high
 _LINE = 15  # px between two names
 _FEW, _SHARE = 3, 0.2  # lines that have their names at their ends, and of the width these take
 
@@ -19,7 +19,8 @@ _FEW, _SHARE = 3, 0.2  # lines that have their names at their ends, and of the w
 def for_print(figure: go.Figure) -> None:
     """Set the rows of panels of lines near, name few lines directly, and letter the panels."""
     axes = zip(figure.select_xaxes(), figure.select_yaxes(), strict=True)
-    panels = [(x, y) for x, y in axes if x.domain and y.domain]
+    used = {(getattr(trace, "xaxis", "") or "x")[1:] for trace in figure.data}
+    panels = [(x, y) for x, y in axes if x.domain and x.plotly_name[5:] in used]
     of_lines = all(trace.type in ("scatter", "violin") for trace in figure.data)
     if panels and of_lines and not any(y.scaleanchor for _, y in panels):
         _name_lines(figure, panels)
