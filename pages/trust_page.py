@@ -19,6 +19,7 @@ def trust_body() -> None:
     if view is None:
         return
     parts = {
+        "Verdicts": _verdicts,
         "Intervals and tests": _tests,
         "Audit of every layer": _audit,
         "A claim under other analysis variants": claims.show_claim,
@@ -28,6 +29,24 @@ def trust_body() -> None:
             st.divider()
         st.subheader(title)
         frame.attempt(partial(show, view))
+
+
+def _verdicts(view: View) -> None:
+    """Whether each claim on the chosen two layers holds, fails, or is not tested."""
+    from mlem_core.figures.canvas import verdicts
+
+    shown = view.shown(**alike.option(alike.compared_layers(view)))
+    if shown is None or not shown.several:
+        return
+    table, icons = verdicts(shown), {"holds": ":green[●]", "fails": ":red[●]"}
+    table["verdict"] = [f"{icons.get(one, ':gray[○]')} {one}" for one in table["verdict"]]
+    table["claim"] = table["claim"].map(plain)
+    st.table(table.set_index("claim"))
+    st.caption(
+        "Of the two layers that are chosen. Similar: the 95 % CI is above 0. No artefact: no check "
+        "of the audit changes it. A contribution: its CI is above 0 and p, corrected over the "
+        "features, is below .05."
+    )
 
 
 def _tests(view: View) -> None:

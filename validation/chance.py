@@ -18,7 +18,7 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.chance import chance_at_level
+from mlem_core.inference.chance import PERMUTATIONS, chance_at_level
 from mlem_core.inference.corrections import SIGNIFICANT
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import identity_reach, resampled_terms
@@ -32,7 +32,7 @@ from mlem_core.pairs.ranks import correlations, pair_ranks
 from mlem_core.storage.store import Store
 from validation.work import Row, Task
 
-WORDS, PERMUTATIONS = 4, 39
+WORDS = 4
 # Stimuli, and data sets of so many for each kind of label.
 SIZES = {60: 40, 300: 40, 1_000: 10}
 LEVELS = ("word", "sentence", "stimulus")

@@ -85,8 +85,8 @@ def said_of_choice(manifest: Mapping[str, Any], estimator: str) -> str:
 FEWEST_VALUES = 3
 # More patterns make a redraw slow: on the probing words 3,834 (part of speech) take .3 s for seven
 # layers, 5,907 (person too) take seconds, since importance puts every value with every pattern.
-# Where no feature is coded by value and there are more, as many are no slower.
-MOST_PATTERNS = 5_000
+# Natural text has more with no feature coded by value: coding by value costs it little.
+MOST_PATTERNS = 5_000, 50_000
 # Of the pairs inside a fold so many may have a pattern that no pair of other stimuli has: a ceiling
 # of .66 lost .01 to .02 at a tenth, in simulations, and a third of itself at two thirds
 # (docs/validation).
@@ -105,8 +105,8 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
 
     Nominal features with at least three values, the one with most values first, each one added
     where the pairs inside a fold whose pattern no other pair has stay at or below `ALONE`, and the
-    patterns at or below `MOST_PATTERNS` or those with no feature coded by value. Of more than
-    `MOST_STIMULI` stimuli a seeded sample is looked at.
+    patterns at or below the first of `MOST_PATTERNS`, or the second where even with no feature
+    coded by value there are more. Of more than `MOST_STIMULI` stimuli a seeded sample is looked at.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def recommended_values(stimuli: StimulusSet, spec: AnalysisSpec) -> tuple[str, .
     def indexed(names: set[str]) -> PairIndex:
         return PairIndex.build(feature_columns(sample, resolved=names), folds[rows], spec.missing)
 
-    most = max(MOST_PATTERNS, indexed(chosen).n_patterns)
+    most = MOST_PATTERNS[indexed(chosen).n_patterns > MOST_PATTERNS[0]]
     for column in sorted(columns, key=lambda one: -len(one.present)):
         index = indexed(more := {*chosen, column.name})
         if index.n_patterns <= most and share_alone(tables_without_layers(index)) <= ALONE:

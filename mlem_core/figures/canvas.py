@@ -35,14 +35,13 @@ def canvas_data(context: FigureContext) -> Canvas:
     whose maps are kept, by that place as text. Missing numbers are None.
     """
     layers, why = context.selection.layers, context.why
-    checked = context.once(("checked", why.layers), lambda: check(context.audit, *why.layers))
     return {
         "layers": _layers(context, layers),
         "models": {model: context.names.model(model) for model, _ in layers},
         "pair": [layers.index(layer) for layer in context.pair],
         "similarity": _similarity(context),
         "finding": why.answer,
-        "chip": chip(context, why, checked),
+        "chip": chip(context, why, _checked(context)),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
         "colour": color_of(context),
@@ -51,6 +50,47 @@ def canvas_data(context: FigureContext) -> Canvas:
         "palette": list(PALETTE),
         "ramp": list(SEQUENTIAL),
     }
+
+
+def _checked(context: FigureContext) -> Checked:
+    pair = context.why.layers
+    return context.once(("checked", pair), lambda: check(context.audit, *pair))
+
+
+def verdicts(context: FigureContext) -> pd.DataFrame:
+    """Claims on the two layers, a row each: claim, verdict ("holds", "fails", "not tested"), basis.
+
+    That they are similar, that no artefact makes them so, and of each feature that its contribution
+    exceeds chance, the largest first.
+    """
+    why, checked, untested = context.why, _checked(context), "not tested"
+    whole, (a, b) = why.whole.iloc[0], context.called
+    similar, artefact = untested, {"holds": "holds", "changes": "fails", "unknown": untested}
+    if "lower" in why.whole and pd.notna(whole["lower"]):
+        similar = "holds" if whole["lower"] > 0 else "fails"
+    rows = [
+        (f"{a} and {b} are similar", similar, _interval(why.similarity.short, whole)),
+        ("No artefact makes them similar", artefact[checked.verdict], checked.badge),
+    ]
+    sure = why.sure
+    for _, row in why.features.sort_values("value", ascending=False).iterrows():
+        known = sure is not None and pd.notna(row["p"])
+        above = sure is not None and row["term"] in set(sure["term"])
+        verdict = untested if not known else "holds" if above else "fails"
+        basis = _interval("contribution", row) + (f", p {row['p']:.3f}" if known else "").replace(
+            "0.", "."
+        )
+        name = context.names.feature(row["term"])
+        rows.append((f"{name[:1].upper()}{name[1:]} contributes more than chance", verdict, basis))
+    return pd.DataFrame(rows, columns=["claim", "verdict", "basis"])
+
+
+def _interval(name: str, row: pd.Series) -> str:
+    """A value with its 95 % confidence interval, where it has one."""
+    said = f"{name} {fraction(row['value'])}"
+    if pd.isna(row.get("lower", np.nan)):
+        return said
+    return f"{said} ({fraction(row['lower'])} to {fraction(row['upper'])})"
 
 
 def settled(why: Explanation) -> bool:

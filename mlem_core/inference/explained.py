@@ -246,7 +246,7 @@ def _in_a_sentence(why: Explanation) -> str:
             text.append(f"Permuted labels contribute as much for {listed(weak)}.")
         if unknown:
             text.append(f"The contribution by chance is not known for {listed(unknown)}.")
-    for _, row in why.identities.iterrows():
+    for _, row in why.identities[why.identities["value"].abs() >= 5e-4].iterrows():
         units = f"{row['term'].partition(' ')[0]}s"
         text.append(f"Any labels of these {units} would contribute {_number(row)} ({row['term']}).")
     if not len(large):

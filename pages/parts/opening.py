@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
     from mlem_core.tasks.analyses import Job
 
+MOST_NAMED = 3  # models; of more their number is said
 NOT_DONE = {
     "queued": "is waiting for its turn; its progress is at the top of this page.",
     "running": "is still running; its progress is at the top of this page.",
@@ -207,7 +208,10 @@ def _say_what(analysis: Analysis) -> None:
         help="Opens the stimuli.",
         width="content",
     )
-    parts = [many(len(stimuli.features), "feature"), listed(list(map(names.model, models)), most=3)]
+    called = listed(list(map(names.model, models)))
+    parts = [many(len(stimuli.features), "feature"), called]
+    if len(models) > MOST_NAMED:
+        parts[1] = many(len(models), "model")
     st.caption(plain(" · ".join(("", *parts))), width="content")
 
 

@@ -373,13 +373,18 @@ def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):
     for other in (AnalysisSpec(estimator="spearman"), AnalysisSpec(interactions=True)):
         assert recommended_values(words, other) == ()
     # Both limits hold a feature back.
-    monkeypatch.setattr(defaults, "MOST_PATTERNS", 10_000)
+    monkeypatch.setattr(defaults, "MOST_PATTERNS", (10_000, 10_000))
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech", "person")
     monkeypatch.setattr(defaults, "ALONE", 0.004)
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech",)
     # One with fewer values is taken where one with more would make too many patterns.
-    monkeypatch.setattr(defaults, "MOST_PATTERNS", 3_000)
+    monkeypatch.setattr(defaults, "MOST_PATTERNS", (3_000, 0))
     assert recommended_values(words, AnalysisSpec()) == ("person",)
+    # Words that have too many patterns without any may have more.
+    monkeypatch.setattr(defaults, "MOST_PATTERNS", (1_000, 3_000))
+    assert recommended_values(words, AnalysisSpec()) == ("person",)
+    monkeypatch.setattr(defaults, "MOST_PATTERNS", (1_000, 1_000))
+    assert recommended_values(words, AnalysisSpec()) == ()
 
 
 def on_disk(folder):
