@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from mlem_core.base.labels import width
 from mlem_core.figures.style import SIZE, note
 
-_ROWS = 58  # px between two rows: the numbers of one and the title of the next
+_ROWS = 55  # px between two rows: the numbers of one and the title of the next
 _PAGE = 470  # px that rows take at most, where panels stay 80 px high
 _LINE = 15  # px between two names
 _FEW, _SHARE = 3, 0.2  # lines that have their names at their ends, and of the width these take
