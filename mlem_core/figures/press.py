@@ -11,7 +11,7 @@ from mlem_core.base.labels import width
 from mlem_core.figures.style import SIZE, note
 
 _ROWS = 55  # px between two rows: the numbers of one and the title of the next
-_PAGE = 470  # px that rows take at most, where panels stay 80 px high
+_PAGE, _COLUMN = 800, 470  # px that rows take at most on a page, and in one column
 _LINE = 15  # px between two names
 _FEW, _SHARE = 3, 0.2  # lines that have their names at their ends, and of the width these take
 
@@ -50,7 +50,8 @@ def _near_rows(figure: go.Figure, panels: list[tuple[Any, Any]]) -> None:
         return
     (across, up), (x, y), gaps = _inside(figure), panels[0], (len(rows) - 1) * _ROWS
     fits = np.ptp(y.domain) * up, 0.85 * np.ptp(x.domain) * across
-    high = min(*fits, max(80, (_PAGE - gaps) / len(rows)))
+    most = _COLUMN if figure.layout.width < 640 else _PAGE
+    high = min(*fits, max(80, (most - gaps) / len(rows)))
     whole = len(rows) * high + gaps
     called = {y.title.text for _, y in panels} - {None}
     # Below the last panel of a column there is nothing.
