@@ -40,9 +40,9 @@ _ANALYSIS = re.compile(r"[0-9a-f]{16}")
 
 
 def watch(job_id: str) -> None:
-    """Show how an analysis goes on, and that it is done, until the user has seen it."""
+    """Show how an analysis goes on, and what it finds if the form that began it is still there."""
     give_way()
-    _watched()[job_id] = None
+    _watched()[job_id] = SCREENS["new"].url_path
 
 
 def show_runs() -> None:
@@ -50,7 +50,8 @@ def show_runs() -> None:
     from mlem_core.tasks import analyses, runner
 
     store, watched, chosen = stored.store(), _watched(), choices.get_one("analysis")
-    watched |= dict.fromkeys(filter(_ANALYSIS.fullmatch, runner.under_way(store.root / "jobs")))
+    for going_on in filter(_ANALYSIS.fullmatch, runner.under_way(store.root / "jobs")):
+        watched.setdefault(going_on, None)
     if chosen not in watched and _ANALYSIS.fullmatch(chosen):
         job = analyses.find(chosen, store)
         if job is not None and job.status().state != "done":
@@ -64,13 +65,19 @@ def show_runs() -> None:
         st.fragment(_draw, run_every=0.5 if moving else None)(jobs, states)
 
 
-def _watched() -> dict[str, None]:
-    watched: dict[str, None] = st.session_state.setdefault("watched", {})
+def _watched() -> dict[str, str | None]:
+    """The analyses whose progress is shown, and the screen that opens what they find, if any."""
+    watched: dict[str, str | None] = st.session_state.setdefault("watched", {})
     return watched
 
 
 def _draw(jobs: list[Job], states: list[State]) -> None:
     now = [job.status() for job in jobs]
+    for job, before, status in zip(jobs, states, now, strict=True):
+        begun = _watched()[job.id]
+        if before in UNDER_WAY and status.state == "done" and begun:
+            if (st.context.url or "").rstrip("/").endswith(f"/{begun}"):
+                _open(job)
     if [status.state for status in now] != states:
         # What has ended concerns the page too, which may have waited for it.
         st.rerun()
@@ -95,9 +102,7 @@ def _draw_one(job: Job, status: Status) -> None:
             key=f"look {job.id}",
             help="Opens Home with what was found.",
         ):
-            choices.open_job(job.id)
-            _watched().pop(job.id, None)
-            st.switch_page(SCREENS["home"].file)
+            _open(job)
         if st.button(
             "Dismiss",
             type="tertiary",
@@ -115,6 +120,12 @@ def _draw_one(job: Job, status: Status) -> None:
         contents = job.contents()
         for notice in () if contents is None else contents.notices:
             st.warning(plain(notice), icon=":material/info:")
+
+
+def _open(job: Job) -> None:
+    choices.open_job(job.id)
+    _watched().pop(job.id, None)
+    st.switch_page(SCREENS["home"].file)
 
 
 def _dismiss(job: Job) -> None:

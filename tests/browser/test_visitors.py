@@ -146,11 +146,12 @@ def test_visitors_see_what_is_theirs_and_what_they_are_shown(browser, app, small
     first, second = fresh_page(browser), fresh_page(browser)
     first.goto(app.url + "/new?models=mini-bert&layers=0")
     upload(first, small_csv)
-    run(first)
-    expect(first.get_by_role("button", name="Look", exact=True)).to_be_visible(timeout=START)
-    assert str(tmp_path) not in first.content()
-    job = first.url.rpartition("analysis=")[2]
     asked = first.url.partition("?")[2]
+    run(first)
+    first.wait_for_url(re.compile(r"/\?"), timeout=START)
+    settled(first)
+    assert str(tmp_path) not in first.content()
+    job = first.url.partition("analysis=")[2].partition("&")[0]
     for address in (f"/profiles?analysis={job}", f"/new?{asked}"):
         second.goto(app.url + address)
         expect(second.get_by_text("not on this machine").first).to_be_visible()
