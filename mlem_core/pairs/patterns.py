@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import Names
 from mlem_core.base.parallel import each
+from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import (
@@ -212,13 +213,15 @@ class PairIndex(Patterns):
             steps = [[bins_of(like.levels[like.features.index(c.name)]) for c in columns]]
         features, found, cells = _indexed(columns, missing, steps, (folds, design), most_cells)
         look, block, pattern, counts = cells
-        notes = tuple(
-            f"Distances of the feature {column.name!r} were put into {len(own.distances) - 1} "
-            f"bins, so that the pair tables fit into memory: each moves by at most {own.error:.3g} "
-            f"of its range, and their squares correlate at {own.kept:.4f} with the exact ones."
+        binned = [
+            f"{column.name!r} into {len(own.distances) - 1} (r {own.kept:.4f})"
             for column, own in zip(columns, features, strict=True)
             if own.error > 0
-        )
+        ]
+        notes = (
+            "Distances were put into bins, so that the pair tables fit into memory: "
+            f"{listed(binned)}. r is the correlation of squared distances in bins and exact ones.",
+        ) * bool(binned)
         index = cls(
             features=tuple(c.name for c in columns),
             kinds=tuple(c.kind for c in columns),

@@ -29,6 +29,7 @@ from mlem_core.models.registry import MODELS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
+from mlem_core.pairs.resampling_units import Units
 from mlem_core.report.latex import escape
 
 # Key -> its entry in BibTeX; one field a line, names as "Family, Given".
@@ -172,7 +173,9 @@ def uncertainty(shown: FigureContext) -> str:
             each = [
                 f"{why.names.feature(f)} ({level_of(stimuli, f)})" for f in why.features["term"]
             ]
-            said.append(f"Their intervals: {why.how}. Features by their level: {listed(each)}.")
+            over = Units.of(stimuli).over
+            said.append(f"Their 95 % CI are over {over}, {why.how}.")
+            said.append(f"Features and their levels: {listed(each)}.")
     if bounds is not None and shown.score_tests is not None:
         units = bounds.units
         n = [many(units.n_sentences, "sentence"), many(units.n_items, units.item)]

@@ -70,12 +70,12 @@ def test_many_patterns_are_binned_and_said():
     exact, binned = index_of(features), index_of(features, most_cells=2500)
     assert not exact.notes and exact.n_patterns > 40_000
     assert binned.n_patterns <= 2500
-    assert len(binned.notes) == 2 and "'a'" in binned.notes[0]
+    assert len(binned.notes) == 1 and "'a' into" in binned.notes[0]
     true, coarse = (
         np.stack([level[i.codes[:, f]] for f, level in enumerate(i.levels)], 1)[i.pair_pattern]
         for i in (exact, binned)
     )
-    said = float(binned.notes[0].split("at most ")[1].split(" of")[0])
+    said = binned.coded[0].error
     assert 0 < np.abs(true - coarse)[:, 0].max() <= said * 1.01
     np.testing.assert_array_equal(true[:, 2], coarse[:, 2])
 
@@ -196,8 +196,8 @@ def case():
 
 def bins_said(index):
     """The number of bins and the correlation that are said of each feature."""
-    found = [re.search(r"'(.+)' .* into (\d+) bins.* at (0\.\d+)", note) for note in index.notes]
-    return {one[1]: (int(one[2]), float(one[3])) for one in found if one}
+    found = re.findall(r"'(.+?)' into (\d+) \(r (0\.\d+)\)", " ".join(index.notes))
+    return {name: (int(n_bins), float(r)) for name, n_bins, r in found}
 
 
 def test_each_feature_has_bins_of_its_own_and_as_many_as_fit(case):
@@ -333,7 +333,7 @@ def test_more_patterns_than_there_may_be_are_put_into_bins_and_said(given):
     exact = (apart / apart.max())[explicit.pairs(GIVEN)]
     off = np.abs(index.patterns[index.pair_pattern][:, 1] - exact).max()
     assert index.n_patterns <= 300 and 0 < off <= 0.5 / 64 + 1e-9
-    assert "'own'" in index.notes[0] and "0.0078" in index.notes[0]
+    assert "'own' into 64" in index.notes[0]
 
 
 def test_a_few_values_can_be_told_apart(given):
