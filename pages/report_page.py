@@ -62,7 +62,6 @@ def _offer_figures(view: View) -> None:
         "Add a figure",
         icon=":material/add_chart:",
         key="report add",
-        help="Figures of what is chosen on the left, and of the two layers that Explore shows.",
     )
     with popover:
         a, b = map(naming.layer, view.pair)
@@ -76,7 +75,6 @@ def _offer_figures(view: View) -> None:
                 type="tertiary",
                 on_click=report_cards.add,
                 args=(figure,),
-                help="Adds it at the end of the report.",
             )
 
 

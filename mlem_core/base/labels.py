@@ -1,4 +1,4 @@
-"""Names as they are shown: display names, short forms that stay different, initials."""
+"""Names as they are shown: display names, short forms that stay different."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ class Names:
     ----------
     features, models : display names by identifier
     layers : names that layers have of their own, such as V1, by "model:number"
+    groups : the group of a model, which decides its hue; else the name before an @
     """
 
     features: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     def feature(self, name: str) -> str:
         """Display name of a feature, an interaction or another term."""
@@ -191,49 +193,6 @@ def _shared(group: Sequence[str]) -> int:
     first, last = min(group), max(group)
     both = enumerate(zip(first, last, strict=False))
     return next((at for at, (a, b) in both if a != b), len(first))
-
-
-def initials(models: Sequence[str]) -> dict[str, str]:
-    """One or two letters for each model, all different, to stand before the number of a layer.
-
-    The first letter where that is enough; for models whose names begin alike the first letter in
-    which they differ ("mini-bert", "mini-gpt2": B and G), with the common one before it where
-    another model has it; letters in their order where digits make the difference. What stands
-    before a slash (the owner of a model) does not count.
-    """
-    groups: dict[str, list[str]] = {}
-    for model in dict.fromkeys(models):
-        first = _first_letter(model.rpartition("/")[2]) or _first_letter(model) or "M"
-        groups.setdefault(first, []).append(model)
-    found: dict[str, str] = {}
-    for first, group in sorted(groups.items(), key=lambda item: len(item[1])):
-        if len(group) == 1:
-            found[group[0]] = first
-            continue
-        own = [model.rpartition("/")[2] for model in group]
-        same = _shared([model.casefold() for model in own])
-        seconds = [_first_letter(model[same:]) for model in own]
-        if "" in seconds or len(set(seconds)) < len(group):
-            seconds = [_in_order(place) for place in range(len(group))]
-            labels = [f"{first}{second}" for second in seconds]
-        elif {*seconds} & {*groups, *found.values()} - {first}:
-            labels = [f"{first}{second.lower()}" for second in seconds]
-        else:
-            labels = seconds
-        found.update(zip(group, labels, strict=True))
-    return {model: found[model] for model in models}
-
-
-def _first_letter(text: str) -> str:
-    """The first letter, in capitals; none where a digit comes first."""
-    first = next((letter for letter in text if letter.isalnum()), "")
-    return "" if first.isdigit() else first.upper()
-
-
-def _in_order(place: int) -> str:
-    """a to z, then aa, ab ..."""
-    letter = chr(ord("a") + place % 26)
-    return letter if place < 26 else _in_order(place // 26 - 1) + letter
 
 
 def isolated(text: str) -> str:

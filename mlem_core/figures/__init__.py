@@ -20,10 +20,12 @@ from mlem_core.figures.export import (
     can_write_images,
     image,
     in_narrow_window,
+    on_dark_page,
     on_paper,
     one_browser,
 )
 from mlem_core.figures.groups import group_profiles, group_similarity, universality
+from mlem_core.figures.importances import feature_panels
 from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.methods import (
     method_agreement,
@@ -53,11 +55,11 @@ from mlem_core.figures.why import waterfall
 
 __all__ = [
     "Annotations", "DPI", "FONTS", "GREY", "Paper", "WIDTHS_MM", "as_file", "audit_map",
-    "can_write_images", "feature_correlations", "feature_counts", "group_profiles",
-    "group_similarity", "image", "importance_differences", "importance_scatter",
+    "can_write_images", "feature_correlations", "feature_counts", "feature_panels",
+    "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels", "method_agreement", "method_scores",
-    "naming", "nested_map", "noise_agreement", "on_paper", "one_browser", "partial_matrix",
-    "profiles", "published_values", "side_by_side", "similarity_differences",
+    "naming", "nested_map", "noise_agreement", "on_dark_page", "on_paper", "one_browser",
+    "partial_matrix", "profiles", "published_values", "side_by_side", "similarity_differences",
     "similarity_matrices", "specification_curve", "stimulus_map", "term_matrices",
     "trajectories", "two_layers", "unit_scores", "universality", "value_lines", "value_map",
     "value_matrices", "value_scatter", "waterfall", "with_interactions",

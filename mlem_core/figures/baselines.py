@@ -16,9 +16,10 @@ from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.importances import drawn_profiles
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
 from mlem_core.figures.naming import layer_title, model_labels
-from mlem_core.figures.profiles import layer_axes, profiles
+from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
     PALETTE,
     TITLE,
@@ -180,7 +181,7 @@ def draw_baseline(context: FigureContext, name: str) -> RenderedFigure | None:
     value, title, seen = _BASELINES[name]
     on = computed_on(context.results.n_stimuli, 0, context.results.n_folds)
     return RenderedFigure(
-        profiles(drawn, scores, names, across=context.across, value=value),
+        drawn_profiles(context, drawn, scores, names, value=value),
         title,
         f"{seen} Mean over folds, bands are {FOLDS}. {on}",
         table,
@@ -198,16 +199,16 @@ for _name in _BASELINES:
 # Of each way: what its axis is called, and what it is.
 _IMPORTANCES = {
     "conditional": (
-        "conditional importance (FI)",
+        "conditional importance (drop in ρ)",
         "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
         "for a feature that the others determine.",
     ),
     "left_out": (
-        "importance when left out (FI)",
+        "importance when left out (drop in ρ)",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
     ),
     "group": (
-        "importance of the group (FI)",
+        "importance of the group (drop in ρ)",
         "Drop in held-out ρ when these features are permuted together.",
     ),
 }
@@ -247,12 +248,8 @@ def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
             table.rename(columns={way: "importance"}).assign(fold=0),
         )
     return RenderedFigure(
-        profiles(
-            drawn,
-            drawn[["model", "layer", "fold"]].drop_duplicates(),
-            names,
-            across=context.across,
-            value=value,
+        drawn_profiles(
+            context, drawn, drawn[["model", "layer", "fold"]].drop_duplicates(), names, value=value
         ),
         f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
         f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",

@@ -42,7 +42,7 @@ def tau_by_chance(n_features: int) -> str:
     """Size of τ by chance with so few features, in a sentence; empty where it is not defined."""
     if n_features < 2:
         return ""
-    return f"By chance |τ| is at most {similarity.tau_by_chance(n_features):.2f} in 95 % of cases."
+    return f"By chance |τ| ≤ {similarity.tau_by_chance(n_features):.2f} (95 %)."
 
 
 def scores(coding: str) -> str:
@@ -70,10 +70,7 @@ _TERMS: dict[str, tuple[str, str]] = {
         "Feature ceiling",
         "the highest held-out ρ that a function of the features, in their coding, can reach",
     ),
-    r"\(FI\)|importances?": (
-        "FI, importance",
-        "the drop in held-out ρ when a feature is permuted",
-    ),
+    r"\(FI\)|importances?": ("FI, importance", "the drop in held-out ρ when a feature is permuted"),
     r"τ": (
         "τ, weighted Kendall τ",
         "how similarly two profiles order the features; high ranks count more",
@@ -98,10 +95,7 @@ _TERMS: dict[str, tuple[str, str]] = {
         "the correlation between the feature-explained parts of two layers: 1 where both use the "
         "features in proportion, however much they explain",
     ),
-    r"S_rest|partial RSA": (
-        "S_rest",
-        "the RSA of two layers beyond their feature-explained parts",
-    ),
+    r"S_rest|partial RSA": ("S_rest", "the RSA of two layers beyond their feature-explained parts"),
     r"[Tt]ransfer|[Cc]ross-model prediction": (
         "Cross-model prediction",
         "the held-out ρ of the metric fitted to one layer on the distances in another",
@@ -119,10 +113,7 @@ _TERMS: dict[str, tuple[str, str]] = {
         "Coding",
         "whether the metric sees that two stimuli differ, or also which values differ",
     ),
-    r"95 %": (
-        "95 % confidence interval",
-        "for the population value, over the named units",
-    ),
+    r"95 %": ("95 % confidence interval", "for the population value, over the named units"),
     r"Benjamini-Hochberg|BH": (
         "p, corrected p, BH",
         "at most 5 % of the significant results in the family are expected to be due to chance",
@@ -132,10 +123,7 @@ _TERMS: dict[str, tuple[str, str]] = {
         "the same analysis without first words, without outlier units, with other distances, with "
         "random weights",
     ),
-    r"[Aa]nalysis variants?": (
-        "Analysis variants",
-        "all combinations of reasonable choices",
-    ),
+    r"[Aa]nalysis variants?": ("Analysis variants", "all combinations of reasonable choices"),
     r"MDS": (
         "MDS",
         "points in a plane whose distances are as close as possible to the true ones; the axes "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from mlem_core.figures.style import (
     faded,
     flag_trace,
     mark_of,
+    note,
     panel_ref,
     quiet,
     scatter,
@@ -70,12 +71,14 @@ def importance_scatter(
     span = [low - room, high + room]
     titles = [layer_title(layer) for layer in pair]
     points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
-    # The many near 0 would cover each other's names; the legend has them all.
-    far = points.max(axis=1, initial=0.0) > 0.08 * high
+    # Points that cover each other have one line to all their names.
+    between = np.linalg.norm(points[:, None] - points, axis=2) + high * np.eye(len(points))
+    far = between.min(axis=1, initial=np.inf) > 0.03 * high
     names = feature_labels(features, LEGEND)
     called = dict(zip(features, names, strict=True))
     labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
     places = label_places((points - span[0]) / (span[1] - span[0]), labels)
+    covered = points[~far]
     diagonal = {"line": {"color": LINE, "width": 1, "dash": "dash"}, "name": "equal importance"}
     figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
     for i, name in enumerate(drawn):
@@ -83,16 +86,30 @@ def importance_scatter(
         point = _point(name, features.index(name), points[i], spreads, titles)
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
         figure.add_trace(point | named)
+    if len(covered) > 1:
+        near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
+        figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))
     if annotations.flags:
         figure.add_trace(_flags_at_ends(annotations.flags, span, titles))
     quiet(figure, height=480)
     axis = {"range": span, "zeroline": True, "constrain": "domain"}
-    figure.update_xaxes(title_text=f"FI in {titles[0]}", **axis)
-    figure.update_yaxes(title_text=f"FI in {titles[1]}", scaleanchor="x", **axis)
+    figure.update_xaxes(title_text=f"importance (drop in ρ) in {titles[0]}", **axis)
+    figure.update_yaxes(
+        title_text=f"importance (drop in ρ) in {titles[1]}", scaleanchor="x", **axis
+    )
     # Short, as it is centred over the panel, which a legend makes narrow.
     similarity = f"weighted Kendall τ = {as_number(tau, 2)}   ·   RSA ρ = {as_number(rsa, 2)}"
     figure.update_layout(title=heading(similarity), margin={"t": 48, "b": 60})
     return figure
+
+
+def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float) -> Trace:
+    """The names of points that cover each other, with a line to them, below or above the others."""
+    places = np.array([[0.4, 0.2], [0.1, 0.6]]) * end
+    x, y = max(places, key=lambda place: np.linalg.norm(points - place, axis=1).min())
+    line = {"showarrow": True, "arrowhead": 0, "arrowwidth": 1, "arrowcolor": LINE}
+    tail = {"ax": x, "ay": y, "axref": "x", "ayref": "y", "align": "left", "xanchor": "left"}
+    return note("<br>".join(names), *at, **tail) | line
 
 
 def _importances(
@@ -220,10 +237,10 @@ def two_layers(
         feature
     narrow : the maps below the scatter, for one column of a journal, instead of beside it
     """
-    at = _NARROW if narrow else _WIDE
-    figure, letters = make_subplots(1, 3), "abc"
+    domains, height = _NARROW if narrow else _WIDE
+    figure = make_subplots(1, 3)
     traces, headings = [], []
-    for place, (part, domain) in enumerate(zip((scatter, *maps), at.domains, strict=True)):
+    for place, (part, domain) in enumerate(zip((scatter, *maps), domains, strict=True)):
         ref = panel_ref(place)
         for trace in part.data:
             moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
@@ -236,12 +253,12 @@ def two_layers(
             axis["constraintoward"] = "left" if name == "x" else "top"
             figure.update_layout({f"{name}axis{ref}": axis})
         figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
-        headings += _headings(letters[place], part.layout.title.text, ref)
-        refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"}
+        headings.append(title_of(part.layout.title.text, ref) | {"font": {"size": SIZE}})
+        refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"} if place else {}
         headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
     figure.add_traces(traces)
     axes = figure.layout.to_plotly_json()
-    quiet(figure, height=at.height)
+    quiet(figure, height=height)
     figure.update_layout({name: axes[name] for name in axes if name[1:].startswith("axis")})
     figure.update_layout(
         annotations=headings,
@@ -262,23 +279,9 @@ def two_layers(
 _IN_BOTH = {"legend": "legend2"}
 
 
-def _headings(letter: str, title: str, ref: str) -> list[dict[str, Any]]:
-    """The letter of a panel at its left, and its title over it."""
-    head = title_of(title, ref)
-    head["font"] = {"size": SIZE}
-    mark = {"text": f"<b>{letter}</b>", "x": 0, "xanchor": "right", "xshift": -6}
-    return [head, {**head, **mark, "font": {"size": SIZE + 3}}]
-
-
-class _Places(NamedTuple):
-    """Places of the scatter and the two maps: x and y of each, as shares of the plot."""
-
-    domains: tuple[tuple[list[float], list[float]], ...]
-    height: int
-
-
-_WIDE = _Places((([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540)
-_NARROW = _Places((([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 720)
+# x and y of the scatter and of the two maps, as shares of the plot, and the height.
+_WIDE = (([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540
+_NARROW = (([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 660
 
 
 @figure(
@@ -299,8 +302,8 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         two_layers(scatter.figure, drawn, narrow=context.drawing.narrow),
         f"{a} and {b}: importances and maps of the stimuli",
         joined(
-            f"(a) {scatter.caption} (b, c) Metric MDS of the neural distances in {a} and {b}, "
-            f"coloured by {color}.",
+            f"(a) {scatter.caption} (b, c) Metric MDS of the neural distances, coloured by "
+            f"{color}.",
             sample_of(len(sides[0].data), len(context.analysis.stimuli)),
         ),
         scatter.data,

@@ -145,8 +145,9 @@ class Selected:
 
     @cached_property
     def names(self) -> Names:
-        """Display names of features and models, and the names that layers of the analysis have."""
-        return replace(self.drawing.names, layers=self.analysis.names.layers)
+        """Display names of features and models, names of layers, and the groups of models."""
+        groups = {one: name for name, of in self.analysis.spec.groups for one in of}
+        return replace(self.drawing.names, layers=self.analysis.names.layers, groups=groups)
 
     @property
     def all_features(self) -> list[str]:
@@ -164,6 +165,12 @@ class Selected:
         models = {model for model, _ in self.selection.layers}
         few = self.drawing.screen or len(models) <= 6
         return 2 if self.drawing.narrow and few else 3
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether importances have a panel a feature: in print, of models with numbered layers."""
+        models = {model for model, _ in self.selection.layers}
+        return len(models) > 1 and not (self.drawing.screen or self.names.layers)
 
     @property
     def several(self) -> bool:

@@ -18,7 +18,8 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.style import INK, SIZE
+from mlem_core.figures.press import for_print
+from mlem_core.figures.style import DARK, INK, SIZE
 
 _PICTURES = ("pdf", "svg", "png", "html")
 # One, one and a half and two columns of Nature, and nearly those of most journals.
@@ -104,6 +105,7 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
         font={"family": FONTS[paper.font], "color": INK},
         title_font_weight=400,
     )
+    for_print(copy)
     if (paper.narrow or _has_long_legend(copy)) and copy.layout.showlegend is not False:
         _legends_below(copy)
     else:
@@ -120,6 +122,15 @@ def in_narrow_window(figure: go.Figure) -> go.Figure:
     _legends_below(copy)
     # The window says how wide it is.
     return copy.update_layout(width=None)
+
+
+def on_dark_page(figure: go.Figure) -> go.Figure:
+    """A copy whose similar layers are light; the figure itself where cells have numbers."""
+    of_layers = any((trace.name or "").startswith("cells") for trace in figure.data)
+    axes = [name for name in ("coloraxis", "coloraxis2") if name in figure.layout]
+    if not of_layers and "coloraxis2" not in axes:
+        return figure
+    return go.Figure(figure).update_layout({name: {"colorscale": DARK} for name in axes})
 
 
 def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
@@ -245,12 +256,7 @@ def _found() -> str | None:
 
 
 def image(
-    figure: go.Figure,
-    format: str,
-    *,
-    width: float = 900,
-    height: float = 600,
-    scale: float = 2,
+    figure: go.Figure, format: str, *, width: float = 900, height: float = 600, scale: float = 2
 ) -> bytes:
     """A figure as a file's content, on white.
 

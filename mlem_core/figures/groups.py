@@ -72,8 +72,8 @@ def group_profiles(
                 legend = {"legendgroup": str(name), "showlegend": shown}
                 figure.add_trace(trace | legend, row=row, col=column)
     figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
-    figure.update_yaxes(matches="y")
-    figure.update_yaxes(title_text="importance (FI)", col=1)
+    figure.update_yaxes(matches="y", showticklabels=False)
+    figure.update_yaxes(title_text="importance (drop in ρ)", showticklabels=True, col=1)
     return figure
 
 
@@ -239,7 +239,7 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     if found is None:
         return None
     return RenderedFigure(
-        group_profiles(found.profiles, context.terms, across=context.across),
+        group_profiles(found.profiles, context.terms, across=2 if context.drawing.narrow else 3),
         "Mean profiles of the groups",
         "Mean importance of each feature over relative depth, per group of models. Bands: 95 % CI "
         f"over {found.over}, where n is two or more. {sizes(found)} {context.basis}",
@@ -282,8 +282,8 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         universality(found.universality),
         "Universality of the contributions",
-        "Universality: the mean contribution between groups divided by that within groups. 95 % "
-        f"CI over {found.over}. Left out: contributions within groups that are not clearly above "
-        f"0. {of_chance(found.chance)} {sizes(found)} {context.computed_on}",
+        "Mean contribution between groups, over that within groups. 95 % CI over "
+        f"{found.over}. Left out: contributions within groups not clearly above 0. "
+        f"{of_chance(found.chance)} {sizes(found)} {context.computed_on}",
         found.universality,
     )

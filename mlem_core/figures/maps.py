@@ -20,12 +20,17 @@ from mlem_core.base.labels import width
 from mlem_core.base.text import stress_in_words
 from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import feature_name, layer_labels, layer_title, model_labels
+from mlem_core.figures.naming import (
+    feature_name,
+    layer_labels,
+    layer_title,
+    model_colors,
+    model_labels,
+)
 from mlem_core.figures.style import (
     FAINT,
     GREY,
     LEGEND,
-    MODEL_COLORS,
     SIZE,
     SYMBOLS,
     as_number,
@@ -174,16 +179,16 @@ def layer_maps(
     """
     figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
     models = list(dict.fromkeys(layer_map["model"]))
-    labels = model_labels(models, LEGEND)
+    labels, colors = model_labels(models, LEGEND), model_colors(models)
     profiles = {} if importance is None else _profiles_in_words(importance)
     measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
     sides = _sides_of_numbers(layer_map)
-    quiet(figure, height=460 if across == 2 else 860)
+    quiet(figure, height=460 if across == 2 else 740)
     for place, (measure, title) in enumerate(measures):
         ref, of_measure = panel_ref(place), layer_map[layer_map["measure"] == measure]
         for i, model in enumerate(models):
             points = of_measure[of_measure["model"] == model].sort_values("layer")
-            color = MODEL_COLORS[i % len(MODEL_COLORS)]
+            color = colors[i]
             hover = [
                 f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
                 for n in points["layer"]

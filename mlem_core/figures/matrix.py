@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,11 +11,10 @@ import numpy as np
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.figures.naming import layer_labels, model_initials, model_labels
+from mlem_core.figures.naming import layer_labels, model_colors, model_labels
 from mlem_core.figures.style import (
     GREY,
     INK,
-    MODEL_COLORS,
     SIZE,
     Trace,
     as_number,
@@ -69,21 +67,6 @@ class Grid:
         """First place, place after the last and model of the layers of each model that stand
         together."""
         return model_blocks(self.layers)
-
-    @property
-    def labels(self) -> list[str]:
-        """(n_layers,) short: the initials of the model and the number of the layer, or the name
-        that it has of its own, behind the initials where another label is the same."""
-        letters, labels = model_initials(self.models), layer_labels(self.layers)
-        short = [
-            f"{letters[model]}{label}" if label == str(number) else label
-            for (model, number), label in zip(self.layers, labels, strict=True)
-        ]
-        often = Counter(short)
-        return [
-            text if often[text] == 1 or text != label else f"{letters[model]} {label}"
-            for (model, _), text, label in zip(self.layers, short, labels, strict=True)
-        ]
 
     @property
     def models(self) -> list[str]:
@@ -171,11 +154,7 @@ class Labels:
         return round(12 + ticks + (22 + high[self.lie] if self.models else 0))
 
     def set_axes(
-        self,
-        layout: dict[str, Any],
-        ref: str,
-        x: tuple[float, float],
-        y: tuple[float, float],
+        self, layout: dict[str, Any], ref: str, x: tuple[float, float], y: tuple[float, float]
     ) -> None:
         """The axes of a matrix, as wide as high, from end to end."""
         shared = {
@@ -215,7 +194,7 @@ class Labels:
 
 def labels(of: Grid, side: float = SIDE) -> Labels:
     """Labels for a matrix of so many px: every layer's and every model's where they have room."""
-    n, centres, texts = len(of.layers), of.centres, of.labels
+    n, centres, texts = len(of.layers), of.centres, layer_labels(of.layers)
     pitch = side / max(float(of.edges[-1] - of.edges[0]), 1.0)
     blocks = of.blocks if of.tree is None else [(0, n, "")]
     every = max(1, int(np.ceil(_LINE / pitch)))
@@ -299,9 +278,10 @@ def model_strip(of: Grid) -> dict[str, Any]:
     """The models' colours beside the cells, where layers of different models are mixed."""
     n, models = len(of.layers), of.models
     start = float(of.edges[0])
-    colors = [MODEL_COLORS[place % len(MODEL_COLORS)] for place in range(len(models))]
     steps = [
-        [(place + end) / len(models), color] for place, color in enumerate(colors) for end in (0, 1)
+        [(place + end) / len(models), color]
+        for place, color in enumerate(model_colors(models))
+        for end in (0, 1)
     ]
     return {
         "type": "heatmap",
@@ -318,12 +298,11 @@ def model_strip(of: Grid) -> dict[str, Any]:
 
 
 def model_key(of: Grid, longest: int) -> str:
-    """Legend of the models' colours and initials, in lines of about so many letters."""
-    letters, names = model_initials(of.models), model_labels(of.models, _NAME)
+    """Legend of the models' colours, in lines of about so many letters."""
+    names = model_labels(of.models, _NAME)
     parts = [
-        f'<span style="color:{MODEL_COLORS[place % len(MODEL_COLORS)]}">■</span> '
-        f"{letters[model]} {name}"
-        for place, (model, name) in enumerate(zip(of.models, names, strict=True))
+        f'<span style="color:{color}">■</span> {name}'
+        for name, color in zip(names, model_colors(of.models), strict=True)
     ]
     lines, room = [""], longest
     for part, name in zip(parts, names, strict=True):

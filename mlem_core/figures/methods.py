@@ -18,12 +18,11 @@ from mlem_core.analysis.in_words import FOLDS
 from mlem_core.analysis.methods import beside_published
 from mlem_core.base.typing import FloatArray, IntArray, layer_name, parse_layer
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import layer_title, layer_titles, model_labels
+from mlem_core.figures.naming import layer_title, layer_titles, model_colors, model_labels
 from mlem_core.figures.profiles import band, profiles
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
-    MODEL_COLORS,
     PALETTE,
     SYMBOLS,
     TITLE,
@@ -47,10 +46,7 @@ _MEASURES = (
 
 
 def method_scores(
-    scores: pd.DataFrame,
-    ceilings: pd.DataFrame,
-    called: Mapping[str, str],
-    across: int = 3,
+    scores: pd.DataFrame, ceilings: pd.DataFrame, called: Mapping[str, str], across: int = 3
 ) -> go.Figure:
     """The held-out ρ of each method over the layers, a panel a model (figure S9).
 
@@ -83,14 +79,15 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     across : 2 beside each other, 1 below each other
     """
     models = list(dict.fromkeys(agreement["model"]))
+    called = zip(models, model_labels(models, LEGEND), model_colors(models), strict=True)
+    look = {one[0]: one for one in called}
     layout = _panels("layer", across)
     traces: list[Trace] = []
     for place, (measure, *_) in enumerate(_MEASURES):
         ref = panel_ref(place)
         for at, model in enumerate(models):
             own = agreement[agreement["model"] == model]
-            label = model_labels(models, LEGEND)[at]
-            traces += in_panel(ref, _line(own, measure, (model, label), at), showlegend=False)
+            traces += in_panel(ref, _line(own, measure, look[model], at), showlegend=False)
             traces[-1]["showlegend"] = place == 0
         layout[f"xaxis{ref}"] |= whole_layers(agreement["layer"])
     # Checking each property would take half of the time; the tests check them.
@@ -130,11 +127,10 @@ def _panels(over: str, across: int) -> dict[str, Any]:
     return layout
 
 
-def _line(own: pd.DataFrame, measure: str, named: tuple[str, str], place: int) -> list[Trace]:
+def _line(own: pd.DataFrame, measure: str, look: tuple[str, str, str], place: int) -> list[Trace]:
     """The mean over folds with its standard deviation, and what hovering says."""
-    model, label = named
+    model, label, color = look
     x, mean, sd = over_folds(own, measure)
-    color = MODEL_COLORS[place % len(MODEL_COLORS)]
     hover = hover_over_folds(layer_names(model, x), mean, sd)
     marker = {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10}
     line = curve(x, mean, hover, color, marker=marker, name=label, legendgroup=model)

@@ -20,9 +20,9 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from mlem_core.base.labels import Names, distinct, initials
+from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import Layer
-from mlem_core.figures.style import in_full, short_names
+from mlem_core.figures.style import MODEL_COLORS, in_full, shade, short_names
 
 TICK, _NAMED = 8, 12  # letters of a layer's name at a tick; layers that all have theirs
 _NAMES: ContextVar[Names] = ContextVar("names", default=Names())  # noqa: B039 (it is frozen)
@@ -118,8 +118,14 @@ def model_labels(names: Sequence[str], longest: int) -> list[str]:
     return short_names(called, longest)
 
 
-def model_initials(names: Sequence[str]) -> dict[str, str]:
-    """The letters that stand before the numbers of each model's layers, by identifier."""
-    called = distinct(names, [_NAMES.get().model(name) for name in names])
-    letters = initials(called)
-    return {name: in_full(letters[one]) for name, one in zip(names, called, strict=True)}
+def model_colors(models: Sequence[str]) -> list[str]:
+    """The colour of each model, no two the same: those of one group are shades of one hue."""
+    groups = [_NAMES.get().groups.get(one, one.partition("@")[0]) for one in models]
+    hues = list(dict.fromkeys(groups))
+    if len(hues) == 1:
+        groups = hues = list(models)
+    of = [hues.index(group) % len(MODEL_COLORS) for group in groups]
+    return [
+        shade(MODEL_COLORS[hue], of[:place].count(hue), of.count(hue))
+        for place, hue in enumerate(of)
+    ]

@@ -156,10 +156,7 @@ def _centres(
 
 
 def _legend(
-    features: Sequence[str],
-    colors: Mapping[str, str],
-    marks: Mapping[str, str],
-    others: bool,
+    features: Sequence[str], colors: Mapping[str, str], marks: Mapping[str, str], others: bool
 ) -> list[Trace]:
     """An entry a level, under the name of its feature."""
     titles = [

@@ -30,6 +30,7 @@ from mlem_core.figures.context import (
     RenderedFigure,
     with_interactions,
 )
+from mlem_core.figures.importances import feature_panels
 from mlem_core.figures.naming import naming, naming_layers
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
@@ -131,7 +132,10 @@ class ResultsPlots:
         features = self.all_features or tuple(results.feature_correlations.index)
         terms = with_interactions(results.importance, features)
         with naming_layers(self.layers):
-            return profiles(results.importance, results.scores, terms)
+            last = dict(results.importance.groupby("model")["layer"].max())
+            if len(last) < 2 or self.layers:
+                return profiles(results.importance, results.scores, terms)
+            return feature_panels(results.importance, results.scores, terms, last)
 
     def similarity(self) -> go.Figure:
         """Weighted Kendall τ of the profiles, and RSA, of every two layers."""

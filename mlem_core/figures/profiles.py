@@ -9,12 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.in_words import FOLDS
-from mlem_core.analysis.results import Results
-from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.figures.captions import joined
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import (
     feature_labels,
     feature_name,
@@ -49,11 +44,9 @@ from mlem_core.figures.style import (
     whole_layers,
     wrapped,
 )
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import score_table
-from mlem_core.robustness.flags import of_layers
 
 MARKS = 10
+FI = "feature importance (drop in ρ)"
 _SCORES = {
     "rho": ("prediction accuracy (held-out ρ)", "dash"),
     "ceiling": ("best possible (ceiling)", "dot"),
@@ -65,7 +58,7 @@ def profiles(
     scores: pd.DataFrame,
     features: Sequence[str],
     across: int = 3,
-    value: str = "feature importance (FI)",
+    value: str = FI,
     annotations: Annotations = NO_ANNOTATIONS,
 ) -> go.Figure:
     """Feature importance over the layers, a panel a model (figure 3 of Salle et al. 2024).
@@ -76,7 +69,7 @@ def profiles(
     scores : model, layer, fold and, where they are to be drawn, rho and ceiling
     features : all features of the analysis, which decide the colours
     across : panels beside each other
-    value : what `importance` is, in words with its short name in parentheses
+    value : what `importance` is, in words with its unit in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
         flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
@@ -90,26 +83,23 @@ def profiles(
     models = list(dict.fromkeys(importance["model"]))
     layout, places = panel_layout(model_labels(models, TITLE), height=360, across=across)
     labels = feature_labels(features, LEGEND)
-    bounds = {} if annotations.intervals is None else _bounds(annotations.intervals)
-    lines = _lines(importance, "importance", bounds)
-    for key in ("rho", "ceiling"):
-        if key in scores:
-            lines |= _lines(scores.assign(feature=""), key, bounds)
+    lines = lines_of(importance, scores, annotations.intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
-    unit = value.rpartition("(")[2].rstrip(")")
+    unit = unit_of(value)
     traces: list[Trace] = []
     for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
         numbers = importance.loc[importance["model"] == model, "layer"]
         called = {n: f"{model_name(model)}, {layer_in_model((model, n))}" for n in set(numbers)}
-        panel = _Panel(called, number == 0, panel_ref(number))
+        panel = Panel(called, number == 0, panel_ref(number))
         for place, name in enumerate(features):
             line = lines.get((model, "importance", name))
             if line is not None:
-                named = _Feature(name, labels[place], place)
-                traces += in_panel(panel.ref, _feature_traces(line, named, panel, unit))
+                color = PALETTE[place % len(PALETTE)]
+                of = Drawn(feature_name(name), labels[place], name, color, place)
+                traces += in_panel(panel.ref, line_traces(line, of, panel, unit))
         if annotations.chance is not None:
             of_model = annotations.chance[annotations.chance["model"] == model]
-            traces += in_panel(panel.ref, _chance_band(of_model, panel))
+            traces += in_panel(panel.ref, chance_band(of_model, panel))
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 traces += in_panel(panel.ref, _score_traces(lines[model, key, ""], key, panel))
@@ -163,7 +153,12 @@ def _mark_layers(layout: dict[str, Any], marked: Sequence[tuple[int, int]], ref:
         layout["annotations"].append(note(text, layer, 1, ref, "y", **look))
 
 
-class _Panel(NamedTuple):
+def unit_of(value: str) -> str:
+    """The unit in parentheses behind what a value is."""
+    return value.rpartition("(")[2].rstrip(")")
+
+
+class Panel(NamedTuple):
     """The panel of a model: what its layers are called on hovering, whether its lines are in the
     legend, and what stands behind x and y in the names of its axes."""
 
@@ -202,6 +197,17 @@ class _Line(NamedTuple):
 
 # By model, quantity and feature ("" where the quantity is of no feature).
 _Key = tuple[str, str, str]
+
+
+def lines_of(
+    importance: pd.DataFrame, scores: pd.DataFrame, intervals: pd.DataFrame | None
+) -> dict[_Key, _Line]:
+    """All lines of the tables of `profiles`, by model, quantity and feature ("" of a score)."""
+    bounds = {} if intervals is None else _bounds(intervals)
+    lines = _lines(importance, "importance", bounds)
+    for key in {"rho", "ceiling"} & {*scores}:
+        lines |= _lines(scores.assign(feature=""), key, bounds)
+    return lines
 
 
 def _lines(table: pd.DataFrame, key: str, bounds: Mapping[_Key, _Bounds]) -> dict[_Key, _Line]:
@@ -243,7 +249,7 @@ def band(
     return scatter(around, ends, mode="lines", **look, **named)
 
 
-def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[Trace]:
+def chance_band(table: pd.DataFrame, panel: Panel) -> list[Trace]:
     """Grey band from 0 to the largest importance of any feature by chance."""
     largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
     if not len(largest):
@@ -254,7 +260,7 @@ def _chance_band(table: pd.DataFrame, panel: _Panel) -> list[Trace]:
     return [grey | {"name": label, "showlegend": panel.first}]
 
 
-def _score_traces(line: _Line, key: str, panel: _Panel) -> list[Trace]:
+def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
     label, dash = _SCORES[key]
     x, mean, _, bounds = line
@@ -276,37 +282,40 @@ def _score_traces(line: _Line, key: str, panel: _Panel) -> list[Trace]:
     return [*traces, scatter(x, mean, hover, "lines" if len(x) > 1 else "lines+markers", **look)]
 
 
-class _Feature(NamedTuple):
-    """A feature, its name in the legend, and its place among all features, which decides the
-    colour."""
+class Drawn(NamedTuple):
+    """What a line is of on hovering and in the legend, its group there, and its look: its place
+    among all of them decides mark and dash, and "faint" bands are many in a panel."""
 
     name: str
     label: str
+    group: str
+    color: str
     place: int
+    faint: bool = False
 
 
-def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) -> list[Trace]:
-    """The importance of a feature with its band."""
-    name, label, place = feature
+def line_traces(line: _Line, of: Drawn, panel: Panel, unit: str) -> list[Trace]:
+    """The line of a feature, or of a model, with its band."""
+    name, label, group, color, place, faint = of
     x, mean, sd, bounds = line
     low, high = (mean - sd, mean + sd) if bounds is None else (bounds.lower, bounds.upper)
     spread = [f" ± {s} (sd)" for s in as_numbers(sd)] if bounds is None else line.hover
-    color = PALETTE[place % len(PALETTE)]
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
     if bounds is not None:
         symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
     error = {"array": high - mean, "arrayminus": mean - low, "symmetric": False}
     hover = [
-        f"<b>{feature_name(name)}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
+        f"<b>{name}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
         for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
     ]
-    marker = {"symbol": symbol, "size": 6 if len(x) > 1 else 10}
+    marker = {"symbol": symbol, "size": (4 if faint else 6) if len(x) > 1 else 10}
     # In a long line some marks distinguish it; where they say something, all are drawn.
     marker["maxdisplayed"] = MARKS if bounds is None else 0
-    named = {"name": label, "legendgroup": name, "showlegend": panel.first, "marker": marker}
-    trace = curve(x, mean, hover, color, dash_of(place), **named)
+    named = {"name": label, "legendgroup": group, "showlegend": panel.first, "marker": marker}
+    trace = curve(x, mean, hover, color, "" if faint else dash_of(place), **named)
     trace["error_y"] = error | {"thickness": 1, "width": 3} if len(x) == 1 else None
-    traces = [band(x, low, high, color, name)] if len(x) > 1 else []
+    opacity = 0.08 if faint else 0.18
+    traces = [band(x, low, high, color, group, opacity)] if len(x) > 1 else []
     if not panel.first or isinstance(symbol, str) or not symbol[0].endswith("-open"):
         return [*traces, trace]
     # The legend shows the first mark; it is the feature's, not that of one layer.
@@ -314,88 +323,3 @@ def _feature_traces(line: _Line, feature: _Feature, panel: _Panel, unit: str) ->
     nowhere = {"x": [None], "y": [None], "error_y": None, "hovertext": None, "hoverinfo": "skip"}
     entry = trace | nowhere | {"marker": closed}
     return [*traces, trace | {"showlegend": False}, entry]
-
-
-@figure(
-    "profiles",
-    "Importance over the layers",
-    lambda context: (
-        f"What is lost of the prediction accuracy (ρ on {held_out(context.analysis)}) when a "
-        "feature is permuted, layer by layer."
-    ),
-    offered=True,
-)
-def draw_profiles(context: FigureContext) -> RenderedFigure:
-    """Figure 3 of Salle et al. (2024)."""
-    results, tested = context.results, context.score_tests
-    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
-    flags = of_layers(reasons, context.selection.layers)
-    table = profile_table(results)
-    if context.intervals is not None:
-        table = profile_intervals(context.intervals, results)
-    return RenderedFigure(
-        profiles(
-            results.importance,
-            results.scores,
-            context.terms,
-            across=context.across,
-            annotations=Annotations(
-                None if tested is None else tested.table,
-                flags,
-                context.marked_pair or (),
-                context.importance_chance,
-            ),
-        ),
-        "Importance of each feature over the layers",
-        profiles_caption(context, flagged=bool(flags)),
-        results.importance if tested is None else tested.table,
-        table,
-    )
-
-
-def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
-    """Caption of the importances over the layers; an audit may have flagged some."""
-    spread = f"Bands: {FOLDS}."
-    if context.score_tests is not None:
-        spread = (
-            f"Bands: 95 % CI over {context.over}. Open markers: p > .05, corrected over "
-            f"{context.score_tests.family}."
-        )
-    return joined(
-        "Drop in held-out ρ when a feature is permuted (mean over folds).",
-        spread,
-        "Dashed: held-out ρ. Dotted: feature ceiling.",
-        "Triangles: a conclusion changes in the audit." if flagged else "",
-        "Grey: largest importance with permuted labels."
-        if context.importance_chance is not None
-        else "",
-        context.basis,
-    )
-
-
-def profile_table(results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
-
-    def mean_sd(values: pd.Series[float]) -> str:
-        return minus(f"{values.mean():.3f} ({values.std():.3f})")
-
-    by = ["model", "layer"]
-    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
-    features = list(dict.fromkeys(results.importance["feature"]))
-    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
-    table = pd.concat([scores, cells.unstack()[features]], axis=1)
-    return table.reset_index()
-
-
-def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFrame:
-    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
-    table = score_table(intervals, results.layers).table
-    table = table[table["quantity"] != "ceiling"]
-    cells = [
-        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
-        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
-    ]
-    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
-    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
-    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
-    return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)

@@ -53,8 +53,9 @@ from mlem_core.pairs.similarities import SIMILARITIES
 
 Pair = tuple[Layer, Layer]
 # px; of a matrix that has the figure for itself, and of one that may be as wide as a column
-_ALONE, _COLUMN, _SMALL = 400, 340, 290
+_ALONE, _COLUMN, _SMALL, _HALVES = 400, 340, 290, 300
 _IN_FULL = 60  # letters of a layer's name on hovering
+_LONG = 52  # letters of a title that do not fit over a matrix
 _SPACE = 0.06  # between two matrices, as a part of the whole width
 
 
@@ -69,16 +70,15 @@ def similarity_matrices(
     """Heatmaps of all layers' similarity, by profiles and by RSA (figure 2 of Salle et al. 2024).
 
     Both are on one scale from -1 to 1. Each cell is the point of a scatter too, as those can be
-    selected; its `customdata` is (model, layer, model, layer). A layer's label is the initial of
-    its model and its number, or its own name; layers that do not follow each other stand a little
-    apart.
+    selected; its `customdata` is (model, layer, model, layer). A layer's label is its number, or
+    its own name; layers that do not follow each other stand a little apart.
 
     Parameters
     ----------
     profiles, rsa : (n_layers, n_layers) weighted Kendall τ and Spearman ρ, named "model:layer"; or,
         where the axis of its columns is called so, another similarity
         (`mlem_core.pairs.similarities`) in the place of RSA
-    across : 2 beside each other, 1 below each other
+    across : 2 beside each other, 1 below each other, 0 as the two halves of one matrix (by model)
     annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
         rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
@@ -94,6 +94,8 @@ def similarity_matrices(
         hover = interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
         matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
+    if across == 0 and order == "model":
+        return matrix_figure(of, [_halves(of, *matrices)], "halves", pair)
     return matrix_figure(of, matrices, "row" if across == 2 else "column", pair)
 
 
@@ -123,7 +125,20 @@ class Matrix(NamedTuple):
     flags: Mapping[Pair, str]
 
 
-Arrangement = Literal["alone", "small", "row", "column"]
+def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
+    """One matrix of two symmetric ones: the one above the diagonal, the other below it."""
+    above = np.triu(np.ones_like(upper.values, dtype=bool))
+    a, b = upper.measure, lower.measure
+    title = f"above the diagonal: {a.unit}<br>below: {b.short}"
+    place = {layer: at for at, layer in enumerate(of.layers)}
+    flags = {pair: why for pair, why in upper.flags.items() if place[pair[0]] < place[pair[1]]}
+    flags |= {pair: why for pair, why in lower.flags.items() if place[pair[0]] > place[pair[1]]}
+    values = np.where(above, upper.values, lower.values)
+    hover = np.where(above, upper.hover, lower.hover)
+    return Matrix(Measure("both", "both", title, "", ""), values, hover, flags)
+
+
+Arrangement = Literal["alone", "small", "row", "column", "halves"]
 _SINGLE = ("alone", "small")
 _NAMED_BELOW = ("small", "column")  # there is little room at their sides
 
@@ -132,7 +147,9 @@ def matrix_figure(
     of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
-    side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN}[arranged]
+    side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN, "halves": _HALVES}[
+        arranged
+    ]
     around, several = labels(of, side), arranged not in _SINGLE
     layout = quiet_layout(_ALONE, len(matrices)) | {"annotations": []}
     traces: list[Trace] = []
@@ -160,7 +177,9 @@ def matrix_figure(
         beside = left and arranged not in _NAMED_BELOW
         layout["annotations"] += around.annotations(ref, left=beside)
         if several:
-            title = title_of(f"{matrix.measure.title}: {matrix.measure.unit}", ref)
+            said = ": ".join(filter(None, matrix.measure[2:4]))
+            fits = len(said) < _LONG or arranged == "halves"
+            title = title_of(said if fits else matrix.measure.unit, ref)
             middle = {"x": float(of.edges[[0, -1]].mean()), "xref": f"x{ref}"}
             layout["annotations"].append(title | middle)
         if pair is not None:
@@ -184,8 +203,8 @@ def _arrange(
     below: int,
 ) -> None:
     """Set the places of the matrices, all of one size, and the height of all."""
-    if arranged in _SINGLE:
-        layout["height"] = _SMALL if arranged == "small" else _ALONE
+    if arranged in (*_SINGLE, "halves"):
+        layout["height"] = {"small": _SMALL, "alone": _ALONE, "halves": _HALVES}[arranged]
         layout["yaxis"]["constraintoward"] = "top"
     elif arranged == "row":
         layout["height"] = SIDE
@@ -212,7 +231,7 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
         layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
     below += 44
-    top = 8 if arranged in _SINGLE else 40
+    top = 8 if arranged in _SINGLE else 58 if arranged == "halves" else 40
     left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
@@ -297,12 +316,12 @@ def draw_similarity(context: FigureContext) -> RenderedFigure | None:
     if other is not None:
         measures, square, tested = ["tau"], other.square, None
     flags = {measure: context.reasons(measure) for measure in measures}
-    small = context.drawing.narrow or context.drawing.screen
+    across = 1 if context.drawing.screen else 0 if context.drawing.narrow else 2
     data = None if tested is None else tested.table
     drawn = similarity_matrices(
         results.similarity_profiles,
         square,
-        across=1 if small else 2,
+        across=across,
         order="clustering" if context.drawing.options.get("order") == "clustering" else "model",
         pair=context.marked_pair,
         annotations=Annotations(data, flags),
@@ -326,9 +345,9 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
         agrees = agreement(results.similarity_profiles.to_numpy(), other.values)
     elif tested is not None:
         intervals = f"Table: 95 % CI over {context.over}; p corrected over {tested.family}."
-    here = "" if math.isnan(agrees) else f"; their agreement (Spearman's ρ) is {agrees:.2f}"
+    here = "" if math.isnan(agrees) else f" (agreement: Spearman's ρ = {agrees:.2f})"
     return joined(
-        f"Weighted Kendall τ of importance profiles, and {agnostic}{here}.",
+        f"Weighted Kendall τ of importance profiles and {agnostic}{here}.",
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
         "Dots: the similarity changes in the audit." if flagged else "",

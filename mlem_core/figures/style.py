@@ -23,16 +23,7 @@ from mlem_core.base.typing import Layer
 
 # Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
 # neighbours far apart. Black (lost on a dark page) is a brown here and the yellow is darker.
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#56B4E9",
-    "#CC79A7",
-    "#B8A500",
-    "#9A6A4F",
-)
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#B8A500", "#9A6A4F")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 DASHES = ("solid", "dash", "dot", "dashdot")
 # Models are not features: other colours (after Paul Tol), so that nobody takes one for the other.
@@ -49,6 +40,10 @@ _SIGNED = (
     *("#F6D3B3", "#E9A066", "#CB6A2B", "#963F0F"),
 )
 DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED)]
+
+# On a dark page both ends are light.
+_DARK = ("#C3DAEA", "#7FB0D6", "#3B7DB8", "#24486F", "#20262D", "#5E3A1C", "#A8642D", "#E9A066")
+DARK = [[at / 8, color] for at, color in enumerate((*_DARK, "#F6D3B3"))]
 
 GREY = "#8C8C8C"
 WARNING = "#D55E00"
@@ -156,7 +151,9 @@ def panels(
     below : px between two rows; by default there is room for slanted names
     """
     rows, columns = _grid(len(titles), across)
-    figure = _subplots(rows, columns, below / (height * rows - 24) or None, apart)
+    gap = below / (height * rows - 24) or (0.26 if rows < 3 else 0.5 / rows)
+    gap = min(gap, 1 / max(1, rows - 1))
+    figure = make_subplots(rows, columns, horizontal_spacing=apart, vertical_spacing=gap)
     quiet(figure, height=height * rows + 60)
     figure.update_layout(
         annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
@@ -172,17 +169,15 @@ def panel_layout(
     Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
     """
     rows, columns = _grid(len(titles), across)
-    layout = copy.deepcopy(_quiet_panels(rows, columns, min(height, _PAGE // rows)))
+    layout = copy.deepcopy(_quiet_panels(len(titles), across, min(height, _PAGE // rows)))
     layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
     return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
 
 
 @functools.lru_cache(maxsize=64)
-def _quiet_panels(rows: int, columns: int, height: int) -> dict[str, Any]:
-    whole = height * rows + 60
+def _quiet_panels(n: int, across: int, height: int) -> dict[str, Any]:
     # Ticks, the axis title and the next panel's title have to stand between two rows.
-    figure = _subplots(rows, columns, 104 / (whole - 84))
-    quiet(figure, height=whole)
+    figure, _ = panels([""] * n, height=height, across=across, below=104)
     layout: dict[str, Any] = figure.to_plotly_json()["layout"]
     # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
@@ -193,17 +188,6 @@ def _grid(n: int, across: int) -> tuple[int, int]:
     """Rows and columns of n panels."""
     columns = max(1, min(n, across))
     return max(1, math.ceil(n / columns)), columns
-
-
-def _subplots(rows: int, columns: int, gap: float | None = None, apart: float = 0.05) -> go.Figure:
-    if gap is None:
-        gap = 0.26 if rows < 3 else 0.5 / rows
-    return make_subplots(
-        rows,
-        columns,
-        horizontal_spacing=apart,
-        vertical_spacing=min(gap, 1 / max(1, rows - 1)),
-    )
 
 
 def panel_ref(place: int) -> str:
@@ -388,9 +372,7 @@ def block_edges(
 
 
 def sparse_ticks(
-    layers: Sequence[tuple[str, int]],
-    blocks: Sequence[tuple[int, int, str]],
-    labels: Sequence[str],
+    layers: Sequence[tuple[str, int]], blocks: Sequence[tuple[int, int, str]], labels: Sequence[str]
 ) -> dict[str, list[Any]]:
     """The labels of layers every so often, that of the first of each model always."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 13)
@@ -432,6 +414,14 @@ def as_p(p: float) -> str:
 def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:
     """`as_number` of each of many values."""
     return [as_number(value, digits) for value in values.tolist()]
+
+
+def shade(color: str, place: int, n: int) -> str:
+    """The shade at a place among n of one hue, from darker to lighter; of one the colour itself."""
+    light = 0.75 * place / (n - 1) - 0.25 if n > 1 else 0.0
+    parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)])
+    mixed = parts + abs(light) * ((255 if light > 0 else 0) - parts)
+    return "#" + "".join(f"{round(part):02X}" for part in mixed)
 
 
 def faded(color: str, opacity: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +13,7 @@ from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import (
-    feature_labels,
-    feature_name,
-    layer_title,
-    model_initials,
-    model_labels,
-)
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     DIVERGING,
@@ -39,31 +32,32 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 # A contribution this small is next to nothing; a scale goes at least so far.
 LEAST_SPAN = 0.05
-_CROWDED, _SMALL = 8, 8  # models, and px of their initials
-_PAGE = 1050  # px of panels below each other that fit on a page
-_SCALES = {"coloraxis": "features", "coloraxis2": UNEXPLAINED}
+_CROWDED, _SMALL = 8, 8  # models, and px of their names
+_SCALES = {"coloraxis": "contribution", "coloraxis2": UNEXPLAINED}
 
 
-def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
+def term_matrices(
+    terms: dict[str, pd.DataFrame], across: int = 3, *, narrow: bool = False
+) -> go.Figure:
     """Heatmaps of each feature's contribution to the similarity of every two layers, one a term.
 
     Parameters
     ----------
-    across : panels beside each other; with fewer than 3 the colour bars are below them
+    across : panels beside each other
+    narrow : for one column of a journal, with the colour bars below the panels
     terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
         share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
         to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
         layer with itself) is left blank
     """
     titles = feature_labels(list(terms), TITLE)
-    high = 250 if across > 2 else min(210, _PAGE // math.ceil(len(titles) / across))
-    figure, places = panels(titles, height=high, across=across, below=40)
+    figure, places = panels(titles, height=140 if narrow else 250, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     names = {layer: layer_title(layer) for layer in layers}
     # Many names do not fit a narrow panel.
-    crowded = across < 3 and len(blocks) > _CROWDED
+    crowded = narrow and len(blocks) > _CROWDED
     shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     edges: list[dict[str, Any]] = []
@@ -96,25 +90,25 @@ def term_matrices(terms: dict[str, pd.DataFrame], across: int = 3) -> go.Figure:
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
         bar = {
-            "title": bar_title(_SCALES[scale]) | ({"side": "top"} if across < 3 else {}),
+            "title": bar_title(_SCALES[scale]) | ({"side": "top"} if narrow else {}),
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
-            **_bar_place(place, most, figure.layout.height, below=across < 3),
+            **_bar_place(place, most, figure.layout.height, below=narrow),
         }
         axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
         figure.update_layout({scale: axis})
-    if across < 3:
+    if narrow:
         figure.update_layout(margin_b=146, height=figure.layout.height + 98)
     return figure
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
-    """Axis of a matrix of layers, for both sides: each model by name, or by its initials."""
+    """Axis of a matrix of layers, for both sides: each model by name, small where they are many."""
     models = [model for *_, model in blocks]
     return {
         "tickvals": [(start + stop - 1) / 2 for start, stop, _ in blocks],
-        "ticktext": list(model_initials(models).values()) if crowded else model_labels(models, 14),
+        "ticktext": model_labels(models, 14),
         "showgrid": False,
         "zeroline": False,
         "constrain": "domain",
@@ -166,7 +160,8 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
-            across=2 if context.drawing.narrow else 3,
+            across=2 if context.drawing.narrow and context.drawing.screen else 3,
+            narrow=context.drawing.narrow,
         ),
         "What makes every two layers alike",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "

@@ -15,7 +15,7 @@ from mlem_core.figures.groups import BELOW, group_summary, line_with_band
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
 from mlem_core.groups.profiles import nearest_depth
-from mlem_core.groups.summary import GroupSummary, training_lines
+from mlem_core.groups.summary import GroupSummary
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
@@ -121,8 +121,8 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
         range=[float(at[0]) - around, float(at[-1]) + around],
         title_text="training step",
     )
-    figure.update_yaxes(matches="y")
-    figure.update_yaxes(title_text="importance (FI), ρ", col=1)
+    figure.update_yaxes(matches="y", showticklabels=False)
+    figure.update_yaxes(title_text="importance (drop in ρ), ρ", showticklabels=True, col=1)
     return figure
 
 
@@ -190,6 +190,7 @@ def draw_trajectories(context: FigureContext) -> RenderedFigure | None:
         trajectories(table, context.terms, across=context.across),
         "Importance of each feature over training",
         f"Importance of each feature, and held-out ρ (dashed), over training steps; {where}; mean "
-        f"over seeds. Bands: 95 % CI. {' '.join(training_lines(found))} {context.basis}",
+        "over seeds. Bands: 95 % CI over seeds; a single run has none and does not generalise to "
+        f"other runs. {context.basis}",
         table,
     )

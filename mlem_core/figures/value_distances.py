@@ -47,10 +47,7 @@ _CELL = 46  # px; of a large matrix
 
 
 def value_matrices(
-    table: pd.DataFrame,
-    feature: str,
-    layers: Sequence[Layer],
-    across: int = 3,
+    table: pd.DataFrame, feature: str, layers: Sequence[Layer], across: int = 3
 ) -> go.Figure:
     """The squared distance of every two values of a feature, a matrix a layer, on one colour scale.
 
@@ -67,7 +64,7 @@ def value_matrices(
     names = _values(own)
     # Many values need room for their names.
     across = max(1, across - (len(names) > MANY))
-    titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 9}.get(across, TITLE - 6))
+    titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 12}.get(across, TITLE - 6))
     one = len(layers) == 1
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
     layout, _ = panel_layout(titles, height=side, across=across)
@@ -195,11 +192,7 @@ def _own(table: pd.DataFrame, feature: str) -> pd.DataFrame:
     return table[table["feature"] == feature]
 
 
-@figure(
-    "values",
-    "Distances of the values",
-    "How far apart every two values of the feature are.",
-)
+@figure("values", "Distances of the values", "How far apart every two values of the feature are.")
 def draw_values(context: FigureContext) -> RenderedFigure | None:
     """The distance of every two values in one layer."""
     values = values_of(context)
@@ -314,11 +307,7 @@ def _of_layers(line: pd.DataFrame) -> list[str]:
     ]
 
 
-@figure(
-    "values_layers",
-    "Distances of the values",
-    "How far apart the values are, layer by layer.",
-)
+@figure("values_layers", "Distances of the values", "How far apart the values are, layer by layer.")
 def draw_values_layers(context: FigureContext) -> RenderedFigure | None:
     """The distances of the values over the layers."""
     values = values_of(context)

@@ -170,7 +170,7 @@ def draw_values_compared(context: FigureContext) -> RenderedFigure | None:
         value_scatter(found.table, context.pair, found.rho),
         f"Distances of the values of {name} in {a} and {b}",
         f"Squared distance of every two values of {name} in the two layers (mean over folds), "
-        f"{TARGET_UNITS}. Named: pairs furthest apart, or with the most different ranks. "
+        f"{TARGET_UNITS}. Named: furthest pairs, and most different ranks. "
         f"{context.basis}",
         found.table,
     )

@@ -33,12 +33,7 @@ from mlem_core.figures.style import (
     shape,
 )
 from mlem_core.inference.chance import UNCORRECTED
-from mlem_core.measures.decomposition import (
-    IDENTITIES,
-    UNEXPLAINED,
-    score_terms,
-    tau_terms,
-)
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED, score_terms, tau_terms
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
 
@@ -95,7 +90,7 @@ def waterfall(
         "showgrid": True,
         "range": [low - 0.04 * span, edge + 0.14 * span],
     }
-    layout["xaxis"]["title"]["text"] = "contribution"
+    layout["xaxis"]["title"]["text"] = f"contribution to {total}"
     # Checking each property would take most of the time; the tests check them.
     return go.Figure([bars, _total_bar(len(terms), whole, total)], layout, _validate=False)
 
@@ -188,8 +183,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
         waterfall(explained.terms, context.all_features, *unit),
         f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
-            f"{what} as a sum of contributions (Shapley values, cross-fitted) and the unexplained "
-            "part.",
+            f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",
             f"Bars: 95 % CI over {over}, {how}." if how else "",
             "" if "p" in table else UNCORRECTED,
             context.computed_on,

@@ -41,10 +41,7 @@ from mlem_core.storage.stage import Packed
 
 # Permutations of the labels of each feature: p of .048 at the least, corrected over the features.
 PERMUTATIONS = 20
-UNCORRECTED = (
-    "Contributions are not corrected for chance: any labels of the same units may contribute as "
-    "much."
-)
+UNCORRECTED = "Not corrected for chance: random labels may contribute as much."
 # Sums of permuted tables that are in memory together.
 MOST_SUMS = 2**24
 # Sums by so many possible cells are looked up; those of more are sorted.
@@ -259,9 +256,8 @@ def chance_at_level(
 def beyond_chance(n_permutations: int) -> str:
     """Note that contributions are beyond chance, for a caption."""
     return (
-        "contributions are beyond chance, from labels of each feature permuted "
-        f"{n_permutations} times among the units that it is constant on; p in the table is "
-        "corrected over the features"
+        f"contributions beyond chance (labels permuted {n_permutations} times); p corrected over "
+        "features"
     )
 
 

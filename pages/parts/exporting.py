@@ -38,13 +38,14 @@ class Panel:
     ----------
     drawn : the figure, with its title, its caption for print and its tables
     name : file name of the downloads, without ending
-    narrow : gives the figure for one column of a journal and for a narrow window, where it is
+    narrow : gives the figure for a narrow window, and for one column of a journal, where it is
         another one
     line : what the screen says below it; by default its caption
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.figures.context.Drawing`
     registered : its name in `mlem_core.figures.plots.FIGURES`; empty where it is none of these,
         and no report can draw it
+    printed : draws it for print, in one column of a journal or not, where that differs
     """
 
     drawn: RenderedFigure
@@ -53,6 +54,7 @@ class Panel:
     line: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     registered: str = ""
+    printed: Callable[[bool], RenderedFigure] | None = None
 
     @classmethod
     def of(
@@ -84,8 +86,12 @@ class Panel:
             drawing = replace(context.drawing, narrow=True)
             return (draw(figure, replace(context, drawing=drawing)) or drawn).figure
 
+        def printed(narrow: bool) -> RenderedFigure:
+            drawing = replace(context.drawing, narrow=narrow, screen=False)
+            return draw(figure, replace(context, drawing=drawing)) or drawn
+
         name = name or figure.replace("_", "-")
-        return cls(drawn, name, narrow, FIGURES[figure].below(context), options, figure)
+        return cls(drawn, name, narrow, FIGURES[figure].below(context), options, figure, printed)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
@@ -110,6 +116,8 @@ class Panel:
         figure = self.drawn.figure
         if window.narrow():
             figure = figures.in_narrow_window(figure if self.narrow is None else self.narrow())
+        if st.context.theme.type == "dark":
+            figure = figures.on_dark_page(figure)
         state = st.plotly_chart(
             figure,
             key=f"figure {self.name}",
@@ -197,6 +205,8 @@ def _export(panel: Panel) -> None:
         drawn: RenderedFigure | None = panel.drawn
         if figure == "two_layers" and chosen is not None:
             drawn = adding.drawn(chosen, naming.now(), narrow=narrow)
+        elif size is not None and panel.printed is not None:
+            drawn = panel.printed(narrow)
         elif narrow and panel.narrow is not None:
             drawn = replace(panel.drawn, figure=panel.narrow())
         if drawn is None:

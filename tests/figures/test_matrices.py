@@ -78,6 +78,16 @@ def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():
     np.testing.assert_allclose(np.sort(far), tree[:, 2])
 
 
+def test_in_a_column_one_matrix_has_tau_above_its_diagonal_and_rsa_below():
+    squares = square_of(COUNTS), square_of(COUNTS, 3)
+    figure = figures.similarity_matrices(*squares, across=0)
+    (heat,), (points,) = heatmaps(figure), cells(figure)
+    order = list(squares[0].index)
+    for place, both, _ in meetings(points):
+        row, column = (order.index(f"{model}:{layer}") for model, layer in both)
+        np.testing.assert_equal(painted(heat, place), value_of(squares[row > column], both))
+
+
 @ORDERS
 def test_a_similarity_that_is_nowhere_defined_is_drawn_empty(order):
     empty = square_of({"a": 2}) * np.nan

@@ -1,5 +1,6 @@
 """Lines, values, terms, counts, two analyses, the audit: what is drawn is what the tables say."""
 
+import colorsys
 import itertools
 from itertools import product
 
@@ -9,6 +10,8 @@ import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core import figures
+from mlem_core.base.labels import Names
+from mlem_core.figures.naming import model_colors
 from mlem_core.robustness.variants import CONTROL, SAYS
 
 ACCURACY, CEILING = "prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"
@@ -64,6 +67,45 @@ def test_a_feature_keeps_its_colour_when_another_is_dropped_and_twenty_are_told_
     many = tuple(f"f{i}" for i in range(20))
     lines = [named(drawn(importance_of(many), many), f)[0].line for f in many]
     assert len({(line.color, line.dash) for line in lines}) == 20
+
+
+def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_depth():
+    importance, last = importance_of(), {"a": 8, "b": 2}
+    flags = {("b", 1): "<changes>"}
+    marks = figures.Annotations(
+        flags=flags, chance=importance.rename(columns={"importance": "chance"})
+    )
+    figure = figures.feature_panels(
+        importance, scores_of(importance), FEATURES, last, annotations=marks
+    )
+    titles = [one.text for one in figure.layout.annotations]
+    assert titles == [*FEATURES, "held-out ρ"]
+    for model in "ab":
+        own = importance[(importance["model"] == model) & (importance["feature"] == FEATURES[1])]
+        expected = own.groupby("layer")["importance"].mean()
+        (line,) = [t for t in named(figure, model) if t.xaxis == "x2" and t.mode == "lines+markers"]
+        np.testing.assert_allclose(line.x, expected.index / last[model])
+        np.testing.assert_allclose(line.y, expected)
+    (flag,) = named(figure, "audit")
+    rho = scores_of(importance).groupby(["model", "layer"])["rho"].mean()
+    assert (flag.x[0], flag.y[0]) == pytest.approx((0.5, rho["b", 1]))
+    (band, *_) = [t for t in figure.data if (t.name or "").startswith("chance") and t.xaxis == "x2"]
+    most = importance.loc[importance["feature"] == FEATURES[1], "importance"].max()
+    assert max(band.y) == pytest.approx(most)
+
+
+def test_models_of_one_group_have_shades_of_one_hue_and_no_two_models_one_colour():
+    models = ["x", "x@seed1", "y", *map(str, range(12)), "z"]
+    with figures.naming(Names(groups={"z": "y"})):
+        colors = dict(zip(models, model_colors(models), strict=True))
+    assert len(set(colors.values())) == len(models)
+    hues = {model: colorsys.rgb_to_hsv(*rgb(color))[0] for model, color in colors.items()}
+    assert hues["x"] == pytest.approx(hues["x@seed1"], abs=0.02)
+    assert hues["y"] == pytest.approx(hues["z"], abs=0.02) and abs(hues["x"] - hues["y"]) > 0.1
+
+
+def rgb(color):
+    return [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
 
 
 def intervals_of(importance):

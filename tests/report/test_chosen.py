@@ -16,7 +16,7 @@ from mlem_core import Store, explain, run, with_intervals
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.figures import Paper, profiles, similarity_matrices, waterfall
+from mlem_core.figures import Paper, feature_panels, similarity_matrices, waterfall
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.report.chosen import Chosen, as_zip
@@ -162,7 +162,7 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     assert "RSA" in why.headline and "<td>position</td>" in why._repr_html_()
     sure = with_intervals(why, analysis, store)
     assert repr(sure) == f"{sure.headline} {sure.how_sure}" and "Position accounts" in repr(sure)
-    same = profiles(results.importance, results.scores, names)
+    same = feature_panels(results.importance, results.scores, names, {"one": 2, "two": 2})
     assert analysis.plot.profiles() == same == results.plot.profiles()
     squares = similarity_matrices(results.similarity_profiles, results.similarity_rsa)
     assert analysis.plot.similarity() == squares == results.plot.similarity()

@@ -15,7 +15,7 @@ from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.figures import captions
 from mlem_core.figures.captions import TERMS, glosses
 from mlem_core.figures.compare import compare_caption
-from mlem_core.figures.profiles import profiles_caption
+from mlem_core.figures.importances import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
 from mlem_core.figures.stimulus_maps import map_caption
 from mlem_core.pairs.resampling_units import Units
@@ -35,7 +35,7 @@ def shown(over="", r=0.0, agreement=float("nan")):
     made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
-    said["importance_chance"] = None
+    said |= {"importance_chance": None, "by_feature": True}
     said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
     return SimpleNamespace(**said)
 
@@ -57,7 +57,7 @@ TESTED = profiles_caption(SURE, flagged=True)
     (TESTED, "corrected over 9 tests"),
     (TESTED, f"Triangles: a conclusion changes in the audit. {BASIS}"),
     (similarity_caption(SURE, flagged=False), "over sentences and words; p corrected over 9"),
-    (similarity_caption(SURE, flagged=False), "agreement (Spearman's ρ) is 0.63."),
+    (similarity_caption(SURE, flagged=False), "agreement: Spearman's ρ = 0.63)."),
     (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
     (compare_caption(PLAIN, flagged=False), FOLDS),
     (map_caption(1_000, 1_200), "random sample of 1,000"),

@@ -1,0 +1,203 @@
+"""The importances of an analysis: in print a panel a feature, on a screen a panel a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.analysis.in_words import FOLDS
+from mlem_core.analysis.results import Results
+from mlem_core.base.text import minus
+from mlem_core.figures.captions import joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
+from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
+from mlem_core.figures.profiles import (
+    FI,
+    Drawn,
+    Panel,
+    chance_band,
+    line_traces,
+    lines_of,
+    profiles,
+    unit_of,
+)
+from mlem_core.figures.style import (
+    LEGEND,
+    NO_ANNOTATIONS,
+    TITLE,
+    Annotations,
+    Trace,
+    flag_trace,
+    in_panel,
+    panel_layout,
+    panel_ref,
+    scatter,
+    wrapped,
+)
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.tables import score_table
+from mlem_core.robustness.flags import of_layers
+
+
+def feature_panels(
+    importance: pd.DataFrame,
+    scores: pd.DataFrame,
+    features: Sequence[str],
+    last: Mapping[str, int],
+    value: str = FI,
+    annotations: Annotations = NO_ANNOTATIONS,
+) -> go.Figure:
+    """The lines of `profiles` over relative depth, a panel a feature and a line a model.
+
+    Where `scores` have it, the held-out ρ has a panel of its own, with the ceilings (dotted) and a
+    triangle at each flagged layer. Chance is the largest of all layers.
+
+    Parameters
+    ----------
+    last : the number of each model's last layer, which is relative depth 1
+    """
+
+    def by_depth(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(layer=table["layer"] / table["model"].map(last).clip(lower=1))
+
+    tested, chance = annotations.intervals, annotations.chance
+    lines = lines_of(
+        by_depth(importance), by_depth(scores), None if tested is None else by_depth(tested)
+    )
+    names = [name for name in features if name in set(importance["feature"])]
+    titles, keys = feature_labels(names, TITLE), [("importance", name) for name in names]
+    if "rho" in scores:
+        titles, keys = [*titles, "held-out ρ"], [*keys, ("rho", "")]
+    layout, places = panel_layout(titles, height=200)
+    models = list(dict.fromkeys(importance["model"]))
+    looks = list(zip(models, model_labels(models, LEGEND), model_colors(models), strict=True))
+    traces: list[Trace] = []
+    for number, (key, (_, column)) in enumerate(zip(keys, places, strict=True)):
+        ref, drawn = panel_ref(number), []
+        if chance is not None and key[1]:
+            most = chance.loc[chance["feature"] == key[1], "chance"].max()
+            ends = pd.DataFrame({"layer": [0.0, 1.0], "chance": most})
+            drawn += chance_band(ends, Panel({}, number == 0, ref))
+        for place, (model, label, color) in enumerate(looks):
+            if (line := lines.get((model, *key))) is not None:
+                called = {
+                    x: layer_title((model, round(x * max(last[model], 1)))) for x in line.layers
+                }
+                of = Drawn(titles[number], label, model, color, place, faint=True)
+                unit = unit_of(value) if key[1] else "ρ"
+                drawn += line_traces(line, of, Panel(called, number == 0, ref), unit)
+            if not key[1] and (line := lines.get((model, "ceiling", ""))) is not None:
+                look = {"color": color, "width": 1, "dash": "dot"}
+                hidden = {"showlegend": False, "legendgroup": model, "name": label}
+                drawn.append(scatter(line.layers, line.mean, mode="lines", line=look, **hidden))
+        if not key[1] and annotations.flags:
+            at = [(model, n / max(last[model], 1)) for model, n in annotations.flags]
+            y = [np.interp(x, *lines[model, "rho", ""][:2]) for model, x in at]
+            why = [f"audit: {wrapped(text)}" for text in annotations.flags.values()]
+            drawn.append(flag_trace([x for _, x in at], y, why, legend=True))
+        traces += in_panel(ref, drawn)
+        _set_axes(layout, ref, value if column == 1 else None)
+    return go.Figure(traces, layout, _validate=False)
+
+
+def _set_axes(layout: dict[str, Any], ref: str, value: str | None) -> None:
+    """The axes of a panel over relative depth; inner ones (None) have no numbers of their own."""
+    layout[f"xaxis{ref}"] |= {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
+    layout[f"xaxis{ref}"]["title"]["text"] = "relative depth"
+    layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": value is not None}
+    layout[f"yaxis{ref}"]["title"]["text"] = value
+
+
+def drawn_profiles(
+    context: FigureContext,
+    importance: pd.DataFrame,
+    scores: pd.DataFrame,
+    features: Sequence[str],
+    **more: Any,
+) -> go.Figure:
+    """`feature_panels` or `profiles`, see `FigureContext.by_feature`."""
+    last: dict[str, int] = {}
+    for model, number in context.analysis.layers:
+        last[model] = max(number, last.get(model, 0))
+    if not context.by_feature:
+        return profiles(importance, scores, features, across=context.across, **more)
+    return feature_panels(importance, scores, features, last, **more)
+
+
+@figure(
+    "profiles",
+    "Importance over the layers",
+    lambda context: (
+        f"What is lost of the prediction accuracy (ρ on {held_out(context.analysis)}) when a "
+        "feature is permuted, layer by layer."
+    ),
+    offered=True,
+)
+def draw_profiles(context: FigureContext) -> RenderedFigure:
+    """Figure 3 of Salle et al. (2024)."""
+    results, tested, terms = context.results, context.score_tests, context.terms
+    reasons = {measure: context.reasons(measure) for measure in ("profiles", "scores")}
+    flags = of_layers(reasons, context.selection.layers)
+    table = profile_table(results)
+    if context.intervals is not None:
+        table = profile_intervals(context.intervals, results)
+    data = None if tested is None else tested.table
+    marks = Annotations(data, flags, context.marked_pair or (), context.importance_chance)
+    return RenderedFigure(
+        drawn_profiles(context, results.importance, results.scores, terms, annotations=marks),
+        "Importance of each feature over the layers",
+        profiles_caption(context, flagged=bool(flags)),
+        results.importance if data is None else data,
+        table,
+    )
+
+
+def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
+    """Caption of the importances over the layers; an audit may have flagged some."""
+    spread = f"Bands: {FOLDS}."
+    if context.score_tests is not None:
+        spread = (
+            f"Bands: 95 % CI over {context.over}. Open markers: p > .05, corrected over "
+            f"{context.score_tests.family}."
+        )
+    return joined(
+        "Drop in held-out ρ when a feature is permuted (mean over folds).",
+        spread,
+        "Dashed: held-out ρ." * (not context.by_feature),
+        "Dotted: feature ceiling.",
+        "Triangles: a conclusion changes in the audit." if flagged else "",
+        "Grey: largest with permuted labels." if context.importance_chance is not None else "",
+        context.basis,
+    )
+
+
+def profile_table(results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and the importance of each feature, as "mean (sd)" over folds."""
+
+    def mean_sd(values: pd.Series[float]) -> str:
+        return minus(f"{values.mean():.3f} ({values.std():.3f})")
+
+    by = ["model", "layer"]
+    scores = results.scores.groupby(by, sort=False)["rho"].agg(mean_sd).rename("ρ")
+    features = list(dict.fromkeys(results.importance["feature"]))
+    cells = results.importance.groupby([*by, "feature"], sort=False)["importance"].agg(mean_sd)
+    table = pd.concat([scores, cells.unstack()[features]], axis=1)
+    return table.reset_index()
+
+
+def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFrame:
+    """A row a layer: held-out ρ and importances with their 95 % intervals, as text."""
+    table = score_table(intervals, results.layers).table
+    table = table[table["quantity"] != "ceiling"]
+    cells = [
+        minus(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        for value, low, high in zip(table["value"], table["lower"], table["upper"], strict=True)
+    ]
+    table = table.assign(cell=cells, feature=table["feature"].replace("", "ρ"))
+    names = ["ρ", *dict.fromkeys(results.importance["feature"])]
+    wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
+    return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
