@@ -58,11 +58,7 @@ def _offer_figures(view: View) -> None:
     """All figures of what is shown now, a button each."""
     from mlem_core.figures.plots import FIGURES
 
-    popover = st.popover(
-        "Add a figure",
-        icon=":material/add_chart:",
-        key="report add",
-    )
+    popover = st.popover("Add a figure", icon=":material/add_chart:", key="report add")
     with popover:
         a, b = map(naming.layer, view.pair)
         st.caption(plain(f"Of what is chosen on the left; two layers are {a} and {b}."))

@@ -302,10 +302,7 @@ def _read_table(source: StimulusSource, path: Path) -> StimulusSet:
         raise unknown("stimulus set", source.stimuli, [*datasets.SETS, "the path of a file"])
     read_as = ReadAs(source.sep, source.encoding, source.decimal, source.na, source.sheet)
     # Their cells as the file has them: 01 and 1 are two names.
-    kinds = {
-        **dict.fromkeys(source.nominal, "nominal"),
-        **dict.fromkeys(source.ordered, "ordered"),
-    }
+    kinds = {**dict.fromkeys(source.nominal, "nominal"), **dict.fromkeys(source.ordered, "ordered")}
     return apply_roles(cached_table(path, read_as), dict(source.roles), kinds)
 
 

@@ -338,10 +338,7 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
     precomputed = tuple(name for name in spec.precomputed if name in names)
     first_column = tuple(one for one in spec.first_column if one[0] in names)
     kept = replace(
-        spec,
-        representations=tuple(files),
-        precomputed=precomputed,
-        first_column=first_column,
+        spec, representations=tuple(files), precomputed=precomputed, first_column=first_column
     )
     return with_models(kept, spec.models)
 

@@ -18,10 +18,7 @@ from mlem_core.base.errors import InputError
 # The memory that a container may use, and what it uses: there free memory is that of the machine.
 _LIMITS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 GB = 1e9
 

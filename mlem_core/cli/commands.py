@@ -261,13 +261,7 @@ def _multiverse(options: argparse.Namespace) -> None:
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.importance_chance import importances_by_chance
     from mlem_core.pairs.similarities import RSA
-    from mlem_core.robustness.claims import (
-        Claim,
-        check_features,
-        of_chance,
-        orders,
-        verdict,
-    )
+    from mlem_core.robustness.claims import Claim, check_features, of_chance, orders, verdict
     from mlem_core.robustness.multiverse import multiverse, narrowed
     from mlem_core.storage.store import Store
 

@@ -55,10 +55,7 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
 
 
 def with_rdm(
-    stimuli: StimulusSet,
-    name: str,
-    distances: FloatArray | str | Path,
-    names: Sequence[str] = (),
+    stimuli: StimulusSet, name: str, distances: FloatArray | str | Path, names: Sequence[str] = ()
 ) -> StimulusSet:
     """The stimuli with a feature that is given by its distances.
 

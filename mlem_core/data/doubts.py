@@ -13,13 +13,7 @@ from functools import cache
 from operator import eq
 
 from mlem_core.base.text import listed, many, short
-from mlem_core.data.columns import (
-    MISSING_AMONG_NUMBERS,
-    NUMBER,
-    Cells,
-    is_like_number,
-    text_of,
-)
+from mlem_core.data.columns import MISSING_AMONG_NUMBERS, NUMBER, Cells, is_like_number, text_of
 
 _ZEROS = re.compile(r"[+-]?0\d+(\.\d*)?", re.ASCII)
 _EXACT = 15  # so many digits of a number are sure to be kept

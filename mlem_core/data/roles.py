@@ -20,13 +20,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
-from mlem_core.data.columns import (
-    NUMBER,
-    Cells,
-    guess_kind,
-    missing_marks,
-    texts,
-)
+from mlem_core.data.columns import NUMBER, Cells, guess_kind, missing_marks, texts
 from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.stimuli import ITEM, StimulusSet, bare, occurrences

@@ -23,14 +23,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import short, some
-from mlem_core.data.columns import (
-    NUMBER,
-    guess_kind,
-    override_kinds,
-    text_of,
-    texts,
-    typed_column,
-)
+from mlem_core.data.columns import NUMBER, guess_kind, override_kinds, text_of, texts, typed_column
 from mlem_core.data.reading.content import Columns, Source, content, decode, parse
 from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare, words_at, words_in
 
@@ -42,11 +35,7 @@ _BLOCK = 50_000  # rows that are written at a time
 
 
 def from_frame(
-    frame: pd.DataFrame,
-    name: str,
-    *,
-    ordered: Iterable[str] = (),
-    nominal: Iterable[str] = (),
+    frame: pd.DataFrame, name: str, *, ordered: Iterable[str] = (), nominal: Iterable[str] = ()
 ) -> StimulusSet:
     """A checked stimulus set from a table with the columns of the stimulus CSV.
 

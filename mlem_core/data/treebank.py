@@ -38,12 +38,7 @@ from mlem_core.base.text import listed, many, short
 from mlem_core.data import doubts
 from mlem_core.data.added import count_words
 from mlem_core.data.columns import NUMBER, texts
-from mlem_core.data.reading.conllu import (
-    NO_VALUE,
-    Sentence,
-    Treebank,
-    read_sentences,
-)
+from mlem_core.data.reading.conllu import NO_VALUE, Sentence, Treebank, read_sentences
 from mlem_core.data.reading.content import Source
 from mlem_core.data.stimuli import StimulusSet, bare
 from mlem_core.data.stimulus_csv import CARRIED, from_frame
@@ -313,10 +308,7 @@ def _counts(
 
 
 def _balanced(
-    counts: list[NDArray[np.float64]],
-    sizes: NDArray[np.int64],
-    n: int,
-    rng: np.random.Generator,
+    counts: list[NDArray[np.float64]], sizes: NDArray[np.int64], n: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     left = np.arange(len(sizes))
     sums = [np.zeros(table.shape[1]) for table in counts]

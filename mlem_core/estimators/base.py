@@ -69,11 +69,7 @@ class MetricModel(BaseEstimator):
     values: Sequence[str] = ()
 
     def __init__(
-        self,
-        *,
-        interactions: bool = False,
-        distance: str = "euclidean",
-        missing: str = "ignore",
+        self, *, interactions: bool = False, distance: str = "euclidean", missing: str = "ignore"
     ) -> None:
         self.interactions = interactions
         self.distance = distance
@@ -279,10 +275,7 @@ class TableModel(Solver, MetricModel):
         return None
 
     def fit(
-        self,
-        X: StimulusSet | pd.DataFrame,
-        y: NDArray[np.floating],
-        groups: IntArray | None = None,
+        self, X: StimulusSet | pd.DataFrame, y: NDArray[np.floating], groups: IntArray | None = None
     ) -> Self:
         """Fit the metric on all pairs of the stimuli.
 

@@ -29,12 +29,7 @@ from mlem_core.inference.jackknife import Estimate
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import FEW_LAYERS, SAMPLED, Decomposition, divide
-from mlem_core.measures.shapley import (
-    FeatureSet,
-    Shapley,
-    sampled_orders,
-    with_feature,
-)
+from mlem_core.measures.shapley import FeatureSet, Shapley, sampled_orders, with_feature
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables, group_rows
 from mlem_core.storage.stage import Packed

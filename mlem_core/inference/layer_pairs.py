@@ -171,12 +171,7 @@ class LayerPairs:
         for fold in range(self.tables.n_folds):
             stimuli = np.flatnonzero(self.folds == fold)
             pairs = RankedPairs.of(
-                self.ranks,
-                self.pattern,
-                self.groups,
-                len(self.tables.codes),
-                stimuli,
-                self.design,
+                self.ranks, self.pattern, self.groups, len(self.tables.codes), stimuli, self.design
             )
             patterns = self.tables.cell_pattern[self.tables.held_out(fold)]
             number = np.full(len(self.tables.codes), -1, dtype=np.int32)

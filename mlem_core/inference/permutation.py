@@ -38,10 +38,7 @@ CHANCE = Stage("score-chance", 2, pd.DataFrame)
 
 
 def permuted_tables(
-    pairs: LayerPairs,
-    layer: int,
-    labels: NDArray[np.int64],
-    train_ranks: bool = False,
+    pairs: LayerPairs, layer: int, labels: NDArray[np.int64], train_ranks: bool = False
 ) -> PairTables:
     """The pair tables of one layer under permuted labels, a permutation in a layer's place.
 

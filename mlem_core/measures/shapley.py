@@ -64,12 +64,7 @@ class Shapley:
 
 
 def shapley(
-    codes: IntArray,
-    sums: FloatArray,
-    value: Value,
-    *,
-    orders: int | None = None,
-    seed: int = 0,
+    codes: IntArray, sums: FloatArray, value: Value, *, orders: int | None = None, seed: int = 0
 ) -> Shapley:
     """Shapley values of the features, from sums by pattern.
 
@@ -93,13 +88,7 @@ def shapley(
 
 
 def with_feature(
-    codes: IntArray,
-    sums: FloatArray,
-    value: Value,
-    feature: int,
-    *,
-    orders: int,
-    seed: int = 0,
+    codes: IntArray, sums: FloatArray, value: Value, feature: int, *, orders: int, seed: int = 0
 ) -> FloatArray:
     """The part of a feature's Shapley value that comes from the sets that it is in: (...).
 

@@ -12,11 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, MambaConfig
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.models.mamba.modeling_mamba import (
-    MambaMixer,
-    MambaPreTrainedModel,
-    MambaRMSNorm,
-)
+from transformers.models.mamba.modeling_mamba import MambaMixer, MambaPreTrainedModel, MambaRMSNorm
 
 KIND = "bidirectional_mamba"
 
@@ -71,10 +67,7 @@ class BidirectionalMambaModel(MambaPreTrainedModel):
         self.embeddings = value
 
     def forward(
-        self,
-        input_ids: torch.Tensor,
-        output_hidden_states: bool = False,
-        **_: Any,
+        self, input_ids: torch.Tensor, output_hidden_states: bool = False, **_: Any
     ) -> BaseModelOutput:
         """Hidden states of input_ids (n_rows, n_tokens); the last has passed the final norm."""
         states = [self.embeddings(input_ids)]

@@ -127,9 +127,7 @@ MODELS: dict[str, BuiltInModel] = {
         BuiltInModel("bert-base-uncased", "BERT base, encoder, 12 layers", megabytes=440),
         BuiltInModel("gpt2", "GPT-2 small, decoder, 12 layers", megabytes=548),
         BuiltInModel(
-            "state-spaces/mamba-130m-hf",
-            "Mamba 130M, state-space model, 24 layers",
-            megabytes=517,
+            "state-spaces/mamba-130m-hf", "Mamba 130M, state-space model, 24 layers", megabytes=517
         ),
     )
 }

@@ -132,11 +132,7 @@ class LayerFound(NamedTuple):
 
 
 def one_layer(
-    index: PairIndex,
-    source: LayerSource,
-    work: LayerWork,
-    threads: int = 1,
-    parts: bool = False,
+    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1, parts: bool = False
 ) -> LayerFound:
     """The pass over the pairs of one layer, the same with any number of threads.
 

@@ -100,11 +100,7 @@ class CrossFit:
 
     @classmethod
     def of_sums(
-        cls,
-        codes: IntArray,
-        sums: FloatArray,
-        spread: FloatArray,
-        priority: IntArray | None = None,
+        cls, codes: IntArray, sums: FloatArray, spread: FloatArray, priority: IntArray | None = None
     ) -> CrossFit:
         """Cross-fitted sums from arrays; the priority is by default that of the first draw."""
         some = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)

@@ -210,11 +210,7 @@ def _fill_condensed(rows: FloatArray, distance: Distance, fill: Fill) -> None:
 
 
 def _along(
-    representations: NDArray[np.floating],
-    metric: str,
-    design: PairDesign,
-    layer: str,
-    threads: int,
+    representations: NDArray[np.floating], metric: str, design: PairDesign, layer: str, threads: int
 ) -> FloatArray:
     """`squared_distances` of the pairs of an incomplete design."""
     distance = distance_named(metric)

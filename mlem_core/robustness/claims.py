@@ -26,10 +26,7 @@ from mlem_core.base.labels import SEPARATOR, Names
 from mlem_core.base.text import minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.inference.importance_chance import (
-    above_chance,
-    chance_in_words,
-)
+from mlem_core.inference.importance_chance import above_chance, chance_in_words
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.pairs.similarities import RSA, SIMILARITIES

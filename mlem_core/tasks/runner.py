@@ -275,10 +275,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
                 shutil.rmtree(unfinished, ignore_errors=True)
                 limits.end_here()
 
-            with (
-                limits.watched(folder.parent.parent, too_much),
-                computing_on(from_environment()),
-            ):
+            with limits.watched(folder.parent.parent, too_much), computing_on(from_environment()):
                 report.running()
                 make(request, unfinished, report)
             seal(unfinished, RESULT)

@@ -134,10 +134,7 @@ def _features(view: View, results: Results, a: str, b: str) -> None:
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
     frame.folded_part(
-        values.TITLE,
-        ":material/call_split:",
-        "values",
-        partial(values.show_in_two, view, results),
+        values.TITLE, ":material/call_split:", "values", partial(values.show_in_two, view, results)
     )
 
 

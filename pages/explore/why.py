@@ -207,8 +207,7 @@ def _pairs(view: View, a: str, b: str) -> None:
         return
     with st.spinner("Looking for the pairs of stimuli …"):
         pairs = view.once(
-            ("behind", *sides, term, most),
-            lambda: pair_contributions(*asked, most=most),
+            ("behind", *sides, term, most), lambda: pair_contributions(*asked, most=most)
         )
     if pairs is None or pairs.empty:
         st.caption("There are no such pairs.")

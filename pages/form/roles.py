@@ -60,8 +60,7 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str, options: dict[str, A
     """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
     if draft.error and draft.at == "read":
         st.info(
-            "The columns are shown once the file can be read; see step 1.",
-            icon=":material/info:",
+            "The columns are shown once the file can be read; see step 1.", icon=":material/info:"
         )
         return
     if wrong:

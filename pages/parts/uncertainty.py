@@ -147,10 +147,7 @@ def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
 def show_chance(view: View) -> None:
     """Whether each layer's score is above chance; folded away."""
     frame.folded_part(
-        "Is each layer's score above chance?",
-        ":material/casino:",
-        "chance",
-        lambda: _chance(view),
+        "Is each layer's score above chance?", ":material/casino:", "chance", lambda: _chance(view)
     )
 
 
