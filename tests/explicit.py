@@ -29,8 +29,7 @@ def random_features(n: int, seed: int = 0) -> pd.DataFrame:
 
 def random_layer(features: pd.DataFrame, seed: int = 0, units: int = 7) -> np.ndarray:
     """Representations (n_stimuli, units) that depend on some of the features."""
-    rng = np.random.default_rng(seed)
-    layer = rng.standard_normal((len(features), units))
+    layer = np.random.default_rng(seed).standard_normal((len(features), units))
     layer[:, 0] += 2.0 * (features["kind"] == "noun")
     layer[:, 1] += 3.0 * features["length"].fillna(3.0) / 5
     return layer.astype(np.float32)
@@ -208,8 +207,7 @@ def hold_sums(
 
     np.testing.assert_array_equal(tables.counts, np.bincount(cell, minlength=n))
     np.testing.assert_allclose(tables.target_sums[layer], np.bincount(cell, target, n), rtol=rtol)
-    whole = np.ones(len(target), dtype=bool)
-    same(tables.rank_sums[layer], tables.rank_squares[layer], whole)
+    same(tables.rank_sums[layer], tables.rank_squares[layer], np.ones(len(target), dtype=bool))
     for fold in range(tables.n_folds):
         inside = (of[i] == fold).all(axis=1) & (of[j] == fold).all(axis=1)
         own = tables.held_out(fold)

@@ -48,8 +48,7 @@ def words(n_sentences: int = 30) -> pd.DataFrame:
         sentence = [*rng.choice(WORDS, rng.integers(2, 5)), f"end{number}"]
         for i, word in enumerate(sentence):
             rows.append((" ".join(sentence), i, word in WORDS[:3], len(word), i))
-    columns = ["sentence", "word_index", "noun", "length", "position"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["sentence", "word_index", "noun", "length", "position"])
 
 
 def probing(n_sentences: int) -> pd.DataFrame:

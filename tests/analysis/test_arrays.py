@@ -148,8 +148,7 @@ def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeate
     analysis = run(given, store)
     squared = [cross_validated(rows, shrunken) for rows in repeated.values()]
     assert analysis.rsa[0, 1] == pytest.approx(spearmanr(*squared).statistic, abs=1e-7)
-    results = analysis.results()
-    scores = results.scores.groupby("layer")["rho"].mean()
+    scores = analysis.results().scores.groupby("layer")["rho"].mean()
     assert scores[0] > 0.6 and abs(scores[1]) < 0.05
     # Without the choice it is the mean.
     mean = run(replace(given, distance="euclidean"), store)
@@ -212,8 +211,7 @@ def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeyp
     choices = ["--special-tokens", "none", "--dtype", "bfloat16", "--device", "cpu"]
     model = ["--model", str(bert), "--layers", "1"]
     assert main([*common, *model, *choices, "--out", f"{tmp_path}/b"]) == 0
-    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
-    facts = manifest["models"][str(bert)]
+    facts = json.loads((tmp_path / "b" / "manifest.json").read_text())["models"][str(bert)]
     assert (facts["dtype"], facts["special_tokens"]["start"]) == ("bfloat16", [])
 
 

@@ -107,8 +107,7 @@ def test_univariate_is_a_fit_for_each_unit_alone(written, monkeypatch):
     assert set(mean.nlargest(3).index) == {0, 1, 2}
     assert mean[5] == 0.0 and abs(mean[[6, 7, 8, 9, 10, 11]]).max() < 0.1
     gaps = np.abs(layer[:, 2].astype(float)[:, None] - layer[:, 2].astype(float))
-    tables = tables_of(features, [gaps], folds, distance="precomputed")
-    alone = RidgeMLEM().cross_validate(tables)
+    alone = RidgeMLEM().cross_validate(tables_of(features, [gaps], folds, distance="precomputed"))
     np.testing.assert_allclose(table.loc[table["unit"] == 2, "rho"], alone.rho[0], atol=1e-9)
     with refused("unit 12", "units 0 to 11"):
         baselines.univariate(features, {("net", 2): layer}, folds, units=[12])
@@ -162,8 +161,7 @@ def test_agreement_is_that_of_explicit_matrices(patterns, interactions):
 def test_units_tell_a_pattern_from_single_units(patterns):
     table = baselines.of_analysis(patterns.analysis, "univariate", patterns.store).table
     results = patterns.analysis.results()
-    found = methods.units(table, results).set_index("layer")
-    for layer, row in found.iterrows():
+    for layer, row in methods.units(table, results).set_index("layer").iterrows():
         own = table[table["layer"] == layer]
         rho = [own.loc[own["unit"] == unit, "rho"].mean() for unit in range(12)]
         whole = results.scores.loc[results.scores["layer"] == layer, "rho"].mean()
@@ -181,8 +179,7 @@ def test_kept_fits_are_the_fits_and_are_computed_once(patterns, tmp_path, monkey
         return methods.kept_results(of, store, of.select(**{"layers": layers, **asked, **changes}))
 
     assert kept() is None
-    selection = analysis.select(layers=layers, **asked)
-    made = methods.fitted_results(analysis, store, selection)
+    made = methods.fitted_results(analysis, store, analysis.select(layers=layers, **asked))
     expected = analysis.results(features, layers, "spearman", False)
     for name in ("scores", "importance", "weights", "layer_map"):
         pd.testing.assert_frame_equal(getattr(made, name), getattr(expected, name))

@@ -123,8 +123,7 @@ def test_the_command_line(some, tmp_path, capsys, monkeypatch):
     assert main([*asked, "--pairs", f"{BUDGET:,}"]) == 0
     table = pd.read_csv(tmp_path / "pair_errors.csv")
     assert (table["error"] > 0).sum() > 15 and len(table) == 30
-    about = json.loads((tmp_path / "manifest.json").read_text())
-    assert about["parameters"]["pairs"] == BUDGET
+    assert json.loads((tmp_path / "manifest.json").read_text())["parameters"]["pairs"] == BUDGET
     assert main([*asked, "--pairs", "100"]) == 2
     assert "give at least" in capsys.readouterr().err
 
@@ -167,8 +166,7 @@ def test_errors_are_those_of_halves_by_hand():
             off.append(mean_scores(together(half))[0] - whole)
     np.testing.assert_allclose(table["error"], np.sqrt(np.mean(np.square(off), axis=0)))
     biases = np.mean(off, axis=0)
-    of_one = np.mean([mean_scores(own)[0, 1] for own in of_designs])
-    biases[1] = (of_one - table["value"][1]) / 7
+    biases[1] = (np.mean([mean_scores(own)[0, 1] for own in of_designs]) - table["value"][1]) / 7
     np.testing.assert_allclose(table["bias"], biases)
     assert list(table["feature"]) == ["", "", "a", "b", "nothing"]
 
@@ -190,7 +188,6 @@ def test_what_bins_cost_is_measured_and_their_cells_are_found_again(tmp_path, mo
     value = re.search(r"by ([+−]\d\.\d+)", said)
     assert value and float(value[1].replace("−", "-")) == pytest.approx(binned - plain, abs=6e-5)
     assert abs(binned - plain) > 1e-4
-    cells = pair_cells(analysis, SIMILARITIES.named("cka"))
-    assert cells.n_cells == len(analysis.tables.counts)
+    assert pair_cells(analysis, SIMILARITIES.named("cka")).n_cells == len(analysis.tables.counts)
     pairs = LayerPairs.of(analysis, analysis.layers, Store(tmp_path / "bins"))
     assert pairs.cells.max() + 1 == len(pairs.tables.counts)

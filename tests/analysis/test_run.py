@@ -62,8 +62,7 @@ def test_another_estimator_from_the_same_tables(made, estimator, interactions):
     assert len(found.weights) == len(layers) * 5 * len(names)
     assert found.scores["alpha"].isna().all() == (not estimator.startswith("ridge"))
     chosen = {"features": features, "estimator": estimator, "interactions": interactions}
-    alone = replace(made.spec, layers=(1, 3), **chosen)
-    expected = run(alone, made.store).results(layers=layers)
+    expected = run(replace(made.spec, layers=(1, 3), **chosen), made.store).results(layers=layers)
     for name in ("scores", "importance", "weights", "similarity_profiles", "similarity_rsa"):
         own, theirs = getattr(found, name), getattr(expected, name)
         pd.testing.assert_frame_equal(own, theirs, atol=1e-9, rtol=0)
@@ -85,8 +84,7 @@ def test_a_saved_analysis_is_the_same_with_its_map_and_stress(made, tmp_path):
     loaded = files.load_analysis(tmp_path)
     assert loaded.map_stress == {at: stress} and loaded.stimuli.digest == analysis.stimuli.digest
     assert loaded.spec == analysis.spec and loaded.manifest == analysis.manifest
-    expected = analysis.results().importance
-    pd.testing.assert_frame_equal(loaded.results().importance, expected)
+    pd.testing.assert_frame_equal(loaded.results().importance, analysis.results().importance)
     with refused(f"did you mean {MODEL}:3"):
         stimulus_map(analysis, MODEL, 33, made.store)
 
@@ -128,8 +126,7 @@ def test_features_that_leave_a_fit_undecided_are_named(tmp_path):
     for fact in ("'one' has the same distance", "'flag' and 'copy'", "10 weights", "2 ways"):
         assert fact in notices
     assert f"'rare' has the same {rare}" in notices
-    results = analysis.results()
-    assert np.isfinite(results.scores[["rho", "rho_a"]]).all(axis=None)
+    assert np.isfinite(analysis.results().scores[["rho", "rho_a"]]).all(axis=None)
 
 
 def test_a_layer_that_cannot_be_used_is_left_out_and_the_others_go_on(tmp_path):
@@ -356,8 +353,7 @@ def test_every_run_says_problems_cautions_and_identical_layers(tmp_path, monkeyp
     layers = noise(12)
     same = {"one": layers, "two": {**layers, 1: layers[1] + 1e-3 * layers[0]}}
     spec = in_files(tmp_path, table, same, folds=4)
-    found = lint(spec.load_stimuli(), spec)
-    assert found.counts == "2 problems and 2 cautions"
+    assert lint(spec.load_stimuli(), spec).counts == "2 problems and 2 cautions"
     asked = [*arguments_of(spec), "--folds=4"]
     for command in (["analyze", "--out", str(tmp_path / "out")], ["why", "one:0", "two:0"]):
         assert main([command[0], *command[1:], *asked]) == 0

@@ -33,16 +33,14 @@ def test_equals_nnls_on_random_problems():
     rng = np.random.default_rng(0)
     rows, target = rng.standard_normal((200, 30, 8)), rng.standard_normal((200, 30))
     gram = np.einsum("irj,irk->ijk", rows, rows)
-    moment = np.einsum("irj,ir->ij", rows, target)
-    found = nonnegative_quadratic(gram, moment)
+    found = nonnegative_quadratic(gram, np.einsum("irj,ir->ij", rows, target))
     expected = np.array([nnls(a, b)[0] for a, b in zip(rows, target, strict=True)])
     assert (expected == 0).any(axis=1).all()
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_copies_and_empty_columns_reach_the_minimum():
-    rng = np.random.default_rng(1)
-    rows = rng.standard_normal((40, 5))
+    rows = np.random.default_rng(1).standard_normal((40, 5))
     rows[:, 3] = rows[:, 1]
     rows[:, 4] = 0
     target = rows[:, 1] * 2 + rows[:, 0]
@@ -190,8 +188,7 @@ def test_results_explanations_and_stimuli_take_a_single_name(systems):
         explain(analysis, "one:0,one:1", "one:1")
     stimuli = analysis.stimuli
     assert [f.name for f in stimuli.select("length,position").features] == ["length", "position"]
-    y = noise(len(stimuli))[0]
-    model = RidgeMLEM(values="noun").fit(stimuli, y)
+    model = RidgeMLEM(values="noun").fit(stimuli, noise(len(stimuli))[0])
     assert list(model.value_names_) == ["noun"]
 
 
@@ -199,8 +196,7 @@ def test_fit_refuses_a_column_of_sentences():
     table, y = words(), noise(len(words()))[0]
     with refused("'sentence'", "from_frame"):
         RidgeMLEM().fit(table, y)
-    without = table.drop(columns=["sentence", "word_index"])
-    fitted = RidgeMLEM().fit(without, y)
+    fitted = RidgeMLEM().fit(table.drop(columns=["sentence", "word_index"]), y)
     np.testing.assert_array_equal(fitted.feature_names_in_, ["noun", "length", "position"])
     with refused("'sentence'"):
         fitted.predict(table)

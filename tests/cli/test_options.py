@@ -22,8 +22,7 @@ from mlem_core.measures.decomposition import decompose
 
 
 def commands():
-    actions = parser(None)._actions
-    (found,) = (one for one in actions if isinstance(one, argparse._SubParsersAction))
+    (found,) = (one for one in parser(None)._actions if isinstance(one, argparse._SubParsersAction))
     return dict(found.choices)
 
 
@@ -219,8 +218,7 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
 
 def test_labels_alone_are_tested_model_by_model(given, tmp_path):
     labels = {name: (f"kind:{name[0]}",) for name, _ in given.representations}
-    spec = replace(given, groups=(), labels=labels)
-    analysis = run(spec, Store(tmp_path), progress=False)
+    analysis = run(replace(given, groups=(), labels=labels), Store(tmp_path), progress=False)
     (test,) = GroupSummary(analysis, analysis.results()).tests[0]
     # Three seeds each, which share more among themselves than with others.
     assert (test.factor, test.permuted, test.n) == ("kind", "models", 9)

@@ -168,8 +168,7 @@ def test_table_1_as_printed(clauses, site, kind, template, example):
     roles = {"woman": "Subj", "princess": "Subj", "actress": "Subj", "who": "who"}
     roles |= {"sees": "verb", "admires": "verb"}
     found = [roles[word] for word in example.rstrip(".").split() if word in roles]
-    expected = [{"obj": "Subj", "subj": "Subj"}.get(word, word) for word in template.split()]
-    assert found == expected
+    assert found == [{"obj": "Subj", "subj": "Subj"}.get(word, word) for word in template.split()]
     for place in ("subject", "object", "embedded"):
         assert row[f"{place}_number"] == "singular" and row[f"{place}_gender"] == "feminine"
     assert row["subject_frequency"] == 5.5

@@ -67,8 +67,7 @@ def test_a_vector_has_euclidean_distances_and_its_columns_are_carried_along():
     numbers = np.stack([given.values(name) for name in ("s1", "s2", "s3")], axis=1)
     expected = squareform(pdist(numbers))
     np.testing.assert_allclose(distances_of(found, "semantics"), expected, rtol=1e-12)
-    same = with_vector(given, "semantics", ["s*"])
-    assert same.digest == found.digest != given.digest
+    assert with_vector(given, "semantics", ["s*"]).digest == found.digest != given.digest
 
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
@@ -110,8 +109,7 @@ def test_an_rdm_of_named_rows_in_any_order(corner, tmp_path):
     found = with_rdm(given, "own", tmp_path / "own.csv")
     at = [names.index(f"item{row % 4}") for row in range(N)]
     np.testing.assert_allclose(distances_of(found, "own"), expected[np.ix_(at, at)], atol=1e-12)
-    same = with_rdm(given, "own", expected, names)
-    assert same.digest == found.digest
+    assert with_rdm(given, "own", expected, names).digest == found.digest
 
 
 def changed(row, column, value, both=True):
@@ -232,8 +230,7 @@ WORDS = from_frame(
     ("frequency", [*(wordfreq.zipf_frequency(w, "en") for w in ("dog", "runs")), np.nan]),
 )
 def test_a_feature_has_the_values_that_are_known(name, expected):
-    stimuli = add_feature(WORDS, name)
-    np.testing.assert_array_equal(stimuli.values(name), expected)
+    np.testing.assert_array_equal(add_feature(WORDS, name).values(name), expected)
     assert name not in WORDS.table  # the stimuli that were given stay as they were
     german = add_feature(WORDS, "frequency", "de").values("frequency")
     assert german[1] == wordfreq.zipf_frequency("runs", "de")
@@ -334,8 +331,7 @@ def test_a_feature_is_of_the_coarsest_unit_that_it_is_constant_on():
 def test_agreement_is_that_of_explicit_pairs(name):
     found = unit_agreement(STIMULI, name)
     for level, units in (("word", WORD), ("sentence", SENTENCE)):
-        expected = by_pairs(FRAME[name].tolist(), units)
-        assert found[level] == pytest.approx(expected, abs=1e-12)
+        assert found[level] == pytest.approx(by_pairs(FRAME[name].tolist(), units), abs=1e-12)
 
 
 def test_words_exchange_whole_lists_inside_their_stratum():
@@ -351,8 +347,7 @@ def test_words_exchange_whole_lists_inside_their_stratum():
     # What follows from the number of stimuli hardly moves among words of about the same number.
     assert many.moved(labels) > 0.9 > many.moved(np.bincount(many.units)[many.units] * 1.0)
     for givers in many.draw(5, np.random.default_rng(2)):
-        taken = many.units[givers]
-        assert (many.strata[taken] == many.strata[many.units]).all()
+        assert (many.strata[many.units[givers]] == many.strata[many.units]).all()
         # As many different stimuli as there are, where the giver has no fewer.
         for unit in range(40):
             own = givers[many.units == unit]

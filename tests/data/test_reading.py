@@ -64,8 +64,7 @@ def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     data = f"sentence;f\n{text};1\n{text} x;2\n".encode(encoding)
     with refused("UTF-8", "choose its encoding"):
         read_csv(data)
-    stimuli = read_csv(data, read_as=ReadAs(encoding=encoding))
-    assert stimuli.sentences == [text, f"{text} x"]
+    assert read_csv(data, read_as=ReadAs(encoding=encoding)).sentences == [text, f"{text} x"]
 
 
 @for_each(
@@ -360,8 +359,7 @@ def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
         return
     nominal = [f.name for f in stimuli.features if f.kind == "nominal"]
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"]
-    again = read_csv(as_csv(stimuli), nominal=nominal, ordered=ordered)
-    assert again.digest == stimuli.digest
+    assert read_csv(as_csv(stimuli), nominal=nominal, ordered=ordered).digest == stimuli.digest
 
 
 @settings(max_examples=200)

@@ -33,8 +33,7 @@ def test_a_table_of_other_names_is_recognised():
     np.testing.assert_array_equal(stimuli.groups, [0, 0, 1])
     assert list(stimuli.table["_note"].fillna("")) == ["x", "y", ""]
     assert "_constant" in stimuli.table
-    again = read_csv(as_csv(stimuli), name="other.csv")
-    assert again.digest == stimuli.digest
+    assert read_csv(as_csv(stimuli), name="other.csv").digest == stimuli.digest
 
 
 @for_each(

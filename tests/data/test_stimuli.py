@@ -132,8 +132,7 @@ def test_digest_does_not_depend_on_how_the_file_is_written():
 
 def test_digest_depends_on_the_content():
     changes = {"the woman": "The woman", ",5,": ",6,", "5,,": "5,f,", ",d": ",e", "gender": "sex"}
-    digests = {read_csv(good(*change)).digest for change in [("", ""), *changes.items()]}
-    assert len(digests) == 6
+    assert len({read_csv(good(*change)).digest for change in [("", ""), *changes.items()]}) == 6
 
 
 REFUSED: list[tuple[bytes, tuple[str, ...]]] = [
@@ -258,8 +257,7 @@ def test_a_columns_texts_are_those_of_its_cells(cells, dtype):
     assert texts(column) == expected
     codes, distinct = coded(column)
     assert distinct[codes].tolist() == expected and distinct[-1] is None
-    nullable = pd.Series([1.5, 2, None], dtype="Float64")
-    assert texts(nullable) == ["1.5", "2", None]
+    assert texts(pd.Series([1.5, 2, None], dtype="Float64")) == ["1.5", "2", None]
 
 
 @pytest.mark.parametrize("name", datasets.SETS)

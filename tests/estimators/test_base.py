@@ -26,8 +26,7 @@ def rows(stimuli):
     """Representations that follow the features."""
     values = np.stack([stimuli.values(name) == "True" for name in ("noun",)], axis=1)
     lengths = np.stack([stimuli.values(name) for name in ("length", "position")], axis=1)
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((len(stimuli), 3))
+    noise = np.random.default_rng(0).standard_normal((len(stimuli), 3))
     return np.hstack([values, lengths.astype(float)]) + 0.5 * noise
 
 
@@ -46,8 +45,7 @@ def test_cross_val_score_splits_stimulus_sets_by_groups(stimuli, rows):
 
 def test_cv_is_a_number_or_a_splitter(stimuli, rows):
     number = RidgeMLEM(cv=4, random_state=3).fit(stimuli, rows)
-    splitter = GroupKFold(4, shuffle=True, random_state=3)
-    same = RidgeMLEM(cv=splitter).fit(stimuli, rows)
+    same = RidgeMLEM(cv=GroupKFold(4, shuffle=True, random_state=3)).fit(stimuli, rows)
     assert same.alpha_ == number.alpha_
     np.testing.assert_array_equal(same.coef_, number.coef_)
     with refused("not exactly once"):
@@ -72,8 +70,7 @@ def test_alpha_has_the_highest_mean_score_over_the_splits():
                 for train, test in splits
             ]
             rho.append(np.mean(fixed))
-        best = int(np.argmax(np.array(rho) >= max(rho) - 1e-12))
-        assert model.alpha_ == model.alphas[best]
+        assert model.alpha_ == model.alphas[int(np.argmax(np.array(rho) >= max(rho) - 1e-12))]
 
 
 @for_each(

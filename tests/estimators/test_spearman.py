@@ -254,8 +254,7 @@ def test_a_soft_rank_of_strength_one_is_no_rank_and_ours_is():
     values = np.random.default_rng(0).exponential(size=20_000)
     values = (values - values.min()) / np.ptp(values)
     ranks = rankdata(values)
-    strength = spacing(np.sort(values), np.ones(len(values)))
-    ours = soft_rank(values, strength).numpy()
+    ours = soft_rank(values, spacing(np.sort(values), np.ones(len(values)))).numpy()
     default = soft_rank(values, 1.0).numpy()
     assert np.corrcoef(ours, ranks)[0, 1] > 0.999
     assert np.corrcoef(default, ranks)[0, 1] < 0.9

@@ -91,8 +91,7 @@ def test_terms_are_those_of_the_explicit_pairs(case):
     assert list(tables.columns.names) == names and tables.resolved == RESOLVED
     # The feature distances are those of the coding that tells no values apart.
     expected = explicit.feature_distances(features)
-    found = tables.patterns[index.pair_pattern]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(tables.patterns[index.pair_pattern], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("beta", [1.0, 300.0, 1e5])
@@ -218,8 +217,7 @@ def test_a_subset_of_features_equals_a_run_with_only_these(case):
 
 def test_an_estimator_predicts_other_stimuli_by_the_values_it_knows():
     features = explicit.random_features(N_NEW, 3)
-    layer = explicit.random_layer(features)
-    model = RidgeMLEM(values=RESOLVED).fit(features, layer)
+    model = RidgeMLEM(values=RESOLVED).fit(features, explicit.random_layer(features))
     x, names, _ = explicit_design(features)
     assert model.get_feature_names_out().tolist() == names
     np.testing.assert_allclose(model.predict(features), x @ model.coef_ + model.intercept_)

@@ -109,8 +109,7 @@ class Scenario:
 def _analyze(*more):
     def act(folder):
         own = [each.format(folder) for each in more]
-        arguments = ["analyze", *OPTIONS, *own, "--out", str(folder / "out")]
-        assert run_command(arguments) == 0
+        assert run_command(["analyze", *OPTIONS, *own, "--out", str(folder / "out")]) == 0
 
     return act
 

@@ -153,6 +153,5 @@ def _reset_peak():
 
 def _memory(field):
     """Bytes of this process: resident now (VmRSS) or at most so far (VmHWM)."""
-    status = Path("/proc/self/status").read_text()
-    found = re.search(rf"{field}:\s+(\d+) kB", status)
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return 1024 * int(found[1]) if found else 0

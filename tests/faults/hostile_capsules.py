@@ -256,5 +256,4 @@ def inputs(files):
         np.savez(file, **{one: change(array) for one, array in arrays.items()})
         old, new = (_digest(one).encode() for one in (files[name], file.getvalue()))
         said = {n: data.replace(old, new) for n, data in files.items() if n.endswith(".json")}
-        changed = {**said, name: file.getvalue()}
-        yield _capsule(f"{name} {what}", sealed({**files, **changed}), True)
+        yield _capsule(f"{name} {what}", sealed({**files, **said, name: file.getvalue()}), True)

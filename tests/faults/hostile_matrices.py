@@ -88,8 +88,7 @@ def exact(rows, metric):
 
 def layers(seed, metric):
     """Layers of whole numbers of any size, with units added that change no order."""
-    rng = np.random.default_rng(seed)
-    whole = rng.integers(-(10**5), 10**5, (N, 6)).astype(float)
+    whole = np.random.default_rng(seed).integers(-(10**5), 10**5, (N, 6)).astype(float)
     held = Order(exact(whole, metric))
     arrays = {f"2 to {power}": whole * 2.0**power for power in (-1000, -600, -300, 500, 600, 1000)}
     arrays |= {"turned": -whole, "units twice": np.hstack([whole, whole])}

@@ -61,8 +61,7 @@ def plain(words, seed):
         truth["word"] = [s.split()[i] for s, i in zip(texts, index, strict=True)]
     columns = {"sentence": texts} | ({"word_index": [str(i) for i in index]} if words else {})
     columns |= {"pos": pos, "size": [str(n) for n in large], "freq": [f"{x:g}" for x in small]}
-    rows = zip(*columns.values(), strict=True)
-    return Sheet([list(columns), *map(list, rows)], truth, rng=rng)
+    return Sheet([list(columns), *map(list, zip(*columns.values(), strict=True))], truth, rng=rng)
 
 
 def _written(column, how):

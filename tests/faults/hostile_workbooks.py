@@ -120,8 +120,7 @@ def workbooks(grid, truth):
     meant = {("2009-07-06" if k == "freq" else k): v for k, v in truth.items()}
     yield file("a day as header", [[*xml[0][:-1], number(40_000, 1)], *xml[1:]], meant, "read")
     meant = {**truth, "sentence": [*truth["sentence"][:-1], "a\r\nbé"]}
-    escapes = [*xml[:-1], [inline("a_x000D_\nb_x00E9_"), *xml[-1][1:]]]
-    yield file("escapes", escapes, meant)
+    yield file("escapes", [*xml[:-1], [inline("a_x000D_\nb_x00E9_"), *xml[-1][1:]]], meant)
     yield file("text behind", [*xml, *[[]] * 3, [inline("note: made in May")]], fate="refused")
 
     def placed(columns, first):
@@ -134,8 +133,7 @@ def workbooks(grid, truth):
     yield file("at C5", [], fate="read", rows="".join(placed("CDEF", 5)))
     far = '<row r="40"><c r="Z40" s="1"/></row>'
     yield file("formats below", [], fate="read", rows="".join([*rows, far]))
-    twice = "".join(rows).replace('<c r="B4"', '<c r="A4"', 1)
-    yield file("a cell twice", [], rows=twice)
+    yield file("a cell twice", [], rows="".join(rows).replace('<c r="B4"', '<c r="A4"', 1))
     yield file("rows swapped", [], rows="".join([*rows[:3], rows[4], rows[3], *rows[5:]]))
 
 

@@ -109,8 +109,7 @@ def test_five_processes_with_equal_and_different_work(tmp_path):
         said = [each.communicate(timeout=250)[1] for each in running]
         assert [each.returncode for each in running] == [0] * 5, said
         if shared:
-            both = [{**files, "mine.txt": b"mine"} for files in alone.values()]
-            assert contents(outs[0]) in both
+            assert contents(outs[0]) in [{**files, "mine.txt": b"mine"} for files in alone.values()]
         else:
             assert [contents(out) for out in outs] == [alone[seed] for seed in seeds]
     assert not any((tmp_path / "store" / "unfinished").iterdir())
@@ -186,8 +185,7 @@ def test_a_damaged_result_is_never_shown_and_made_again(job, analysis, seed, eac
 
 
 def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
-    store = Store(tmp_path / "store")
-    task = followups.followup_of("chance", "0" * 16, {"x": 1}, store)
+    task = followups.followup_of("chance", "0" * 16, {"x": 1}, Store(tmp_path / "store"))
     table = pd.DataFrame({"model": ["a", "b"], "p": [0.25, 0.5]})
 
     def done():

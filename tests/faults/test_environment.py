@@ -184,8 +184,7 @@ def test_a_signal_leaves_nothing(tmp_path, number, status):
         assert running.poll() is None and time.monotonic() < end
         time.sleep(0.01)
     running.send_signal(number)
-    said = running.communicate(timeout=120)[1]
-    assert (running.returncode, said) == (status, b"stopped\n")
+    assert (running.returncode, running.communicate(timeout=120)[1]) == (status, b"stopped\n")
     folders = (store / "unfinished", tmp_path / "tmp", tmp_path / "work")
     assert not [path for folder in folders for path in folder.iterdir()]
 
@@ -198,8 +197,7 @@ ODD = (
 
 
 def options_of(name):
-    actions = parser(None)._actions
-    (found,) = (one for one in actions if isinstance(one, argparse._SubParsersAction))
+    (found,) = (one for one in parser(None)._actions if isinstance(one, argparse._SubParsersAction))
     return [
         action.option_strings[0]
         for action in found.choices[name]._actions

@@ -190,8 +190,7 @@ def analysis(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(analysis, tmp_path_factory):
-    names = Names({HOSTILE[0]: HOSTILE[4]}, {HOSTILE[5]: HOSTILE[1]})
-    drawing = Drawing(images=False, names=names)
+    drawing = Drawing(images=False, names=Names({HOSTILE[0]: HOSTILE[4]}, {HOSTILE[5]: HOSTILE[1]}))
     target = tmp_path_factory.mktemp("out") / "x.zip"
     return contents(capsule.write(analysis, target, drawing=drawing))
 

@@ -249,8 +249,7 @@ def test_a_visitor_who_stays_away_is_forgotten(root, settings):
     for name, days in {"a": 31, "b": 29, "d": 2}.items():
         old(stores[name].root / "seen", days)
     visitors.forget_visitors(root, days=30)
-    there = {name for name, store in stores.items() if store.root.exists()}
-    assert there == {"b", "c"}
+    assert {name for name, store in stores.items() if store.root.exists()} == {"b", "c"}
     with refused():
         visitors.take(secret, stores["b"])
     assert not list((root / "links").iterdir()) and not list((root / "unfinished").iterdir())

@@ -100,8 +100,7 @@ class Sources:
     @cached_property
     def noise_agreement(self):
         two = ("tense", "word_position")
-        layers = {"model": self.layers(4)}
-        spec = in_files(self.folder, self.table, layers, folds=3, features=two)
+        spec = in_files(self.folder, self.table, {"model": self.layers(4)}, folds=3, features=two)
         plain = run(spec, self.store)
         methods.make_noise(plain, self.store, plain.select(), plain.layers[1])
         return self.shown(plain)

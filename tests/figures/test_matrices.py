@@ -97,8 +97,7 @@ def test_a_similarity_that_is_nowhere_defined_is_drawn_empty(order):
 
 def test_flags_of_the_audit_stand_at_their_pairs():
     square = square_of({"a": 2, "b": 1})
-    flags = {"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}}
-    marks = figures.Annotations(flags=flags)
+    marks = figures.Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
     figure = figures.similarity_matrices(square, square, annotations=marks)
     (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
     at = places_of(cells(figure)[1], PAIR, PAIR[::-1])

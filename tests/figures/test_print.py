@@ -39,8 +39,7 @@ def test_panels_have_letters_and_near_rows_that_say_their_axes_once():
     titles = [axis.title.text for axis in printed.select_xaxes()][:4]
     assert titles == [None, "relative depth", "relative depth", "relative depth"]
     assert texts(printed).count("importance (drop in ρ)") == 1
-    bottoms = [axis.domain[0] for axis in printed.select_yaxes()]
-    assert min(bottoms) == pytest.approx(0, abs=1e-6)
+    assert min(axis.domain[0] for axis in printed.select_yaxes()) == pytest.approx(0, abs=1e-6)
     alone = figures.on_paper(
         figures.importance_scatter(
             importance_of(), (("a", 0), ("b", 1)), ("pos", "tense", "number"), 0.5, 0.4

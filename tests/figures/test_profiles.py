@@ -78,8 +78,7 @@ def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_dep
     figure = figures.feature_panels(
         importance, scores_of(importance), FEATURES, last, annotations=marks
     )
-    titles = [one.text for one in figure.layout.annotations]
-    assert titles == [*FEATURES, "held-out ρ"]
+    assert [one.text for one in figure.layout.annotations] == [*FEATURES, "held-out ρ"]
     for model in "ab":
         own = importance[(importance["model"] == model) & (importance["feature"] == FEATURES[1])]
         expected = own.groupby("layer")["importance"].mean()

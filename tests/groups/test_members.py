@@ -78,8 +78,7 @@ def test_mean_profiles_have_the_t_interval_over_members():
 
 def test_profiles_of_members_of_different_depth_stand_at_those_of_the_shallowest():
     layers = [("l", n) for n in range(5)] + [("s", n) for n in range(3)]
-    importance = np.arange(8.0)[:, None]
-    values = members((("g", ("l", "s")),), layers).profiles_of(0, importance)
+    values = members((("g", ("l", "s")),), layers).profiles_of(0, np.arange(8.0)[:, None])
     assert values[:, :, 0].tolist() == [[0, 2, 4], [5, 6, 7]]
 
 
@@ -102,8 +101,7 @@ def test_means_of_pairs_one_by_one(weights):
         return np.mean(own, axis=0) if own else np.full(2, np.nan)
 
     for g, h in itertools.product(range(3), repeat=2):
-        expected = mean(lambda i, j, g=g, h=h: {i, j} == {g, h})
-        np.testing.assert_allclose(means[:, g, h], expected)
+        np.testing.assert_allclose(means[:, g, h], mean(lambda i, j, g=g, h=h: {i, j} == {g, h}))
     # Each group, and each two, count as the pairs of all of their members.
     size = np.bincount(group_of)
     same = {(g, g): size[g] * (size[g] - 1) / 2 for g in range(3) if size[g] > 1}

@@ -249,8 +249,7 @@ def test_random_orders_come_near_to_all_of_them(monkeypatch):
     exact = mrqap(similarity, factors)
     monkeypatch.setattr("mlem_core.groups.mrqap.EXACT", 3)
     drawn = mrqap(similarity, factors)
-    n_permutations = [test.n_permutations for test in (*exact, *drawn)]
-    assert n_permutations == [120 * 24, 6**3, 10000, 10000]
+    assert [test.n_permutations for test in (*exact, *drawn)] == [120 * 24, 6**3, 10000, 10000]
     for one, other in zip(exact, drawn, strict=True):
         assert other.p == pytest.approx(one.p, abs=0.02)
         assert other.smallest == pytest.approx(one.smallest)
@@ -262,8 +261,7 @@ def test_random_orders_come_near_to_all_of_them(monkeypatch):
     [("xxxyyy", 0.1, True), ("xxxxyyyy", 2 / 70, False)],
 )
 def test_too_few_models_are_said_to_be(labels, smallest, few):
-    similarity = symmetric(np.random.default_rng(3), len(labels))
-    (test,) = mrqap(similarity, {"objective": list(labels)})
+    (test,) = mrqap(symmetric(np.random.default_rng(3), len(labels)), {"objective": list(labels)})
     assert test.smallest == pytest.approx(smallest) and bool(too_few(test)) == few
     assert np.isnan(test.p) == few and table_of([test]).loc[0, "t"] == test.t
 
@@ -288,8 +286,7 @@ def rejected(effect, design, n):
     rng, count = np.random.default_rng(0), 0
     factors, group_of = labelled(design)
     for _ in range(n):
-        similarity = similarities(rng, factors, group_of, effect)
-        tests = mrqap(similarity, factors, n_permutations=199)
+        tests = mrqap(similarities(rng, factors, group_of, effect), factors, n_permutations=199)
         count += tests[list(factors).index("objective")].p <= 0.05
     return count / n
 

@@ -85,8 +85,7 @@ def test_pairs_behind_a_term_are_kept(planted, tmp_path):
 
 def test_two_layers_of_an_analysis_are_explained(planted):
     whole, store = planted.analysis, planted.store
-    alone = explain(whole, A, B)
-    found = with_intervals(alone, whole, store)
+    found = with_intervals(explain(whole, A, B), whole, store)
     squared = [explicit.squared(planted.layers[f"layer_0{k}"]) for k in (0, 1)]
     expected = spearmanr(*squared).statistic
     assert found.value == pytest.approx(expected, abs=1e-9)
@@ -160,8 +159,7 @@ def test_an_analysis_is_written_with_its_other_similarities(planted, tmp_path, m
         written = pd.read_csv(tmp_path / f"similarity_{name}.csv", index_col="layer")
         np.testing.assert_allclose(written, found.square, atol=1e-9)
         terms = pd.read_csv(tmp_path / f"why_layers_{name}.csv")
-        sums = terms.groupby(["layer_a", "layer_b"])["value"].sum()
-        for (a, b), value in sums.items():
+        for (a, b), value in terms.groupby(["layer_a", "layer_b"])["value"].sum().items():
             assert value == pytest.approx(found.values[a, b], abs=1e-9)
         assert set(terms["term"]) == {"colour", "size", UNEXPLAINED}
 
@@ -260,8 +258,7 @@ def test_its_error_is_that_of_metrics_fitted_without_each_sentence(sharing):
         weights = RidgeMLEM().cross_validate(tables).weights
         at = kept[block][i] * kept[block][j] > 0
         squared = [explicit.squared(own[rows]) for own in layers]
-        ones = np.ones(at.sum(), dtype=int)
-        expected = six(x[at], squared, pairs.folds[rows], weights, ones)
+        expected = six(x[at], squared, pairs.folds[rows], weights, np.ones(at.sum(), dtype=int))
         np.testing.assert_allclose(found.left_out[block, :4], expected[:4], atol=1e-5)
         # A ratio moves to first order with its two scores.
         np.testing.assert_allclose(found.left_out[block, 4:], expected[4:], atol=5e-3)
@@ -306,8 +303,7 @@ def test_what_they_say_claims_no_more_than_they_do(planted):
     features, rest, ab, _ = noise.beside
     assert features.value == "–" and "not clearly above 0" in features.sentence
     assert "ratio" not in ab.sentence and "[" in rest.value and "There is no number" in noise.text
-    own = noise.partial.set_index("quantity")
-    assert own.loc[["s_feat", "ratio_ab"]].isna().all(axis=None)
+    assert noise.partial.set_index("quantity").loc[["s_feat", "ratio_ab"]].isna().all(axis=None)
 
 
 def test_a_ratio_is_as_sure_as_what_it_is_made_of():

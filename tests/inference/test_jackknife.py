@@ -122,8 +122,7 @@ def looped(statistic):
     for kind, own in units.items():
         values = []
         for unit in sorted(set(own)):
-            stays = [row for row in range(N) if own[row] != unit]
-            values.append(statistic(np.array(stays)))
+            values.append(statistic(np.array([row for row in range(N) if own[row] != unit])))
         n, mean = len(values), sum(values) / len(values)
         found[kind] = (n - 1) / n * sum((value - mean) ** 2 for value in values)
     both = found["sentence"] + found["item"] - found["both"]
@@ -196,8 +195,7 @@ def test_the_variance_of_crossed_random_effects_is_recovered(sd):
     assert (bounds.n, bounds.units) == (40, sizes)
     holds = np.mean((bounds.lower <= 0) & (bounds.upper >= 0))
     assert 0.93 < holds < 0.975
-    rejects = np.mean(bounds.p < 0.05)
-    assert rejects == pytest.approx(1 - holds)
+    assert np.mean(bounds.p < 0.05) == pytest.approx(1 - holds)
     if sd[1] == 2.0:  # where words vary, sentences alone hold the truth too rarely
         bounds = jackknife(means, left_out[:40])
         assert np.mean((bounds.lower <= 0) & (bounds.upper >= 0)) < 0.8
@@ -349,8 +347,7 @@ def test_the_spread_of_the_draws_is_that_of_new_stimuli():
         return term_replicates(pairs.whole, pairs.tables, weights)[:, -5]
 
     new = [rsa_of(np.ones((1, n)))[0] for _ in range(60)]
-    again = rsa_of(multinomial(n, 300, rng))
-    assert 0.6 < again.std() / np.std(new) < 1.7
+    assert 0.6 < rsa_of(multinomial(n, 300, rng)).std() / np.std(new) < 1.7
 
 
 def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(drawn_from):
@@ -397,8 +394,7 @@ def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(both):
 
 
 def test_blocks_are_always_those_of_the_stimuli():
-    rng = np.random.default_rng(3)
-    groups, items = np.repeat(np.arange(300), 2), rng.integers(0, 90, 600)
+    groups, items = np.repeat(np.arange(300), 2), np.random.default_rng(3).integers(0, 90, 600)
     found = [StimulusUnits(folds, groups, items).blocks() for folds in (groups % 5, groups % 3)]
     np.testing.assert_array_equal(found[0].weights, found[1].weights)
     # 90 items are few enough to be left out one by one.

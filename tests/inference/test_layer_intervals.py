@@ -76,8 +76,7 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     found = standard_error(resampled.left_out)
     n = len(intervals.features) + 1
     np.testing.assert_allclose(intervals.terms_error[:, 0, 1], found[:n], rtol=1e-6)
-    own = standard_error(intervals.values_without)[0, 1]
-    assert own == pytest.approx(found[n], rel=1e-4)
+    assert standard_error(intervals.values_without)[0, 1] == pytest.approx(found[n], rel=1e-4)
     sure = with_intervals(explain(planted.analysis, A, B), planted.analysis, planted.store)
     known = terms_and_whole(intervals, A, B)[1]
     np.testing.assert_allclose(sure.whole[["lower", "upper"]], known[["lower", "upper"]], atol=1e-5)
@@ -93,8 +92,7 @@ def test_errors_of_what_is_beside_the_terms_are_those_of_two_layers_alone(plante
     n = len(intervals.features)
     found = resampled.made_into(lambda values: parts_of(values, n))
     np.testing.assert_allclose(intervals.partial_error[:, 0, 1], found.error, rtol=0.05, atol=1e-4)
-    parts = explain(whole, A, B).partial
-    known = partial_intervals(intervals, A, B, parts)
+    known = partial_intervals(intervals, A, B, explain(whole, A, B).partial)
     reach = t.ppf(0.975, 119) * intervals.partial_error[:, 0, 1]
     value = known["value"].to_numpy()
     np.testing.assert_allclose(value - known["lower"], reach)
@@ -294,8 +292,7 @@ def test_in_groups_the_mean_over_members_comes_first(systems):
         ),
     )
     (_, i), (_, j) = grouped.most_alike()
-    why = explain(analysis, ("one", i), ("two", j))
-    found = as_chosen(why, grouped, grouped.layers)
+    found = as_chosen(explain(analysis, ("one", i), ("two", j)), grouped, grouped.layers)
     assert found.among == "18 pairs of layers of models of two groups"
     mean = analysis.rsa[i, 3 + j] - 0.05
     said = f"The mean RSA of 2 pairs of members, one layer {i} and g layer {j}, is {mean:.2f}."

@@ -142,8 +142,7 @@ def in_sentences(seed, n_sentences=60, n_words=40, planted=0.0, shared=1.0):
 
 def terms_of(pairs):
     ranks = np.stack([own - (len(pairs.cells) + 1.0) for own in pairs.ranks])
-    split = decompose(pairs.tables, correlations(ranks @ ranks.T))
-    return split.pair(0, 1)
+    return decompose(pairs.tables, correlations(ranks @ ranks.T)).pair(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +207,7 @@ def test_permuted_labels_without_a_block_are_those_of_the_other_stimuli():
 def test_contributions_beyond_chance_and_identities_add_up():
     stimuli, _, pairs, _ = in_sentences(1, 40, 30)
     raw = terms_of(pairs)
-    found = chance.chance_at_level(pairs, stimuli, 20)
-    beyond = found.beyond(raw)
+    beyond = chance.chance_at_level(pairs, stimuli, 20).beyond(raw)
     assert list(beyond["term"][-3:]) == ["word identity", "sentence identity", UNEXPLAINED]
     assert beyond["value"].sum() == pytest.approx(raw["value"].sum(), abs=1e-12)
     identity = beyond.set_index("term")["value"]["word identity"]
@@ -239,8 +237,7 @@ def test_contributions_to_all_layers_are_beyond_chance(tmp_path):
     # Two of them alone, by the same permutations and the way of a few layers.
     both = [("m", 1), ("m", 4)]
     kept = known_layer_chance(analysis, store, analysis.select(layers=both))
-    pairs = LayerPairs.of(analysis, both, store)
-    alone = chance.chance_at_level(pairs, analysis.stimuli)
+    alone = chance.chance_at_level(LayerPairs.of(analysis, both, store), analysis.stimuli)
     np.testing.assert_allclose(kept.draws, alone.draws, atol=2e-3)
     np.testing.assert_allclose(kept.mean, alone.mean, atol=2e-4)
     p = [kept.p(split.terms[:, [1, 4]][..., [1, 4]])[:, 0, 1], kept.beyond(split.pair(1, 4))["p"]]
@@ -270,8 +267,7 @@ def test_noise_of_words_is_not_named_and_a_planted_feature_is(planted):
 def test_permuting_leaves_the_other_features_as_they_are():
     features = explicit.random_features(60)
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
-    frame = features.assign(sentence=[f"s {n}" for n in range(60)])
-    stimuli = from_frame(frame, "words")
+    stimuli = from_frame(features.assign(sentence=[f"s {n}" for n in range(60)]), "words")
     pairs = layer_pairs(features, layers, np.arange(60), np.arange(60) % 3)
     found = chance.chance_at_level(pairs, stimuli, 30)
     assert set(found.levels) == {"stimulus"} and found.known.all() and not found.notes
@@ -296,8 +292,7 @@ def test_importances_by_chance_are_those_of_models_fitted_anew(tmp_path):
     (exchange,) = exchanges(analysis.stimuli, analysis.folds, "noise")
     for givers in exchange.draw(20, np.random.default_rng([f, 20])):
         again = frame.iloc[:, 2:].assign(noise=frame["noise"].to_numpy()[givers])
-        tables = tables_of(again, [layers[1]], own_pairs.folds)
-        drawn.append(fitted(tables)[1].mean(axis=1)[0, f])
+        drawn.append(fitted(tables_of(again, [layers[1]], own_pairs.folds))[1].mean(axis=1)[0, f])
     row = found[(found["layer"] == 1) & (found["feature"] == "noise")].iloc[0]
     assert row["level"] == "word" and row["chance"] == pytest.approx(np.mean(drawn), abs=1e-6)
     with refused("at least 20"):

@@ -29,8 +29,7 @@ def two_layers(rest, bounds=False, chance=None, **values):
         )
     if chance is not None:
         chance = [*chance, np.nan]
-        p = np.where(terms["value"] > chance, 0.01, 0.5)
-        terms = terms.assign(chance=chance, p=p)
+        terms = terms.assign(chance=chance, p=np.where(terms["value"] > chance, 0.01, 0.5))
     return Explanation((("one", 3), ("two", 20)), terms, whole)
 
 

@@ -37,8 +37,7 @@ def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, na
     np.testing.assert_array_equal(kept.values, found.values)
     squared = [explicit.squared(layer) for layer in planted.layers.values()]
     division = similarities.pair_cells(whole, SIMILARITIES[name])
-    everything = np.ones(len(whole.stimuli), dtype=bool)
-    given = SIMILARITIES[name], squared, division, everything
+    given = SIMILARITIES[name], squared, division, np.ones(len(whole.stimuli), dtype=bool)
     np.testing.assert_allclose(found.values, of_some(*given)[1].similarity, atol=1e-9)
     assert found.values[0, 1] > 0.05 > abs(found.values[0, 2])
     chosen = found.of(whole, whole.select(["size"], [A, B]))

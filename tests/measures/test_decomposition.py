@@ -231,8 +231,7 @@ def test_tables_of_all_layers(case):
     assert len(table) == 3 * 5
     sums = table.groupby(["model_a", "layer_a", "model_b", "layer_b"], sort=False)["value"].sum()
     np.testing.assert_allclose(sums, [rsa[0, 1], rsa[0, 2], rsa[1, 2]], atol=1e-12)
-    square = found.matrix("kind", layers)
-    assert square.loc["one:1", "two:0"] == pytest.approx(found.terms[0, 1, 2])
+    assert found.matrix("kind", layers).loc["one:1", "two:0"] == pytest.approx(found.terms[0, 1, 2])
     summary = found.summary(layers).set_index(["model_a", "model_b", "term"])
     between = table.query("model_b == 'two' and term == 'kind'")["value"]
     assert summary.loc[("one", "two", "kind"), "mean"] == pytest.approx(between.mean())
@@ -305,8 +304,7 @@ def by_patterns(fit, chosen, d):
                         mean = outside[alike, 1 + a].sum() / outside[alike, 0].sum()
                         found[a] += mean * inside[p, 1:] / pairs
                         break
-    scale = np.outer(fit.spread[d], fit.spread[d])
-    return (found + found.T) / 2 / scale / max(used, 1)
+    return (found + found.T) / 2 / np.outer(fit.spread[d], fit.spread[d]) / max(used, 1)
 
 
 @pytest.mark.parametrize("share", [0.6, 0.05])
@@ -325,8 +323,7 @@ def test_draws_together_are_divided_as_each_alone(share, monkeypatch):
     fit = random_fit(seed=1, share=share)
     together = divide(fit)
     for d in range(DRAWS):
-        own = CrossFit(fit.codes, fit.sums[..., [d]], fit.spread[[d]], fit.priority)
-        alone = divide(own)
+        alone = divide(CrossFit(fit.codes, fit.sums[..., [d]], fit.spread[[d]], fit.priority))
         np.testing.assert_allclose(together.terms[:, [d]], alone.terms, atol=1e-12)
         np.testing.assert_allclose(together.whole[[d]], alone.whole, atol=1e-12)
     # Too many patterns in all sets together: the same, set by set.

@@ -37,8 +37,7 @@ def case():
     """Features, of which one mostly goes along with kind; folds, a layer, tables and fits."""
     features, rng = explicit.random_features(N), np.random.default_rng(1)
     along = rng.random(N) < 0.9
-    noun = np.where(along, features["kind"] == "noun", rng.random(N) < 0.5)
-    features["noun"] = noun.astype(str)
+    features["noun"] = np.where(along, features["kind"] == "noun", rng.random(N) < 0.5).astype(str)
     folds, layer = explicit.random_folds(N, 3), explicit.random_layer(features)
     tables = tables_of(features, [layer], folds)
     return features, folds, layer, tables, RidgeMLEM().cross_validate(tables)
@@ -68,8 +67,7 @@ def test_conditional_importance_equals_permutations_among_pairs_that_agree(case)
         def permute(x, rng, f=f):
             _, group = np.unique(np.round(np.delete(x, f, axis=1), 9), axis=0, return_inverse=True)
             order = np.argsort(group, kind="stable")
-            shuffled = np.lexsort((rng.random(len(x)), group))
-            x[order, f] = x[shuffled, f]
+            x[order, f] = x[np.lexsort((rng.random(len(x)), group)), f]
             return x
 
         mean, error = drop(case, 1, permute)
@@ -93,8 +91,7 @@ def test_group_importance_equals_permutations_of_the_group(case):
 def test_what_the_others_determine_has_no_importance_of_its_own():
     features = explicit.random_features(150)[["kind", "length"]]
     features["copy"] = features["kind"]
-    layer = explicit.random_layer(features)
-    tables = tables_of(features, [layer], explicit.random_folds(150, 3))
+    tables = tables_of(features, [explicit.random_layer(features)], explicit.random_folds(150, 3))
     fits = RidgeMLEM().cross_validate(tables)
     by_name = importances(tables, [("m", 4)], fits, "ridge").set_index("feature")
     assert by_name.loc[["kind", "copy"], "permuted"].min() > 0.01
@@ -179,8 +176,7 @@ def test_bins_of_many_values_move_importance_little(case, monkeypatch):
     tables, fits = case[3], case[4]
     exact = permutation_importance(tables, fits.weights)
     monkeypatch.setattr("mlem_core.measures.importance.MAX_CELLS", 1)
-    coarse = permutation_importance(tables, fits.weights)
-    assert 0 < np.abs(coarse - exact).max() < 0.1
+    assert 0 < np.abs(permutation_importance(tables, fits.weights) - exact).max() < 0.1
 
 
 FEW = 45
@@ -197,8 +193,7 @@ def rsa_of(layers):
 def partial_of(features, layers, n_folds=5, seed=0, interactions=False):
     folds = explicit.random_folds(len(features), n_folds, seed)
     tables = tables_of(features, layers, folds).with_interactions(interactions)
-    weights = RidgeMLEM().cross_validate(tables).weights
-    return partial_similarity(tables, rsa_of(layers), weights)
+    return partial_similarity(tables, rsa_of(layers), RidgeMLEM().cross_validate(tables).weights)
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +267,7 @@ def test_ratios_are_of_the_score_of_the_layer_that_is_predicted(three):
 
 
 def test_what_is_clearly_above_0_has_an_interval_over_folds_above_it():
-    rng = np.random.default_rng(0)
-    values = rng.normal(0.4, 0.5, size=(200, 5))
+    values = np.random.default_rng(0).normal(0.4, 0.5, size=(200, 5))
     low = [t.interval(0.95, 4, one.mean(), one.std(ddof=1) / np.sqrt(5))[0] > 0 for one in values]
     np.testing.assert_array_equal(above_zero(values), low)
     assert 20 < sum(low) < 180

@@ -150,20 +150,17 @@ def test_models_of_two_groups_come_before_two_of_one():
         i, j = max(means, key=means.get)
         seed = max((i, 2 + i), key=lambda at: rsa[at, 4 + j])
         groups = {"a": "a", "a-s1": "a"}
-        found = similarity.most_alike(rsa, layers, groups=groups)
-        assert found == (layers[seed], layers[4 + j])
+        assert similarity.most_alike(rsa, layers, groups=groups) == (layers[seed], layers[4 + j])
         among = similarity.candidates(rsa, layers, groups=groups)
         assert len(among.cell) == 8 and among.what == "layers of models of two groups"
         # With nothing but seeds of one they are compared.
         seeds = similarity.most_alike(rsa[:4, :4], layers[:4], groups=groups)
         assert seeds[0][0] != seeds[1][0]
-    nowhere = np.full((2, 2), np.nan)
-    assert similarity.most_alike(nowhere, LAYERS[1:3]) == (("a", 1), ("a", 2))
+    assert similarity.most_alike(np.full((2, 2), np.nan), LAYERS[1:3]) == (("a", 1), ("a", 2))
 
 
 def test_clustering_joins_what_is_nearest_on_average():
-    rng = np.random.default_rng(4)
-    rsa = np.corrcoef(rng.normal(size=(9, 12)))
+    rsa = np.corrcoef(np.random.default_rng(4).normal(size=(9, 12)))
     tree = similarity.clustering(rsa)
     groups = {place: [place] for place in range(9)}
     for step, (a, b, height, size) in enumerate(tree):
@@ -201,8 +198,7 @@ def agreeing():
 
 
 def surprises(rsa, unexplained, **given):
-    decomposition = Decomposition(("all",), (rsa - unexplained)[None], unexplained, rsa)
-    return of(decomposition, **given)
+    return of(Decomposition(("all",), (rsa - unexplained)[None], unexplained, rsa), **given)
 
 
 def planted(given, name, i, j, value):
@@ -246,8 +242,7 @@ def test_every_row_is_what_the_docstring_says(agreeing):
         else:
             assert row["unexplained"] >= NOT_EXPLAINED and row["above_rsa"] > 0.5
     for _, rows in found.groupby("kind"):
-        named = pd.concat([rows["layer_a"], rows["layer_b"]])
-        assert len(rows) <= MOST and named.is_unique
+        assert len(rows) <= MOST and pd.concat([rows["layer_a"], rows["layer_b"]]).is_unique
 
 
 def test_what_the_audit_changes_is_not_named_and_few_pairs_are_too_few(agreeing):
@@ -260,7 +255,6 @@ def test_what_the_audit_changes_is_not_named_and_few_pairs_are_too_few(agreeing)
 
 
 def test_layers_that_no_feature_predicts_are_in_no_disagreement(agreeing):
-    rng = np.random.default_rng(1)
-    noise = {**agreeing, "tau": square(rng, -1.0, 1.0)}
+    noise = {**agreeing, "tau": square(np.random.default_rng(1), -1.0, 1.0)}
     assert not surprises(**noise).empty
     assert surprises(**{**noise, "rho": np.full(12, PREDICTED / 2)}).empty

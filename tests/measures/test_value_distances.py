@@ -46,8 +46,7 @@ def case():
     features = explicit.random_features(80)
     layers = [explicit.random_layer(features, seed) for seed in range(2)]
     tables = resolved_tables(features, layers, ("kind", "gender"))
-    weights = np.random.default_rng(0).random((2, 5, len(tables.columns)))
-    return features, tables, weights
+    return features, tables, np.random.default_rng(0).random((2, 5, len(tables.columns)))
 
 
 def test_the_table_is_what_the_named_weights_add_up_to(case):
@@ -148,8 +147,7 @@ def test_the_cost_is_that_of_the_explicit_pairs(case):
     found = psd_cost(tables, weights)
     assert found.shape == (2, 5)
     folds = explicit.random_folds(80)
-    index = index_of(features, folds, resolved=("kind", "gender"))
-    terms = tables.terms.dense[index.pair_pattern]
+    terms = tables.terms.dense[index_of(features, folds, resolved=("kind", "gender")).pair_pattern]
     test = explicit.held_out(folds, 2)
     for at in range(2):
         target = explicit.squared(explicit.random_layer(features, at))[test]
@@ -180,8 +178,7 @@ def test_centres_are_the_means_of_explicit_groups():
     for row in found.itertuples():
         own = [one for one in rows if one.a == row.a and (row.depth == 1 or one.b == row.b)]
         assert row.n == len(own)
-        middle = np.mean([(one.x, one.y) for one in own], axis=0)
-        np.testing.assert_allclose((row.x, row.y), middle)
+        np.testing.assert_allclose((row.x, row.y), np.mean([(one.x, one.y) for one in own], axis=0))
         assert (row.b == nested.NONE) == (row.depth == 1)
     assert len(found) == 3 + 6
 
@@ -201,16 +198,13 @@ def test_what_lies_between_is_that_of_an_analysis_of_variance():
 def test_an_outline_is_the_hull_of_the_nearer_half(seed):
     places = np.random.default_rng(seed).standard_normal((41, 2)) ** 3
     found = nested.outline(places)
-    far = np.linalg.norm(places - np.median(places, axis=0), axis=1)
-    near = places[np.argsort(far)[:20]]
-    hull = near[ConvexHull(near).vertices]
-    assert {tuple(one) for one in found} == {tuple(one) for one in hull}
+    near = places[np.argsort(np.linalg.norm(places - np.median(places, axis=0), axis=1))[:20]]
+    assert {tuple(one) for one in found} == {tuple(one) for one in near[ConvexHull(near).vertices]}
 
 
 def test_levels_are_text_and_many_numbers_are_thirds():
     few = nested.levels(pd.Series([1.0, 2.0, np.nan, 2.0]), "ordered")
     assert list(few) == ["1", "2", None, "2"]
-    nominal = nested.levels(pd.Series(["u", None, "v"]), "nominal")
-    assert list(nominal) == ["u", None, "v"]
+    assert list(nested.levels(pd.Series(["u", None, "v"]), "nominal")) == ["u", None, "v"]
     many = nested.levels(pd.Series([*np.arange(30.0), np.nan]), "ordered")
     assert list(many) == ["up to 9.67"] * 10 + ["up to 19.3"] * 10 + ["above 19.3"] * 10 + [None]

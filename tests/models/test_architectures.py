@@ -134,8 +134,7 @@ def test_every_architecture_gives_what_it_gives_alone(kind, architectures, tmp_p
         # The recurrent models of transformers leave the embeddings out.
         shift = 1 if kind in ("mamba", "mamba2", "rwkv") else 0
         for layer in (1, 2):
-            theirs = output.hidden_states[layer - shift][:, token].numpy()
-            close(ours[layer][[row]], theirs)
+            close(ours[layer][[row]], output.hidden_states[layer - shift][:, token].numpy())
 
 
 # What the tokenizer of each family adds, before and after a sentence.

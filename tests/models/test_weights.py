@@ -146,8 +146,7 @@ def test_surprisal_is_transformers_own_loss_on_the_tokens_of_the_word(name):
         with torch.inference_mode():
             loss = model(input_ids=ids, labels=labels).loss
         expected.append(float(loss) * (last - first + 1) / math.log(2))
-    found = surprisal(STIMULI, name, "cpu")
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(surprisal(STIMULI, name, "cpu"), expected, rtol=1e-4)
     assert len({last - first for first, last in tokenized.spans}) > 1  # words of several tokens
 
 
@@ -246,8 +245,7 @@ def test_a_token_that_goes_on_into_the_next_word(architectures, tmp_path):
 
 
 def test_a_model_that_gives_nan(architectures, tmp_path):
-    folder = tiny.save("gpt2", tmp_path / "model")
-    loaded = open_model(str(folder), "cpu")
+    loaded = open_model(str(tiny.save("gpt2", tmp_path / "model")), "cpu")
     with torch.no_grad():
         loaded.model.h[1].ln_2.weight[0] = float("nan")
     with refused("NaN", "layer 2"):

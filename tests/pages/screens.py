@@ -172,8 +172,7 @@ def _unpacked(found: dict[str, Any]) -> Any:
     if "bdata" not in found:
         return found
     array = np.frombuffer(base64.b64decode(found["bdata"]), found["dtype"])
-    shape = [int(n) for n in str(found.get("shape", len(array))).split(",")]
-    return array.reshape(shape).tolist()
+    return array.reshape([int(n) for n in str(found.get("shape", len(array))).split(",")]).tolist()
 
 
 def in_this_process(command, folder, held, environment):

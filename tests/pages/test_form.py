@@ -147,8 +147,7 @@ def test_columns_become_a_vector_and_a_file_a_feature(store, tmp_path):
     spec = screen.spec(store)
     assert spec.vectors == (("semantics", ("s1", "s2")),)
     assert [name for name, _ in spec.rdms] == ["ratings"]
-    profiles = Screen("profiles", analysis=screen.job)
-    assert {"semantics", "ratings"} <= profiles.traces("profiles")
+    assert {"semantics", "ratings"} <= Screen("profiles", analysis=screen.job).traces("profiles")
     assert Screen("stimuli", analysis=screen.job).figures
 
 

@@ -27,8 +27,7 @@ def test_each_selection_has_results_of_its_own():
     results_of = Mock(side_effect=lambda selection: (selection,))
     analysis = Mock(results_of=results_of)
     for selection in (one, *others, one, *others):
-        found = _results("job", selection, analysis)
-        assert found == (selection,)
+        assert _results("job", selection, analysis) == (selection,)
     assert results_of.call_args_list == [call(each) for each in (one, *others)]
     _results("another job", one, analysis)
     assert results_of.call_count == 2 + len(others)

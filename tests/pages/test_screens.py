@@ -147,8 +147,7 @@ def test_all_pages_of_docs_open_and_lead_to_each_other(store):
     for name, title in manual.pages().items():
         screen = Screen("docs", page=name)
         assert screen.address["page"] == [name] and screen.app.selectbox[0].value == name, title
-        linked = re.findall(r"\]\(\?page=(\w+)\)", screen.said)
-        assert set(linked) <= set(manual.pages()), title
+        assert set(re.findall(r"\]\(\?page=(\w+)\)", screen.said)) <= set(manual.pages()), title
     cited = Screen("docs", page=manual.CITE)
     assert "arxiv.org/abs/2406.12620" in cited.said
     assert "@article{salle2024" in cited.app.code[0].value
@@ -287,8 +286,7 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     (act, fact, _, _), *_ = matrix["z"]
     assert fact < matrix["z"][0][2] and fact < matrix["z"][1][2] and act == 0
     assert any(" / " in name for name in screen.traces("values-layers"))
-    two = Screen("heatmaps", **screen.address)
-    assert "values-compared" in two.unfold("folded values").figures
+    assert "values-compared" in Screen("heatmaps", **screen.address).unfold("folded values").figures
     # An estimator that cannot tell them apart is refused before anything runs.
     refused = Screen("heatmaps", **screen.address, fit="spearman")
     assert "values of kind" in refused.errors[0] and refused.figures == {}
@@ -369,8 +367,7 @@ def test_published_numbers_stand_beside_ours(store, tmp_path):
     models = list(PUBLISHED_MODELS)
     job = ran(systems(tmp_path, models, (4, 8)), store)
     tau, ours = job.analysis().results().similarity_profiles, job.analysis().results().agreement
-    screen = Screen("heatmaps", analysis=job.id)
-    drawn = screen.figures["published"]["data"]
+    drawn = Screen("heatmaps", analysis=job.id).figures["published"]["data"]
     published, here = ([*one["x"]] for one in drawn if one.get("mode") == "markers")
     assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
         [ours, tau.loc["gpt2:8", f"{models[0]}:4"], tau.loc[f"{models[2]}:8", f"{models[0]}:4"]]

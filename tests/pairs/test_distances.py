@@ -192,8 +192,7 @@ def test_a_matrix_that_is_no_distance_matrix(damage, fact):
 
 @pytest.mark.parametrize(("kind", "offset"), [("<f8", 1e12), ("<f4", 1e5), ("<f8", -1e9)])
 def test_an_offset_of_all_rows_makes_no_rows_equal(kind, offset):
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 40, (30, 6)) / 8
+    rows = np.random.default_rng(0).integers(0, 40, (30, 6)) / 8
     rows[7] = rows[3]
     moved = (rows + offset).astype(kind)
     assert np.array_equal(moved.astype(float) - offset, rows)
@@ -226,8 +225,7 @@ IN_TORCH = 90
 
 
 def layers_of(n):
-    features = explicit.random_features(n)
-    plain = explicit.random_layer(features, 0).astype(np.float32)
+    plain = explicit.random_layer(explicit.random_features(n), 0).astype(np.float32)
     # Equal rows, rows that differ little beside their norm, and many ties.
     equal = plain.copy()
     equal[7:20] = equal[6]

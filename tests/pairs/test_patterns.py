@@ -75,8 +75,7 @@ def test_many_patterns_are_binned_and_said():
         np.stack([level[i.codes[:, f]] for f, level in enumerate(i.levels)], 1)[i.pair_pattern]
         for i in (exact, binned)
     )
-    said = binned.coded[0].error
-    assert 0 < np.abs(true - coarse)[:, 0].max() <= said * 1.01
+    assert 0 < np.abs(true - coarse)[:, 0].max() <= binned.coded[0].error * 1.01
     np.testing.assert_array_equal(true[:, 2], coarse[:, 2])
 
 
@@ -219,10 +218,8 @@ def test_each_feature_has_bins_of_its_own_and_as_many_as_fit(case):
     np.testing.assert_array_equal(
         index_of(features, folds, most_cells=index.n_cells, **more).codes, index.codes
     )
-    fewer = index_of(features, folds, most_cells=index.n_cells - 1, **more)
-    assert fewer.n_cells < index.n_cells
-    again = index_of(features, folds, like=index, **more)
-    np.testing.assert_array_equal(again.cell, index.cell)
+    assert index_of(features, folds, most_cells=index.n_cells - 1, **more).n_cells < index.n_cells
+    np.testing.assert_array_equal(index_of(features, folds, like=index, **more).cell, index.cell)
     whole = index_of(features, folds, **more)
     assert not whole.notes and whole.n_cells > MOST
 
@@ -250,8 +247,7 @@ def test_normal_equations_are_those_of_the_explicit_pairs_in_bins(case):
     np.testing.assert_allclose(found.x_mean[0], x[use].mean(axis=0), atol=1e-12)
     # Predictions that are all alike are at no correlation, whatever rounding makes of them.
     own = [name.startswith("kind") and "/" not in name for name in tables.columns.names]
-    alike = np.where(own, 0.1, 0.0)
-    assert held_out_correlations(tables, alike[None, None], 2)[0, 0] == 0.0
+    assert held_out_correlations(tables, np.where(own, 0.1, 0.0)[None, None], 2)[0, 0] == 0.0
 
 
 def test_the_tables_take_no_more_bytes_than_they_may(case, monkeypatch):
@@ -281,8 +277,7 @@ def given():
     table = frame()
     table.loc[[4, 9], "s1"] = np.nan
     apart = squareform(np.random.default_rng(6).random(GIVEN * (GIVEN - 1) // 2))
-    stimuli = with_vector(from_frame(table, "made up"), "vec", "s*")
-    return with_rdm(stimuli, "own", apart), apart
+    return with_rdm(with_vector(from_frame(table, "made up"), "vec", "s*"), "own", apart), apart
 
 
 def column_of(stimuli, name, *spans):

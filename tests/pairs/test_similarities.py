@@ -152,8 +152,7 @@ def test_layers_whose_values_go_to_a_file_are_the_same(case, name, monkeypatch):
     features, layers, _ = case
     here = compared(name, features, layers)[0]
     monkeypatch.setattr(of_sums, "IN_MEMORY_BYTES", 0)
-    there = compared(name, features, layers)[0]
-    for one, other in zip(here, there, strict=True):
+    for one, other in zip(here, compared(name, features, layers)[0], strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -195,8 +194,7 @@ FOLDS = np.arange(TURNED) % 3
 
 
 def layer(seed, units=7, n=TURNED):
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((n, units)) * np.linspace(3, 1, units)
+    return np.random.default_rng(seed).standard_normal((n, units)) * np.linspace(3, 1, units)
 
 
 def two(seed=0):
@@ -227,8 +225,7 @@ def test_components_are_those_of_scikit_learn():
     # One for ten stimuli, and at most fifty.
     assert components(layer(1, units=200)).shape[1] == 9
     assert components(layer(1, units=80, n=900)).shape[1] == COMPONENTS
-    twice = np.tile(layer(0, units=3), (1, 3))
-    assert components(twice).shape[1] == 3
+    assert components(np.tile(layer(0, units=3), (1, 3))).shape[1] == 3
     assert components(np.ones((TURNED, 4))).size == 0
 
 

@@ -129,8 +129,7 @@ def test_sums_of_a_design_and_of_its_parts_are_those_of_their_pairs(designed):
         own = part == k
         for layer in range(2):
             hold_part(parts[layer][k], designed, layer, own)
-        expected = np.corrcoef(whole[0][own], whole[1][own])[0, 1]
-        assert of_parts[k, 0, 1] == pytest.approx(expected)
+        assert of_parts[k, 0, 1] == pytest.approx(np.corrcoef(whole[0][own], whole[1][own])[0, 1])
     np.testing.assert_allclose(ranks.rsa()[0, 1], spearmanr(*targets)[0])
 
 
@@ -371,8 +370,7 @@ def test_terms_and_ceilings_are_those_of_explicit_loops(over_both):
     a, b = map(rankdata, targets)
     orders = [explicit.priority(x, ranks, apart) for ranks in (a, b)]
     expected = explicit.cross_fitted(x, a, b, apart, range(4), orders)
-    found = decompose(tables, np.eye(2)).terms[:, 0, 1].sum()
-    assert found == pytest.approx(expected, abs=1e-9)
+    assert decompose(tables, np.eye(2)).terms[:, 0, 1].sum() == pytest.approx(expected, abs=1e-9)
     for fold in range(K):
         expected = explicit.ceiling(x, targets[0], apart, fold)
         assert fold_ceilings(tables)[0, fold] == pytest.approx(expected, abs=1e-9)

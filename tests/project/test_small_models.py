@@ -60,8 +60,7 @@ def test_a_small_model_does_on_the_minimal_pairs_what_its_card_says(name, seed):
     told = RESULTS[recipe.model_name(name, seed)]
     packed = TRIO / name / f"seed-{seed}.safetensors"
     model = recipe.reopen(name, packed, recipe.SIZES["full"].shape)
-    tokenizer = tiny.opened(name).tokenizer.backend_tokenizer
-    found = evaluate.prefer(name, model, tokenizer, made)
+    found = evaluate.prefer(name, model, tiny.opened(name).tokenizer.backend_tokenizer, made)
     for phenomenon in PHENOMENA:
         # Sums in another order can turn a pair that is nearly even.
         assert abs(found[phenomenon]["share"] - told["pairs"][phenomenon]["share"]) < 0.01

@@ -74,8 +74,7 @@ def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, mo
         monkeypatch.setattr(study, "POPULATION", 200)
     tasks = study.tasks(True)
     rows = [{**row, "part": task.name} for task in tasks for row in task.call(*task.arguments)]
-    table = pd.DataFrame(rows)
-    (found,) = TABLES[name](table).values()
+    (found,) = TABLES[name](pd.DataFrame(rows)).values()
     assert found.columns.tolist()[: len(columns)] == columns
     shares = found.iloc[:, 1 if name == "similarity-terms" else 0].str.extract(r"([\d.]+)%")[0]
     assert shares.astype(float).between(0, 100).all() and len(found) >= 2

@@ -58,8 +58,7 @@ print("Pearson: squared distances" in app.selectbox(key="choice similarity examp
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     """The project with all diffs applied."""
-    counts = [len(re.findall(r"^diff --git ", diff, re.MULTILINE)) for diff in DIFFS]
-    assert counts == FILES
+    assert [len(re.findall(r"^diff --git ", diff, re.MULTILINE)) for diff in DIFFS] == FILES
     root = tmp_path_factory.mktemp("copy")
     for folder in ("mlem_core", "pages"):
         # With what is compiled, which the copies of the files have the times for.

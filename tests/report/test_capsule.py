@@ -203,8 +203,7 @@ def test_the_command_line_puts_its_intervals_into_the_capsule(tmp_path, monkeypa
     files = contents(tmp_path / "c.zip")
     for name in ("intervals.csv", "similarity_intervals.csv"):
         inside = pd.read_csv(io.BytesIO(files[f"tables/{name}"]))
-        outside = pd.read_csv(tmp_path / "out" / name)
-        pd.testing.assert_frame_equal(inside, outside, rtol=1e-5)
+        pd.testing.assert_frame_equal(inside, pd.read_csv(tmp_path / "out" / name), rtol=1e-5)
         assert inside.filter(like="lower").notna().any(axis=None)
     assert json.loads(files["capsule.json"])["replicates"] == 20
     assert b"95 % CI" in files["figures/captions.md"]
@@ -215,8 +214,7 @@ def test_other_stimuli_and_other_files_make_a_difference(path, verify, tmp_path)
     file, buffer = "representations/00.npz", io.BytesIO()
     with np.load(io.BytesIO(contents(path)[file])) as layers:
         np.savez(buffer, **{name: rows[::-1] for name, rows in layers.items()})
-    other = changed(path, tmp_path / "x.zip", **{file: buffer.getvalue()})
-    found = verify(other)
+    found = verify(changed(path, tmp_path / "x.zip", **{file: buffer.getvalue()}))
     assert not found.same and file in found.changed
     scores = next(table for table in found.tables if table.name == "scores.csv")
     assert scores.n_different and "model brain" in scores.worst

@@ -66,8 +66,7 @@ def test_figures_show_the_similarity_that_is_chosen(made, name, monkeypatch):
     titles = " ".join(one.text for one in matrices.figure.layout.annotations)
     assert found.similarity.title in titles and "RSA" not in titles
     why, layers = draw("why", shown), draw("why_layers", shown)
-    terms = explain(analysis, *shown.pair, compared=found).terms
-    pd.testing.assert_frame_equal(why.data, terms)
+    pd.testing.assert_frame_equal(why.data, explain(analysis, *shown.pair, compared=found).terms)
     assert found.similarity.called in why.caption and found.similarity.called in layers.caption
     assert name in layers.data and "rsa" not in layers.data
     monkeypatch.setattr(type(found), "decomposed", None)  # it is kept
@@ -112,8 +111,7 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
 
 def test_the_interval_of_an_alignment_is_in_the_capsule(made):
     (analysis, store), shown = made, shown_with(made, "rsa")
-    cca = similarities.compared(analysis, "cca", store)
-    found = explain(analysis, *shown.pair, compared=cca)
+    found = explain(analysis, *shown.pair, compared=similarities.compared(analysis, "cca", store))
     sure = kept_intervals(found, analysis, store)
     pd.testing.assert_frame_equal(how_sure(shown)["pair_cca.csv"], sure.whole)
     assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""

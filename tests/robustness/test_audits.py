@@ -54,8 +54,7 @@ def test_share_of_position_0_is_that_of_the_explicit_pairs(found, artefacts):
     for layer, rows in artefacts.layers.items():
         distances = pd.Series(pdist(rows))
         for name, values in (("position0", distances), ("position0_ranks", distances.rank())):
-            between = values.groupby(kinds).transform("mean")
-            expected = between.var() / values.var()
+            expected = values.groupby(kinds).transform("mean").var() / values.var()
             assert found.layers.loc[layer, name] == pytest.approx(expected, abs=1e-9)
     shares = found.layers["position0_ranks"]
     assert shares[SINK] > 0.6 > flags.POSITION_SHARE > 0.05 > max(shares[OUTLIER], shares[CLEAN])
@@ -172,8 +171,7 @@ def test_sentences_have_no_position(tmp_path):
 
 def test_the_command_writes_tables_and_a_summary(found, artefacts, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MLEM_CACHE", str(artefacts.store.root))
-    asked = ["audit", *arguments_of(artefacts.spec), "--out", str(tmp_path)]
-    assert main(asked) == 0
+    assert main(["audit", *arguments_of(artefacts.spec), "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == flags.summary(found)
     names = {"audit.csv", "audit_changes.csv", "audit_marks.csv", "audit_pairs.csv"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, "manifest.json"}

@@ -57,8 +57,7 @@ def test_every_universe_is_a_run_of_its_choices(found, made):
     assert len(found.universes) == 2 * 2 * 2 and found.universes["own"].sum() == 1
     own = found.universes[found.universes["own"]].iloc[0]
     assert list(own[found.dimensions]) == ["euclidean", "all", "ridge"]
-    combinations = found.universes[found.dimensions].drop_duplicates()
-    assert len(combinations) == len(found.universes)
+    assert len(found.universes[found.dimensions].drop_duplicates()) == len(found.universes)
     kept = {"all": slice(None), "without-first": AFTER_FIRST}
     metric = {"euclidean": "euclidean", "manhattan": "cityblock"}
     for universe in found.universes.itertuples():
@@ -228,8 +227,7 @@ def test_a_claim_over_other_sentences(made):
     without = intervals.values_without[:, a, b] - intervals.values_without[:, a, c]
     sizes = intervals.sizes
     assert len(sizes) == 3 and intervals.units.two_way
-    bounds = jackknife(value, without, sizes)
-    assert closer[:4] == pytest.approx(tuple(map(float, bounds[:4])))
+    assert closer[:4] == pytest.approx(tuple(map(float, jackknife(value, without, sizes)[:4])))
     top = over_stimuli(Claim("top", (B,), ("noun",)), intervals)
     above = [
         over_stimuli(Claim("above", (B,), ("noun", f)), intervals) for f in ("length", "position")

@@ -230,6 +230,5 @@ def test_halves_of_a_planted_set_replicate_and_another_planted_feature_does_not(
             ].mean()
             for one in results
         ]
-        row = tables["correlations"].iloc[0]
-        found = row[["value", "lower", "upper"]].to_numpy(float)
+        found = tables["correlations"].iloc[0][["value", "lower", "upper"]].to_numpy(float)
         np.testing.assert_allclose(found, correlation_by_hand(means, made), atol=1e-3)

@@ -160,8 +160,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("same_process", [True, False])
 def test_a_damaged_entry_is_made_again(tmp_path, damage, same_process):
     store = Store(tmp_path)
-    folder = store.entry("stage", 1, write("good"), a=1)
-    DAMAGES[damage](folder)
+    DAMAGES[damage](store.entry("stage", 1, write("good"), a=1))
     if not same_process:
         digests._sound.clear()
     assert store.find("stage", 1, a=1) is None

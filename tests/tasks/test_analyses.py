@@ -299,8 +299,7 @@ def test_a_capsule_is_the_one_that_the_command_line_writes(job, kept, tmp_path, 
 def test_representations_that_have_gone_are_made_again(tmp_path):
     """As on a machine that has only the example, whose store has no representations."""
     folder = tiny.save("gpt2", tmp_path / "model")
-    frame = tiny.word_stimuli(tiny.SENTENCES).table
-    frame.to_csv(tmp_path / "words.csv", index=False)
+    tiny.word_stimuli(tiny.SENTENCES).table.to_csv(tmp_path / "words.csv", index=False)
     spec = AnalysisSpec(stimuli=str(tmp_path / "words.csv"), models=(str(folder),), folds=3)
     analysis = run(spec, Store(tmp_path / "first"))
     empty, name = Store(tmp_path / "other"), str(folder)
@@ -320,8 +319,7 @@ def test_scores_are_tested_against_permuted_labels(job, kept):
     analysis, layer = job.analysis(), ("brain", 0)
     options = {"layers": [list(layer)], "permutations": 39, **FITTED}
     followups.work("chance", analysis, options, kept, lambda progress: None)
-    chosen = analysis.select(layers=[layer], **FITTED)
-    made = analysis.kept(CHANCE, kept, chosen, permutations=39)
+    made = analysis.kept(CHANCE, kept, analysis.select(layers=[layer], **FITTED), permutations=39)
     pairs = LayerPairs.of(analysis, [layer], kept, ["tense", "number"])
     expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
     pd.testing.assert_frame_equal(made, expected)

@@ -92,8 +92,7 @@ for n in range(20):
 
 def test_processes_that_write_at_once_lose_nothing(store):
     command = [sys.executable, "-c", WRITER, str(store.root)]
-    writers = [subprocess.Popen([*command, own], stderr=subprocess.PIPE) for own in "abc"]
-    for writer in writers:
+    for writer in [subprocess.Popen([*command, own], stderr=subprocess.PIPE) for own in "abc"]:
         _, errors = writer.communicate(timeout=120)
         assert writer.returncode == 0 and b"cannot be read" not in errors, errors
     shown = notes.read_notes(ID, store).shown
@@ -150,8 +149,7 @@ def made(tmp_path_factory):
     store = Store(folder / "store")
     job = analyses.start(in_files(folder, table, {"brain": noise(len(table))}), store)
     wait(job, "done")
-    work = followups.start_followup("fits", job.id, job.analysis().select().to_dict(), store)
-    wait(work, "done")
+    wait(followups.start_followup("fits", job.id, job.analysis().select().to_dict(), store), "done")
     notes.change_notes(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
     return store, job.id
 
