@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import tiny
@@ -11,7 +12,7 @@ from inputs import Finished, finished, three_layers, two_systems
 from playwright.sync_api import Browser, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core import Analysis, Store
 from mlem_core.models.forward import LoadedModel
 from mlem_core.models.loading import open_model
 from mlem_core.tasks import examples
@@ -102,6 +103,21 @@ def browser(chromium_path: str) -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"), overlays=())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return Store(tmp_path / "store").root
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-import tiny
 from inputs import RIDGE, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
@@ -22,11 +21,6 @@ from mlem_core.pairs.repetitions import cross_validated, shrunken
 
 TABLE = words()
 N = len(TABLE)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"), overlays=())
 
 
 @pytest.fixture(scope="module")
@@ -156,11 +150,6 @@ def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeate
     assert mean.rsa[0, 1] == pytest.approx(spearmanr(*means).statistic, abs=1e-7)
     (note,) = [n for n in mean.notices if "repetitions" in n]
     assert "scans.npz" in note and "4 repetitions" in note and "mean" in note
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
 
 
 @for_each(

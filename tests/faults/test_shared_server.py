@@ -36,11 +36,6 @@ def settings(tmp_path, monkeypatch):
     return write
 
 
-@pytest.fixture
-def root(tmp_path):
-    return Store(tmp_path / "store").root
-
-
 def fresh(root, *address):
     """The store of a new visitor."""
     return visitors.store_of(visitors.new_token(root), root, *address)

@@ -25,11 +25,6 @@ ROOT = Path(__file__).parents[2]
 WEIGHTS = "model.safetensors"
 
 
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")
-
-
 @pytest.fixture
 def folder(bert, tmp_path):
     """A sound model folder to spoil."""

@@ -8,7 +8,7 @@ import pytest
 from inputs import in_files, tables_of, words
 from scipy.stats import spearmanr, t
 
-from mlem_core import RidgeMLEM, Store, run
+from mlem_core import RidgeMLEM, run
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.jackknife import standard_error
 from mlem_core.measures.importance import permutation_importance
@@ -30,11 +30,6 @@ def analysed(folder, store, table, place, **more):
     rng = np.random.default_rng(5)
     made = {k: planted + 0.6 * rng.standard_normal((len(table), 2)) for k in range(2)}
     return run(in_files(folder, table, {"m": made}, **more), store, progress=False), made
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"), overlays=())
 
 
 @pytest.fixture(scope="module")

@@ -29,11 +29,6 @@ FRAME = pd.DataFrame(
 
 
 @pytest.fixture
-def root(tmp_path):
-    return Store(tmp_path / "store").root
-
-
-@pytest.fixture
 def book(tmp_path):
     path = tmp_path / "my.xlsx"
     FRAME.to_excel(path, index=False)
