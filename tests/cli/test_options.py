@@ -1,6 +1,5 @@
 """The command line: options, `replicate`, and groups of models with planted seeds."""
 
-import argparse
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,17 +20,13 @@ from mlem_core.inference.layer_intervals import stimuli_left
 from mlem_core.measures.decomposition import decompose
 
 
-def commands():
-    (found,) = (one for one in parser(None)._actions if isinstance(one, argparse._SubParsersAction))
-    return dict(found.choices)
-
-
 def test_every_option_is_explained():
-    for name, command in commands().items():
+    commands = parser(None)._subparsers._group_actions[0].choices
+    for name, command in commands.items():
         assert not [action.dest for action in command._actions if not action.help], name
         shown = command.format_help()
         assert shown.startswith("examples:\n  python -m mlem_core ") and "\nusage:" in shown
-    assert all(name in commands()["stimuli"].format_help() for name in SETS)
+    assert all(name in commands["stimuli"].format_help() for name in SETS)
 
 
 def test_the_version_is_said(capsys):

@@ -1,6 +1,5 @@
 """Where and how a program is started: places, encodings, readers that leave, odd command lines."""
 
-import argparse
 import os
 import shutil
 import signal
@@ -197,10 +196,9 @@ ODD = (
 
 
 def options_of(name):
-    (found,) = (one for one in parser(None)._actions if isinstance(one, argparse._SubParsersAction))
     return [
         action.option_strings[0]
-        for action in found.choices[name]._actions
+        for action in parser(None)._subparsers._group_actions[0].choices[name]._actions
         if action.option_strings and action.nargs != 0 and action.dest not in ("help", "cluster")
     ]
 
