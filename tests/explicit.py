@@ -149,8 +149,7 @@ def hold_ridge(
     weights = fits.weights[layer, fold]
     np.testing.assert_allclose(weights, ridge(x[use], y(use), alpha).coef_, atol=1e-6)
     scores = (rho(x[test] @ weights, target[test]), rho_a(x[test] @ weights, target[test]))
-    found = (fits.rho[layer, fold], fits.rho_a[layer, fold])
-    np.testing.assert_allclose(found, scores, atol=1e-9)
+    np.testing.assert_allclose((fits.rho[layer, fold], fits.rho_a[layer, fold]), scores, atol=1e-9)
 
 
 def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
@@ -212,8 +211,7 @@ def hold_sums(
         inside = (of[i] == fold).all(axis=1) & (of[j] == fold).all(axis=1)
         own = tables.held_out(fold)
         assert tables.counts[own].sum() == inside.sum()
-        within = tables.within_sums[layer], tables.within_squares[layer, fold]
-        same(*within, inside, own)
+        same(tables.within_sums[layer], tables.within_squares[layer, fold], inside, own)
         train = tables.training_ranks[layer, fold], tables.train_squares[layer, fold]
         same(*train, (of[i] != fold).all(axis=1) & (of[j] != fold).all(axis=1))
     for block in np.unique(tables.cell_block):

@@ -75,8 +75,7 @@ def in_files(
         arrays: dict[str, Any] = {f"layer_{n:02d}": rows for n, rows in layers.items()}
         np.savez(folder / f"{name}.npz", **arrays)
     files = tuple((name, str(folder / f"{name}.npz")) for name in made_up)
-    chosen = RIDGE | more
-    return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **chosen)
+    return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **RIDGE | more)
 
 
 def index_of(

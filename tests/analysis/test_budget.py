@@ -99,9 +99,8 @@ def test_intervals_resample_a_part_around_what_all_of_its_pairs_give(some, every
     # What any labels of a word contribute is of other stimuli there, with an error of its own.
     both = [one[one["term"] != "word identity"] for one in (why.terms, truth.terms)]
     for table, of_all in (both, (why.whole, truth.whole)):
-        assert (table["lower"] <= table["value"]).all() and (table["value"] <= table["upper"]).all()
-        inside = (table["lower"] <= of_all["value"]) & (of_all["value"] <= table["upper"])
-        assert inside.all()
+        assert table["value"].between(table["lower"], table["upper"]).all()
+        assert of_all["value"].between(table["lower"], table["upper"]).all()
     noun = why.terms.iloc[0]
     assert noun["term"] == "noun" and noun["lower"] > 0 and noun["value"] > noun["chance"]
 

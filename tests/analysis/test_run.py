@@ -43,8 +43,7 @@ def test_tables_say_what_the_representations_are(made):
     profiles = profiles.mean().unstack(sort=False)
     tau = weightedtau(profiles.loc[(MODEL, 0)], profiles.loc[("brain", 1)]).statistic
     assert results.similarity_profiles.loc[f"{MODEL}:0", "brain:1"] == pytest.approx(tau)
-    upper = np.triu_indices(5, 1)
-    both = [m.to_numpy()[upper] for m in (results.similarity_profiles, rsa)]
+    both = [m.to_numpy()[np.triu_indices(5, 1)] for m in (results.similarity_profiles, rsa)]
     assert results.agreement == pytest.approx(spearmanr(*both).statistic)
     sentences = pd.Series(made.analysis.stimuli.sentences)
     assert (results.folds.groupby(sentences)["fold"].nunique() == 1).all()

@@ -117,23 +117,19 @@ def words():
 
 @pytest.mark.parametrize("sentence", TABLE_S1)
 def test_table_s1_as_printed(words, sentence):
-    rows = np.flatnonzero(np.array(words.sentences) == sentence)
-    found = []
-    for row in rows:
-        cells = [words.words[row]]
-        for feature in words.features:
-            value = words.values(feature.name)[row]
-            cells.append("-" if value is None else str(value).removesuffix(".0"))
-        found.append(cells)
+    columns = [words.words, *(words.values(feature.name) for feature in words.features)]
+    found = [
+        ["-" if own[row] is None else str(own[row]).removesuffix(".0") for own in columns]
+        for row in np.flatnonzero(np.array(words.sentences) == sentence)
+    ]
     assert found == [line.split() for line in TABLE_S1[sentence].strip().splitlines()]
 
 
 def test_pair_sums_are_the_correlations_over_explicit_pairs(words):
     """The balancing works on sums over types; here they meet the pairs themselves."""
-    columns = [words.values(f.name) for f in words.features]
     rows = [
         tuple(int(v) if isinstance(v, float) else v for v in row)
-        for row in zip(*columns, strict=True)
+        for row in zip(*(words.values(f.name) for f in words.features), strict=True)
     ]
     types = list(dict.fromkeys(rows))
     sums = PairSums(types, {})

@@ -319,8 +319,7 @@ def by_pairs(values, units):
 
 
 def test_a_feature_is_of_the_coarsest_unit_that_it_is_constant_on():
-    levels = {name: level_of(STIMULI, name) for name in FRAME.columns[2:]}
-    assert levels == {
+    assert {name: level_of(STIMULI, name) for name in FRAME.columns[2:]} == {
         "noun": "word", "length": "word", "clause": "sentence", "place": "stimulus",
         "nearly": "stimulus",
     }  # fmt: skip

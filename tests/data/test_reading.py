@@ -138,8 +138,7 @@ def test_marks_can_be_chosen_and_do_not_touch_sentences_and_items():
     stimuli = read_csv(b"sentence,item,word,f,g\nNA,NA,x,1,u\n- b,b,y,2,v\nc d,c,z,NA,w\n")
     assert stimuli.sentences[:2] == ["NA", "- b"] and stimuli.table["item"][0] == "NA"
     assert np.isnan(stimuli.values("f")[2])
-    data = b"sentence,f,g\na,1,x\nb,-99,NA\nc,3,y\n"
-    chosen = read_csv(data, read_as=ReadAs(missing=("-99",)))
+    chosen = read_csv(b"sentence,f,g\na,1,x\nb,-99,NA\nc,3,y\n", read_as=ReadAs(missing=("-99",)))
     np.testing.assert_array_equal(chosen.values("f"), [1, np.nan, 3])
     assert chosen.values("g")[1] == "NA" and "'-99'" in chosen.notes[0]
 

@@ -106,8 +106,7 @@ def test_ordered_features_keep_the_range_they_were_fitted_with():
     model = RidgeMLEM(alphas=[1e-8]).fit(features, rng.standard_normal((50, 3)))
     assert model.spans_["x"] == (0.0, 49.0)
     near = pd.DataFrame({"x": [0.0, 4.9], "y": ["a", "a"]})
-    expected = model.coef_[0] * 0.1**2 + model.intercept_
-    assert model.predict(near)[0] == pytest.approx(expected)
+    assert model.predict(near)[0] == pytest.approx(model.coef_[0] * 0.1**2 + model.intercept_)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
@@ -151,8 +150,7 @@ def test_the_ceiling_is_what_the_best_function_of_the_pattern_reaches():
         ranks = pd.Series(rankdata(target[test]))
         best = ranks.groupby([own[test] for own in apart.values()]).transform("mean")
         # With 4 patterns and 4,950 pairs the best function in hindsight is hardly too good.
-        expected = np.corrcoef(best, ranks)[0, 1]
-        assert fits.ceiling[0, fold] == pytest.approx(expected, abs=0.03)
+        assert fits.ceiling[0, fold] == pytest.approx(np.corrcoef(best, ranks)[0, 1], abs=0.03)
     assert fits.ceiling.mean() > fits.rho.mean() + 0.02 > 0.07
 
 

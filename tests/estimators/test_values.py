@@ -68,8 +68,7 @@ def explicit_design(features):
             aims.append(np.nan)
             continue
         texts = [MISSING_NAME if pd.isna(v) else v for v in features[name]]
-        values = sorted(set(texts) - {MISSING_NAME})
-        values += [MISSING_NAME] if MISSING_NAME in texts else []
+        values = sorted(set(texts), key=lambda value: (value == MISSING_NAME, value))
         sides = [(texts[a], texts[b]) for a, b in zip(i, j, strict=True)]
         for a, b in itertools.combinations(values, 2):
             columns.append([float(set(pair) == {a, b}) for pair in sides])

@@ -71,10 +71,8 @@ def test_a_feature_keeps_its_colour_when_another_is_dropped_and_twenty_are_told_
 
 def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_depth():
     importance, last = importance_of(), {"a": 8, "b": 2}
-    flags = {("b", 1): "<changes>"}
-    marks = figures.Annotations(
-        flags=flags, chance=importance.rename(columns={"importance": "chance"})
-    )
+    chance = importance.rename(columns={"importance": "chance"})
+    marks = figures.Annotations(flags={("b", 1): "<changes>"}, chance=chance)
     figure = figures.feature_panels(
         importance, scores_of(importance), FEATURES, last, annotations=marks
     )

@@ -85,8 +85,7 @@ def test_intervals_are_those_of_stimuli_left_out_and_compared_anew(name):
     # Terms: around those of all stimuli, as wide as those without each block say.
     _, sums = compared.sums()
     terms = decompose(with_sums(pairs.tables, sums), sums.similarity).values[:, 0, 1]
-    middle = (found.lower + found.upper)[:at] / 2
-    np.testing.assert_allclose(middle, terms, atol=1e-9)
+    np.testing.assert_allclose((found.lower + found.upper)[:at] / 2, terms, atol=1e-9)
     frame = features.assign(sentence=[f"s {n}" for n in range(N)])
     chance = compared.chance(from_frame(frame, "s"))
     assert set(chance.levels) == {"stimulus"} and (np.abs(chance.mean[:, 0, 1]) < 0.05).all()

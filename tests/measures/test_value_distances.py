@@ -59,8 +59,7 @@ def test_the_table_is_what_the_named_weights_add_up_to(case):
     n_rows = 0
     for feature in ("kind", "gender"):
         texts = [MISSING_NAME if pd.isna(v) else v for v in features[feature]]
-        values = sorted(set(texts) - {MISSING_NAME})
-        values += [MISSING_NAME] if MISSING_NAME in texts else []
+        values = sorted(set(texts), key=lambda value: (value == MISSING_NAME, value))
         for at, layer in enumerate(LAYERS):
             rows = distances_of_layer(table, feature, layer).set_index(["value_a", "value_b"])
             for a, b in itertools.combinations_with_replacement(values, 2):

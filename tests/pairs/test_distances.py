@@ -43,8 +43,7 @@ def rows_of(dtype):
 def test_distances_are_those_of_scipy_in_bands_and_threads(metric, monkeypatch):
     rows = np.random.default_rng(0).standard_normal((103, 5))
     whole = squared_distances(rows, metric)
-    expected = pdist(rows, SCIPY.get(metric, metric)) ** 2
-    np.testing.assert_allclose(whole, expected, rtol=1e-9)
+    np.testing.assert_allclose(whole, pdist(rows, SCIPY.get(metric, metric)) ** 2, rtol=1e-9)
     monkeypatch.setattr(tiles, "CHUNK_ELEMENTS", 500)
     monkeypatch.setattr(tiles, "CHUNK_ROWS", 5)
     bands = squared_distances(rows, metric)

@@ -97,10 +97,8 @@ def designed(request):
     options = PassOptions(keep_ranks=ranks.put, of_design=parts.__setitem__)
     tables = sums_of(index, layers, train_ranks=True, options=options)
     ends = design.ends(np.arange(design.n_pairs))
-    targets = []
-    for rows in layers:
-        exact = rows.astype(np.float64)
-        targets.append(((exact[ends[0]] - exact[ends[1]]) ** 2).sum(axis=1).round(9))
+    exact = [rows.astype(np.float64) for rows in layers]
+    targets = [((own[ends[0]] - own[ends[1]]) ** 2).sum(axis=1).round(9) for own in exact]
     part = np.zeros(design.n_pairs, dtype=int)
     for k, (start, end) in enumerate(itertools.pairwise(design.starts[design.parts])):
         part[start:end] = k

@@ -129,10 +129,9 @@ def test_what_is_planted_is_flagged_and_said(found):
     profile = alone[(alone["measure"] == "profiles") & (alone["variant"] == "without-first")]
     assert list(profile["layer_a"]) == [SINK]
     assert profile["reason"].item() == "without position 0 noun matters most, not position"
-    rsa = table[table["measure"] == "rsa"]
     pairs = {
         variant: own[["layer_a", "layer_b"]].to_numpy().tolist()
-        for variant, own in rsa.groupby("variant")
+        for variant, own in table[table["measure"] == "rsa"].groupby("variant")
     }
     assert pairs["without-first"] == [[SINK, CLEAN]]
     assert pairs["without-outliers"] == [[SINK, OUTLIER], [SINK, CLEAN], [OUTLIER, CLEAN]]

@@ -133,8 +133,7 @@ def test_a_folder_appears_at_once_and_one_that_is_there_keeps_what_is_not_replac
     (out / "sub").mkdir()
     # Of the same analysis: beside it.
     write_tables(out, {"c.csv": table}, {"seed": 0})
-    kept = ["a.csv", "b.csv", "c.csv", "manifest.json", "mine.txt", "sub"]
-    assert names(out) == kept
+    assert names(out) == ["a.csv", "b.csv", "c.csv", "manifest.json", "mine.txt", "sub"]
     # Of another: in its place.
     write_tables(out, {"b.csv": table}, {"seed": 1})
     assert names(out) == ["b.csv", "manifest.json", "mine.txt", "sub"]
