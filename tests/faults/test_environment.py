@@ -183,7 +183,8 @@ def test_a_signal_leaves_nothing(tmp_path, number, status):
         assert running.poll() is None and time.monotonic() < end
         time.sleep(0.01)
     running.send_signal(number)
-    assert (running.returncode, running.communicate(timeout=120)[1]) == (status, b"stopped\n")
+    said = running.communicate(timeout=120)[1]
+    assert (running.returncode, said) == (status, b"stopped\n")
     folders = (store / "unfinished", tmp_path / "tmp", tmp_path / "work")
     assert not [path for folder in folders for path in folder.iterdir()]
 
