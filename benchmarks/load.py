@@ -33,7 +33,7 @@ from benchmarks.timing import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).with_name("results") / "load.md"
-PAGES = ("home", "explore", "trust", "report")
+PAGES = ("home", "profiles", "trust", "report")
 PAUSE = (3.0, 7.0)  # seconds between two things that a client does
 PATIENCE = 120.0  # seconds for an answer
 FIGURE, PAGE = "a feature ticked off or on, all figures of a tab", "another page"
@@ -104,11 +104,11 @@ async def use(address: str, seconds: float, seed: int, took: dict[str, list[floa
     end = time.monotonic() + seconds
     async with connect(f"ws{address[4:]}/_stcore/stream", max_size=None) as connection:
         client = Client(connection, rng)
-        await client.open("explore")
-        page = "explore"
+        await client.open("profiles")
+        page = "profiles"
         while time.monotonic() < end:
             await asyncio.sleep(rng.uniform(*PAUSE))
-            if page == "explore" and rng.random() < 0.75:
+            if page == "profiles" and rng.random() < 0.75:
                 took[FIGURE].append(await client.tick())
             else:
                 page = rng.choice([one for one in PAGES if one != page])
