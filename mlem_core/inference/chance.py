@@ -189,11 +189,12 @@ class Chance(NamedTuple):
         table, names = self.beyond(terms), np.array([f"{level} identity" for level in self.levels])
         value, n = table["value"].to_numpy(dtype=np.float64), len(self.features)
         own = np.append(value[:n], value[-1])
-        # Chance is a mean over permutations, whose error stands beside that of the stimuli.
+        # Chance is a mean over permutations, a sampled contribution one over orders: both errors
+        # stand beside that of the stimuli.
         of_units = [np.hypot.reduce(self.error[names == name]) for name in self.identities]
-        more = student_quantile(len(self.draws) - 1) * np.array([*self.error, *of_units, 0.0])
-        if "error" in terms:
-            more[:n] = np.hypot(more[:n], terms["error"].to_numpy()[:-1])
+        sampled = terms["error"].to_numpy()[:-1] if "error" in terms else 0.0
+        own_error = np.hypot(self.error, sampled)
+        more = student_quantile(len(self.draws) - 1) * np.array([*own_error, *of_units, 0.0])
         reach = np.full(len(of_units), np.nan) if self.reach is None else self.reach
         for sign, end in ((-1, "lower"), (1, "upper")):
             far = np.insert(sign * (getattr(bounds, end)[: n + 1] - own), n, reach)
