@@ -159,7 +159,9 @@ def _made(
         of_pairs = scores.table(layers, kept, found.tables, rsa, parts)
         about = found.tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
         notes = [pair_errors.errors_sentence(of_pairs, *about), *notes]
-    return LayerTables(found.tables, rsa, [*index.notes, *notes], kept, of_pairs)
+    return LayerTables(
+        found.tables, rsa, [*index.notes, *found.tables.coarse_notes, *notes], kept, of_pairs
+    )
 
 
 def _here(

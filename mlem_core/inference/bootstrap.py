@@ -23,7 +23,7 @@ from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.partial import transfer
-from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
+from mlem_core.measures.shapley import FEWEST_ORDERS, FeatureSet, of_feature, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
@@ -48,6 +48,28 @@ def term_replicates(
     draws = resample(decompositions, shared, weights, progress)
     of_each = np.diagonal(draws[:, -2], axis1=-2, axis2=-1)
     return np.column_stack((of_two_layers(draws), of_each))
+
+
+def contribution_replicates(
+    pairs: RankedPairs, tables: PairTables, feature: int, order: IntArray, weights: Weights
+) -> FloatArray:
+    """Contribution of one feature to the RSA of two layers, along an order: (n_replicates,).
+
+    Parameters
+    ----------
+    pairs, tables, weights : as in `term_replicates`
+    feature : by number
+    order : of the features, see `mlem_core.measures.shapley.of_feature`
+    """
+    priority, parts = CrossFit.of(tables).priority, []
+    for sums in pairs.draw(weights):
+        fit = CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority)
+
+        def explained(chosen: FeatureSet, fit: CrossFit = fit) -> FloatArray:
+            return fit.explained(chosen.features, chosen.codes, chosen.sums)[:, 0, 1]
+
+        parts.append(of_feature(fit.codes, fit.flat, explained, feature, order))
+    return np.concatenate(parts)
 
 
 def of_two_layers(draws: FloatArray) -> FloatArray:

@@ -26,12 +26,17 @@ from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.jackknife import Estimate
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.decomposition import FEW_LAYERS, SAMPLED, Decomposition, divide
-from mlem_core.measures.shapley import FeatureSet, Shapley, sampled_orders, with_feature
+from mlem_core.measures.shapley import (
+    FeatureSet,
+    sampled_orders,
+    with_feature,
+    without_feature,
+)
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.tables import PairTables, group_rows
+from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Packed
 
 # Permutations of the labels of each feature: p of .048 at the least, corrected over the features.
@@ -39,8 +44,6 @@ PERMUTATIONS = 20
 UNCORRECTED = "Not corrected for chance: random labels may contribute as much."
 # Sums of permuted tables that are in memory together.
 MOST_SUMS = 2**24
-# Sums by so many possible cells are looked up; those of more are sorted.
-MOST_CELLS = 2**22
 
 
 def corrected_p(draws: FloatArray, values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
@@ -232,15 +235,16 @@ def chance_at_level(
         (RSA); see `mlem_core.pairs.similarities`
     progress : called with the number of features done and their total
     """
+    pairs = pairs.coarse
     tables, rng = pairs.tables, np.random.default_rng(seed)
     own = pairs.stimuli_of(stimuli)
     if values is None:
         values = np.stack(pairs.ranks)
         pairs = replace(pairs, ranks=(), squared=())
     parts, shape = [], (n_permutations, tables.n_layers, tables.n_layers)
-    as_they_are = divide(CrossFit.of(tables))
+    rest, orders = _without_each(tables, n_permutations, rng)
     for f, name in enumerate(tables.features):
-        of_feature = partial(_permuted, pairs, as_they_are, f, values)
+        of_feature = partial(_permuted, pairs, (f, rest[f], orders), values)
         ways = exchanges(own, pairs.folds, name)
         parts.append(largest_chance(ways, own.values(name), shape, rng, of_feature))
         if progress is not None:
@@ -285,8 +289,52 @@ def largest_chance(
     return max(found, key=lambda one: one[0])[1:]
 
 
+# What the sets without each feature take from its contribution (n_features, n_permutations or 1,
+# n_layers, n_layers), and the order of the features of each permutation, None where every set
+# counts.
+_Rest = tuple[FloatArray, Sequence[IntArray | None]]
+
+
+def _one_by_one(tables: PairTables) -> bool:
+    """Whether permutations are divided one at a time."""
+    return tables.n_layers > FEW_LAYERS or sampled_orders(tables.codes, SAMPLED) > 0
+
+
+def _without_each(tables: PairTables, n_permutations: int, rng: np.random.Generator) -> _Rest:
+    """What the sets without each feature explain, which its own labels do not change.
+
+    Where orders of the features are sampled, each permutation is divided along one of them.
+    """
+    n_features = tables.codes.shape[1]
+    if not _one_by_one(tables):
+        return np.zeros(n_features), [None] * n_permutations
+    fit = CrossFit.of(tables)
+    explained, n_orders = _explained(fit), sampled_orders(tables.codes, SAMPLED)
+    if n_orders == 0:
+        own = divide(fit).terms[:, 0]
+        of_sets = partial(with_feature, fit.codes, fit.flat, explained)
+        rest = np.stack([own[f] - of_sets(f) for f in range(n_features)])[:, None]
+        return rest, [None] * n_permutations
+    orders = [rng.permutation(n_features) for _ in range(min(n_orders, n_permutations))]
+    rest = -np.stack([without_feature(fit.codes, fit.flat, explained, one) for one in orders], 1)
+    turns = np.arange(n_permutations) % len(orders)
+    return rest[:, turns], [orders[turn] for turn in turns]
+
+
+def _explained(fit: CrossFit) -> Callable[[FeatureSet], FloatArray]:
+    """What a set of features explains of the one draw of a fit: (n_layers, n_layers)."""
+
+    def explained(chosen: FeatureSet) -> FloatArray:
+        return fit.explained(chosen.features, chosen.codes, chosen.sums)[0]
+
+    return explained
+
+
 def _permuted(
-    pairs: LayerPairs, own: Shapley, f: int, values: FloatArray, givers: IntArray
+    pairs: LayerPairs,
+    of_feature: tuple[int, FloatArray, Sequence[IntArray | None]],
+    values: FloatArray,
+    givers: IntArray,
 ) -> FloatArray:
     """Contribution of a feature when stimuli take the values of others: (n, n_layers, n_layers).
 
@@ -295,13 +343,12 @@ def _permuted(
 
     Parameters
     ----------
-    own : of the features as they are
-    f : the number of the feature
+    of_feature : its number, and of `_without_each` what sets without it take, and the orders
     values : (n_layers, n_pairs), see `chance_at_level`
     givers : (n, n_stimuli) whose value each stimulus takes
     """
-    relabelled, tables = Relabelled.of(pairs, f), pairs.tables
-    squares, orders = tables.rank_squares, sampled_orders(tables.codes, SAMPLED)
+    (f, rest, orders), tables = of_feature, pairs.tables
+    relabelled, squares = Relabelled.of(pairs, f), tables.rank_squares
 
     def contributions(some: IntArray) -> FloatArray:
         sums = [relabelled.sums(row, values) for row in some]
@@ -314,108 +361,15 @@ def _permuted(
         fit = CrossFit.of_draws(cells, drawn[:, 0], drawn[:, 1:], of_each, None)
         return divide(fit, 0).terms[f]
 
-    if tables.n_layers <= FEW_LAYERS and orders == 0:
+    if not _one_by_one(tables):
         n_keys = len(relabelled.present) * relabelled.n_codes
         step = max(1, min(MOST_SUMS // (6 * n_keys), -(-len(givers) // cores())))
         return in_parts(contributions, givers, step)
 
-    def with_labels(cells: PairTables, counts: FloatArray, sums: FloatArray) -> FloatArray:
-        fit = CrossFit.of_draws(cells, counts[None], sums[None], squares[None], None)
+    def one(number: IntArray) -> FloatArray:
+        keys, sums = relabelled.sums(givers[number[0]], values)
+        cells = relabelled.tables(keys)
+        fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares[None], None)
+        return with_feature(fit.codes, fit.flat, _explained(fit), f, orders[number[0]])[None]
 
-        def explained(chosen: FeatureSet) -> FloatArray:
-            return fit.explained(chosen.features, chosen.codes, chosen.sums)[0]
-
-        return with_feature(fit.codes, fit.flat, explained, f, orders=orders)
-
-    def one(some: IntArray) -> FloatArray:
-        keys, sums = relabelled.sums(some[0], values)
-        return with_labels(relabelled.tables(keys), sums[0], sums[1:])[None]
-
-    rest = own.terms[f, 0] - with_labels(tables, tables.counts, tables.rank_sums)
-    return rest + in_parts(one, givers)
-
-
-class Relabelled(NamedTuple):
-    """Pairs of stimuli that take the values of one feature from others.
-
-    A key is a block and a pattern of the other features (`present`), times `n_codes`, plus the code
-    of this one.
-
-    pairs, feature : all pairs of the stimuli, and the number of the feature
-    codes : (n_patterns, n_features) patterns of the other features
-    present : numbers of the blocks and patterns that pairs have
-    base : (n_cells,) what a cell of the pairs adds to the key
-    """
-
-    pairs: LayerPairs
-    feature: int
-    codes: IntArray
-    present: IntArray
-    base: IntArray
-
-    @classmethod
-    def of(cls, pairs: LayerPairs, f: int) -> Relabelled:
-        """Pairs that take other values of a feature, given by its number."""
-        tables = pairs.tables
-        first, group = group_rows(np.delete(tables.codes, f, axis=1))
-        outer = tables.cell_block * len(first) + group[tables.cell_pattern]
-        present, place = np.unique(outer, return_inverse=True)
-        base = place * len(pairs.coded[f].distances)
-        return cls(pairs, f, tables.codes[first], present, base)
-
-    @property
-    def n_codes(self) -> int:
-        """Number of distances, or pairs of values, of the feature."""
-        return len(self.pairs.coded[self.feature].distances)
-
-    def keys(self, givers: IntArray) -> IntArray:
-        """(n_pairs,) the key of each pair, where stimuli take the values of givers (n_stimuli,)."""
-        from mlem_core.pairs.kernels.weighted import relabelled_keys
-
-        coded = self.pairs.coded[self.feature]
-        numbers, width, lookup = coded.values, 0, np.zeros(0, dtype=np.int64)
-        if coded.codes is not None:
-            width, lookup = len(coded.codes), coded.codes.ravel()
-            numbers = np.where(numbers < 0, width - 1, numbers)
-        keys = np.empty(len(self.pairs.cells), dtype=np.int64)
-        relabelled_keys(givers, numbers, lookup, width, self.base, self.pairs.cells, keys)
-        return keys
-
-    def sums(
-        self, givers: IntArray, values: FloatArray | NDArray[np.uint32]
-    ) -> tuple[IntArray, FloatArray]:
-        """The keys of the pairs, ascending, with counts and sums of values: (1 + n_values, n_keys).
-
-        Parameters
-        ----------
-        givers : (n_stimuli,) whose value each stimulus takes
-        values : (n_values, n_pairs); of whole numbers, which are twice an average rank, the sums
-            are those of centred ranks
-        """
-        from mlem_core.pairs.kernels.weighted import keyed_sums
-
-        n = len(self.present) * self.n_codes
-        keys, names = self.keys(givers), np.arange(n)
-        if n > MOST_CELLS:
-            names, keys = np.unique(keys, return_inverse=True)
-        sums = np.zeros((1 + len(values), len(names)))
-        keyed_sums(keys, values, sums)
-        kept = np.flatnonzero(sums[0])
-        sums = sums[:, kept]
-        if values.dtype == np.uint32:
-            sums[1:] = 0.5 * (sums[1:] - (len(keys) + 1.0) * sums[0])
-        return names[kept], sums
-
-    def tables(self, keys: IntArray) -> PairTables:
-        """The tables of the pairs with the cells of such keys; sums are left as they are.
-
-        Keys ascend, and so by block, as the cells of tables do.
-        """
-        outer, code = np.divmod(keys, self.n_codes)
-        block, pattern = np.divmod(self.present[outer], len(self.codes))
-        codes = self.codes[pattern]
-        codes[:, self.feature] = code
-        first, pattern = group_rows(codes)
-        return replace(
-            self.pairs.tables, codes=codes[first], cell_block=block, cell_pattern=pattern
-        )
+    return rest + in_parts(one, np.arange(len(givers)))

@@ -32,7 +32,7 @@ def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     """
     n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
     rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
-    own = analysis.subset(selection)[0]
+    own = analysis.subset(selection)[0].coarse
     permuted = PERMUTATIONS * len(selection.features) * _took(lambda: divide(CrossFit.of(own)))
     seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
     if selection.similarity != RSA:

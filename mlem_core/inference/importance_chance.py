@@ -16,9 +16,9 @@ from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.levels import MOVED, exchanges
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import PERMUTATIONS, Relabelled, corrected_p, largest_chance
+from mlem_core.inference.chance import PERMUTATIONS, corrected_p, largest_chance
 from mlem_core.inference.corrections import SIGNIFICANT
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.permutation import pair_values
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.tables import PairTables

@@ -170,7 +170,7 @@ def _whole(
     selection: Selection,
     visit: Callable[[LayerPairs, int], None] = lambda *_: None,
 ) -> tuple[RankedPairs, PairTables]:
-    """The ranked pairs of all layers of a selection, and their tables.
+    """The ranked pairs of all layers of a selection, and their coarse tables.
 
     Parameters
     ----------
@@ -183,8 +183,8 @@ def _whole(
         pairs = LayerPairs.of(analysis, chunk, store, selection.features, selection.interactions)
         visit(pairs, start)
         classes.append(pairs.whole.classes)
-        parts.append(pairs.tables)
-    return replace(pairs.whole, classes=np.concatenate(classes)), joined(parts)
+        parts.append(pairs.coarse.tables)
+    return replace(pairs.coarse.whole, classes=np.concatenate(classes)), joined(parts)
 
 
 def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _around(shown: tuple[PairTables, FloatArray] | None, of_part: dict[str, Any]
     without = of_part["values_without"] + (rsa - of_part["values"])
     around = of_part | {"values": rsa, "values_without": without}
     if len(of_part["terms"]):
-        divided = divide(CrossFit.of(tables))
+        divided = divide(CrossFit.of(tables.coarse))
         rest = rsa - divided.whole[0]
         around["terms"] = np.concatenate((divided.terms[:, 0], rest[None]))
         around["ceilings"] = ceilings_of(divided.whole)[0]

@@ -14,7 +14,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import on_all_cores
-from mlem_core.base.typing import IntArray, Layer, layer_name
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import Coded, feature_columns
@@ -30,6 +30,8 @@ from mlem_core.storage.store import Store
 
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
 PERMUTED = 3_000
+# Sums by so many possible cells are looked up; those of more are sorted.
+MOST_CELLS = 2**22
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,22 @@ class LayerPairs:
         vars(alone).update(whole=self.whole.by_stimulus, inside=inside)
         return alone
 
+    @cached_property
+    def coarse(self) -> LayerPairs:
+        """Pairs by the cells of `PairTables.coarse`, for means of patterns."""
+        tables, coarser = self.tables.coarse, self.tables.coarser
+        if tables is self.tables:
+            return self
+        pattern = coarser.group[self.tables.cell_pattern]
+        coded = tuple(
+            own if own.codes is None else own._replace(codes=numbers[own.codes], distances=levels)
+            for own, numbers, levels in zip(
+                self.coded, coarser.numbers, coarser.levels, strict=True
+            )
+        )
+        cells = _numbered(tables, self.tables.cell_block, pattern)[self.cells]
+        return replace(self, tables=tables, cells=cells, coded=coded)
+
     @property
     def units(self) -> StimulusUnits:
         """The units that the stimuli are drawn in; blocks of them are for `by_stimulus`."""
@@ -178,6 +196,92 @@ class LayerPairs:
             number[patterns] = np.arange(len(patterns))
             folds.append(replace(pairs, cells=number[pairs.cells], n_patterns=len(patterns)))
         return tuple(folds)
+
+
+class Relabelled(NamedTuple):
+    """Pairs of stimuli that take the values of one feature from others.
+
+    A key is a block and a pattern of the other features (`present`), times `n_codes`, plus the code
+    of this one.
+
+    pairs, feature : all pairs of the stimuli, and the number of the feature
+    codes : (n_patterns, n_features) patterns of the other features
+    present : numbers of the blocks and patterns that pairs have
+    base : (n_cells,) what a cell of the pairs adds to the key
+    """
+
+    pairs: LayerPairs
+    feature: int
+    codes: IntArray
+    present: IntArray
+    base: IntArray
+
+    @classmethod
+    def of(cls, pairs: LayerPairs, f: int) -> Relabelled:
+        """Pairs that take other values of a feature, given by its number."""
+        tables = pairs.tables
+        first, group = group_rows(np.delete(tables.codes, f, axis=1))
+        outer = tables.cell_block * len(first) + group[tables.cell_pattern]
+        present, place = np.unique(outer, return_inverse=True)
+        base = place * len(pairs.coded[f].distances)
+        return cls(pairs, f, tables.codes[first], present, base)
+
+    @property
+    def n_codes(self) -> int:
+        """Number of distances, or pairs of values, of the feature."""
+        return len(self.pairs.coded[self.feature].distances)
+
+    def keys(self, givers: IntArray) -> IntArray:
+        """(n_pairs,) the key of each pair, where stimuli take the values of givers (n_stimuli,)."""
+        from mlem_core.pairs.kernels.weighted import relabelled_keys
+
+        coded = self.pairs.coded[self.feature]
+        numbers, width, lookup = coded.values, 0, np.zeros(0, dtype=np.int64)
+        if coded.codes is not None:
+            width, lookup = len(coded.codes), coded.codes.ravel()
+            numbers = np.where(numbers < 0, width - 1, numbers)
+        keys = np.empty(len(self.pairs.cells), dtype=np.int64)
+        relabelled_keys(givers, numbers, lookup, width, self.base, self.pairs.cells, keys)
+        return keys
+
+    def sums(
+        self, givers: IntArray, values: FloatArray | NDArray[np.uint32]
+    ) -> tuple[IntArray, FloatArray]:
+        """The keys of the pairs, ascending, with counts and sums of values: (1 + n_values, n_keys).
+
+        Parameters
+        ----------
+        givers : (n_stimuli,) whose value each stimulus takes
+        values : (n_values, n_pairs); of whole numbers, which are twice an average rank, the sums
+            are those of centred ranks
+        """
+        from mlem_core.pairs.kernels.weighted import keyed_sums
+
+        n = len(self.present) * self.n_codes
+        keys, names = self.keys(givers), np.arange(n)
+        if n > MOST_CELLS:
+            names, keys = np.unique(keys, return_inverse=True)
+        sums = np.zeros((1 + len(values), len(names)))
+        keyed_sums(keys, values, sums)
+        kept = np.flatnonzero(sums[0])
+        sums = sums[:, kept]
+        if values.dtype == np.uint32:
+            sums[1:] = 0.5 * (sums[1:] - (len(keys) + 1.0) * sums[0])
+        return names[kept], sums
+
+    def tables(self, keys: IntArray) -> PairTables:
+        """The tables of the pairs with the cells of such keys; sums are left as they are.
+
+        Keys ascend, and so by block, as the cells of tables do.
+        """
+        outer, code = np.divmod(keys, self.n_codes)
+        block, pattern = np.divmod(self.present[outer], len(self.codes))
+        codes = self.codes[pattern]
+        codes[:, self.feature] = code
+        first, pattern = group_rows(codes)
+        return replace(
+            self.pairs.tables, codes=codes[first], cell_block=block, cell_pattern=pattern
+        )
 
 
 def _resampled(analysis: Analysis) -> PairDesign:

@@ -48,6 +48,7 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     InputError
         An unknown term; fewer than two folds.
     """
+    pairs = pairs.coarse
     tables, n_pairs = pairs.tables, len(pairs.cells)
     if term not in (*tables.features, UNEXPLAINED):
         raise unknown("term", term, (*tables.features, UNEXPLAINED))

@@ -14,6 +14,7 @@ from mlem_core.data.levels import exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import (
+    contribution_replicates,
     mean_ceilings,
     mean_transfers,
     score_replicates,
@@ -21,12 +22,13 @@ from mlem_core.inference.bootstrap import (
     transfer_replicates,
     without_each,
 )
-from mlem_core.inference.chance import Chance, Relabelled
+from mlem_core.inference.chance import Chance
 from mlem_core.inference.jackknife import t_quantile
-from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, for_replicates
 from mlem_core.inference.resample import Replicates, check_enough, resample
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
+from mlem_core.measures.shapley import sampled_orders
 from mlem_core.pairs.resampling import RankedPairs, Weights
 from mlem_core.pairs.resampling_units import Blocks
 from mlem_core.pairs.tables import PairTables
@@ -52,7 +54,7 @@ def resampled_terms(pairs: LayerPairs, progress: Counted | None = None) -> Repli
         Too few sentences.
     """
     check_enough(pairs.n_groups)
-    blocks = pairs.units.blocks()
+    pairs, blocks = pairs.coarse, pairs.units.blocks()
     weights = _after_all(blocks.weights)
     values = term_replicates(pairs.whole.by_stimulus, pairs.tables, weights, progress)
     return Replicates(values[0], values[:0], values[1:], blocks.sizes)
@@ -181,7 +183,8 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
     stimuli : of the analysis
     """
     blocks, rng = pairs.units.blocks(LABELLED_BLOCKS), np.random.default_rng(0)
-    some = pairs.stimuli_of(stimuli)
+    pairs, some = pairs.coarse, pairs.stimuli_of(stimuli)
+    sampled = sampled_orders(pairs.tables.codes) > 0
     ends, reach = np.cumsum(blocks.sizes)[:-1], []
     for identity in chance.identities:
         level = identity.partition(" ")[0]
@@ -193,7 +196,12 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
             way = next(way for way in ways if way.level == level)
             for at, givers in enumerate(way.draw(LABELS, rng)):
                 labelled, tables = relabelled_pairs(pairs, f, givers)
-                left[:, at] += term_replicates(labelled.by_stimulus, tables, blocks.weights)[:, f]
+                own = labelled.by_stimulus, tables
+                if sampled:
+                    order = rng.permutation(len(tables.features))
+                    left[:, at] += contribution_replicates(*own, f, order, blocks.weights)
+                else:
+                    left[:, at] += term_replicates(*own, blocks.weights)[:, f]
         left *= np.abs(mean).sum() / max(np.abs(mean[chosen]).sum(), 1e-12)
         apart = ~np.eye(LABELS, dtype=bool)
         of_kinds = [

@@ -68,7 +68,7 @@ class Comparison(NamedTuple):
         if not similarity.divides:
             pairs = LayerPairs.without_pairs(analysis, layers)
         elif resampled_part(analysis.design, analysis.folds).is_complete:
-            pairs = LayerPairs.unranked(analysis, layers, store, features)
+            pairs = LayerPairs.unranked(analysis, layers, store, features).coarse
         else:
             raise InputError(
                 f"found {analysis.design.n_pairs:,} pairs of stimuli; intervals of the "

@@ -216,6 +216,7 @@ def decompose(
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
+    tables = tables.coarse
     sampled = sampled_orders(tables.codes, orders, exact_up_to)
     divided = divide(CrossFit.of(tables, priority), sampled, seed)
     terms, whole = divided.terms[:, 0], divided.whole[0]

@@ -57,7 +57,7 @@ class Explained:
         InputError
             Tables of one fold.
         """
-        fit = CrossFit.of(tables)
+        fit = CrossFit.of(tables.coarse)
         features = np.arange(fit.codes.shape[1])
         whole = fit.explained(features, fit.codes, fit.flat)[0]
         means = fit.means(features, fit.codes, fit.flat)[..., 0]

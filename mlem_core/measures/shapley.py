@@ -88,7 +88,7 @@ def shapley(
 
 
 def with_feature(
-    codes: IntArray, sums: FloatArray, value: Value, feature: int, *, orders: int, seed: int = 0
+    codes: IntArray, sums: FloatArray, value: Value, feature: int, order: IntArray | None = None
 ) -> FloatArray:
     """The part of a feature's Shapley value that comes from the sets that it is in: (...).
 
@@ -96,25 +96,59 @@ def with_feature(
 
     Parameters
     ----------
-    codes, sums, value, seed : as in `shapley`
+    codes, sums, value : as in `shapley`
     feature : by number
-    orders : so many are sampled; 0 looks at every set
+    order : (n_features,) only the sets along it and its reverse; None is every set
     """
     n = codes.shape[1]
     found: FloatArray = np.zeros(())
-    if orders == 0:
+    if order is None:
         for subset in _subsets(codes, sums, feature):
             share = _shares(np.isin(np.arange(n), subset.features))[feature]
             found = found + share * np.asarray(value(subset))
         return found
-    rng = np.random.default_rng(seed)
-    for order in (rng.permutation(n) for _ in range(orders)):
-        for way in (order, order[::-1]):
-            chosen = np.sort(way[: int(np.flatnonzero(way == feature)[0]) + 1])
-            first, group = group_rows(codes[:, chosen])
-            subset = FeatureSet(chosen, codes[first][:, chosen], summed(group, sums), group)
-            found = found + np.asarray(value(subset)) / (2 * orders)
+    for way in (order, order[::-1]):
+        upto = way[: int(np.flatnonzero(way == feature)[0]) + 1]
+        found = found + np.asarray(value(_set_of(codes, sums, upto))) / 2
     return found
+
+
+def of_feature(
+    codes: IntArray, sums: FloatArray, value: Value, feature: int, order: IntArray
+) -> FloatArray:
+    """Value that a feature adds, the mean of an order of the features and its reverse: (...).
+
+    `codes, sums, value, feature` as in `with_feature`.
+    """
+    found: FloatArray = with_feature(codes, sums, value, feature, order)
+    for way in (order, order[::-1]):
+        before = way[: int(np.flatnonzero(way == feature)[0])]
+        found = found - np.asarray(value(_set_of(codes, sums, before))) / 2
+    return found
+
+
+def _set_of(codes: IntArray, sums: FloatArray, features: IntArray) -> FeatureSet:
+    """The set of some features, given by number."""
+    chosen = np.sort(features)
+    first, group = group_rows(codes[:, chosen])
+    return FeatureSet(chosen, codes[first][:, chosen], summed(group, sums), group)
+
+
+def without_feature(codes: IntArray, sums: FloatArray, value: Value, order: IntArray) -> FloatArray:
+    """Means of the values of the sets before each feature, in an order and its reverse.
+
+    With `with_feature`, less these, what labels of a feature add where they are permuted.
+
+    Returns
+    -------
+    (n_features, ...)
+    """
+    known: Known = {}
+    before = 0.0
+    for way in (order, order[::-1]):
+        values = _along(codes, sums, value, way, known)
+        before = before + values[:-1][np.argsort(way)] / 2
+    return np.asarray(before)
 
 
 def sampled_orders(codes: IntArray, orders: int = ORDERS, exact_up_to: int = EXACT_FEATURES) -> int:
@@ -185,48 +219,49 @@ def _subsets(codes: IntArray, sums: FloatArray, kept: int | None = None) -> Iter
     yield from visit(np.arange(n), codes[first][:, order], summed(group, sums), group, 0)
 
 
+# Values of sets that orders share: of none, one and all features.
+Known = dict[frozenset[int], FloatArray]
+
+
+def _along(
+    codes: IntArray, sums: FloatArray, value: Value, order: IntArray, known: Known
+) -> FloatArray:
+    """Values of the first 0, 1, ... features of an order: (n_features + 1, ...)."""
+    n = codes.shape[1]
+    set_codes, set_sums, group = codes, sums, np.arange(len(codes))
+    remaining, values = np.arange(n), list[FloatArray]()
+    for leave in (None, *order[::-1]):
+        if leave is not None:
+            at = np.flatnonzero(remaining != leave)
+            remaining = remaining[at]
+            first, merged = group_rows(set_codes[:, at])
+            set_codes, set_sums = set_codes[first][:, at], summed(merged, set_sums)
+            group = merged[group]
+        key = frozenset(int(f) for f in remaining)
+        found = known.get(key)
+        if found is None:
+            found = np.asarray(value(FeatureSet(remaining, set_codes, set_sums, group)))
+            if len(key) in (0, 1, n):
+                known[key] = found
+        values.append(found)
+    return np.stack(values[::-1])
+
+
 def _sampled(
     codes: IntArray, sums: FloatArray, value: Value, orders: int, rng: np.random.Generator
 ) -> Shapley:
-    n = codes.shape[1]
-    known: dict[frozenset[int], FloatArray] = {}
-
-    def along(order: IntArray) -> FloatArray:
-        """What each feature adds when features come in this order."""
-        set_codes, set_sums, group = codes, sums, np.arange(len(codes))
-        remaining = np.arange(n)
-        values: list[FloatArray] = []
-        for leave in (None, *order[::-1]):
-            if leave is not None:
-                at = np.flatnonzero(remaining != leave)
-                remaining = remaining[at]
-                first, merged = group_rows(set_codes[:, at])
-                set_codes, set_sums = set_codes[first][:, at], summed(merged, set_sums)
-                group = merged[group]
-            key = frozenset(int(f) for f in remaining)
-            if key not in known:
-                subset = FeatureSet(remaining, set_codes, set_sums, group)
-                set_value = np.asarray(value(subset))
-                if len(key) in (0, 1, n):
-                    known[key] = set_value
-                values.append(set_value)
-            else:
-                values.append(known[key])
-        gains = np.empty((n, *values[0].shape))
-        for place, feature in enumerate(order[::-1]):
-            gains[feature] = values[place] - values[place + 1]
-        return gains
-
-    mean: FloatArray = np.zeros(0)
-    squares: FloatArray = np.zeros(0)
+    n, known = codes.shape[1], Known()
+    mean: FloatArray = np.zeros(())
+    squares: FloatArray = np.zeros(())
     for done in range(orders):
         order = rng.permutation(n)
-        both = (along(order) + along(order[::-1])) / 2
-        if done == 0:
-            mean, squares = np.zeros_like(both), np.zeros_like(both)
-        step = both - mean
+        both = [
+            np.diff(_along(codes, sums, value, way, known), axis=0)[np.argsort(way)]
+            for way in (order, order[::-1])
+        ]
+        step = (both[0] + both[1]) / 2 - mean
         mean = mean + step / (done + 1)
-        squares = squares + step * (both - mean)
+        squares = squares + step**2 * done / (done + 1)
     error = np.sqrt(squares / max(1, orders - 1) / orders)
     return Shapley(mean, known[frozenset(range(n))], error)
 

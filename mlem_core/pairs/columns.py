@@ -274,9 +274,7 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Co
         first, second = ends(len(column.names))
         return Coded(values, pair_numbers(len(column.names)), table[first, second])
     if bins is not None and len(np.unique(table)) > bins + 1:
-        # An edge of a bin is in it, whatever rounding makes of it.
-        middle = (np.ceil(np.round(table * bins, 9)) - 0.5) / bins
-        binned = np.where(table > 0, middle, 0.0)
+        binned = in_bins(table, bins)
         error = float(np.abs(binned - table).max())
         # The last value is a missing one.
         stimuli = np.bincount(values % len(table), minlength=len(table))
@@ -287,6 +285,13 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Co
     return Coded(values, codes, distances, error + rounding, kept)
 
 
+def in_bins(distances: FloatArray, bins: int) -> FloatArray:
+    """Distances (...) from 0 to 1, each the middle of its bin; 0 stays 0."""
+    # An edge of a bin is in it, whatever rounding makes of it.
+    middle = (np.ceil(np.round(distances * bins, 9)) - 0.5) / bins
+    return np.where(distances > 0, middle, 0.0)
+
+
 def _correlation(a: FloatArray, b: FloatArray, stimuli: IntArray) -> float:
     """Correlation over the pairs of two tables (n_values, n_values) of so many stimuli of each."""
     pairs = np.outer(stimuli, stimuli) - np.diag(stimuli)
@@ -295,16 +300,16 @@ def _correlation(a: FloatArray, b: FloatArray, stimuli: IntArray) -> float:
     return float(shared / np.sqrt(np.prod(spreads))) if min(spreads) > 0 else 0.0
 
 
-def bin_steps(columns: Sequence[FeatureColumn], missing: str) -> list[list[int | None]]:
-    """Into how many bins each feature's distances are put, ever fewer; at first into none.
+def bin_steps(sizes: list[int]) -> list[list[int | None]]:
+    """Into how many bins the distances of features are put, ever fewer; at first into none.
 
     In each step those of the feature with most are a quarter fewer.
+
+    Parameters
+    ----------
+    sizes : (n_features,) number of distances of each; 0 where they stay as they are
     """
-    sizes = [
-        0 if column.names or column.kind == "nominal" else len(codes_of(column, missing).distances)
-        for column in columns
-    ]
-    steps: list[list[int | None]] = [[None] * len(columns)]
+    sizes, steps = list(sizes), list[list[int | None]]([[None] * len(sizes)])
     while max(sizes) > FEWEST_BINS + 1:
         largest = int(np.argmax(sizes))
         bins = min(MOST_BINS, 3 * (sizes[largest] - 1) // 4)

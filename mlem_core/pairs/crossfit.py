@@ -292,18 +292,18 @@ def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def outside_means(tables: PairTables) -> list[FloatArray]:
-    """Mean rank, outside each fold, of the patterns of the pairs inside it.
+    """Mean rank, outside each fold, of the (coarse) patterns of the pairs inside it.
 
     Returns
     -------
     for each fold (n_layers, n_cells of the pairs inside it), in standard deviations of the ranks of
     all pairs; 0 in tables of one fold, or without ranks of all pairs
     """
-    folds = range(tables.n_folds)
-    patterns = [tables.cell_pattern[tables.held_out(fold)] for fold in folds]
+    folds, group = range(tables.n_folds), tables.coarser.group
+    patterns = [group[tables.cell_pattern[tables.held_out(fold)]] for fold in folds]
     if tables.n_folds < 2 or not tables.rank_squares.any():
         return [np.zeros((tables.n_layers, len(own))) for own in patterns]
-    found = [np.zeros((tables.n_layers, len(own))) for own in patterns]
+    found, tables = [np.zeros((tables.n_layers, len(own))) for own in patterns], tables.coarse
     step = max(1, _AT_ONCE // (2 * len(tables.codes) * tables.n_folds))
     for start in range(0, tables.n_layers, step):
         some = slice(start, start + step)

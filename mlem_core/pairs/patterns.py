@@ -208,7 +208,12 @@ class PairIndex(Patterns):
         design = design or PairDesign.complete(len(folds))
         n_folds = int(fold_pairs(folds).max()) + 1
         most_cells = most_cells or TABLE_BYTES // (TABLE_LAYERS * bytes_of_cell(n_folds))
-        steps = bin_steps(columns, missing)
+        steps = bin_steps(
+            [
+                0 if one.names or one.kind == "nominal" else len(codes_of(one, missing).distances)
+                for one in columns
+            ]
+        )
         if like is not None:
             steps = [[bins_of(like.levels[like.features.index(c.name)]) for c in columns]]
         features, found, cells = _indexed(columns, missing, steps, (folds, design), most_cells)

@@ -16,7 +16,7 @@ from mlem_core.inference.bootstrap import term_replicates
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
 from mlem_core.inference.layer_chance import chance_of_layers, known_layer_chance
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs
 from mlem_core.inference.pair_contributions import contributions
 from mlem_core.inference.permutation import permuted_tables, score_above_chance
 from mlem_core.inference.replicates import identity_reach, relabelled_pairs, resampled_terms
@@ -145,18 +145,26 @@ def terms_of(pairs):
     return decompose(pairs.tables, correlations(ranks @ ranks.T)).pair(0, 1)
 
 
+def added_along(tables, order, feature):
+    """What a feature adds to those before it, each from tables of these features alone."""
+    place, names = list(order).index(feature), np.array(tables.features)[order]
+    sets = [tables.of_features(names[: place + k].tolist()) for k in (1, 0) if place + k]
+    added = [decompose(some, np.eye(2)).terms.sum(axis=0) for some in sets]
+    return added[0] - (added[1] if place else 0.0)
+
+
 @pytest.mark.parametrize(
     ("few", "most_cells", "more"),
     [
-        (chance.FEW_LAYERS, chance.MOST_CELLS, 0),
+        (chance.FEW_LAYERS, MOST_CELLS, 0),
         (chance.FEW_LAYERS, 0, 0),
-        (0, chance.MOST_CELLS, 0),
-        pytest.param(0, chance.MOST_CELLS, 9, marks=pytest.mark.slow),
+        (0, MOST_CELLS, 0),
+        pytest.param(0, MOST_CELLS, 9, marks=pytest.mark.slow),
     ],
     ids=["two layers", "sorted keys", "many layers", "13 features"],
 )
 def test_chance_is_that_of_features_that_were_permuted(monkeypatch, few, most_cells, more):
-    monkeypatch.setattr(chance, "MOST_CELLS", most_cells)
+    monkeypatch.setattr("mlem_core.inference.layer_pairs.MOST_CELLS", most_cells)
     monkeypatch.setattr(chance, "FEW_LAYERS", few)
     stimuli, layers, pairs, features = in_sentences(0, 20, 14)
     if more:
@@ -168,7 +176,8 @@ def test_chance_is_that_of_features_that_were_permuted(monkeypatch, few, most_ce
     found = chance.chance_at_level(pairs, stimuli, 1, seed=4)
     assert found.levels[:4] == ("word", "word", "sentence", "stimulus")
     rng = np.random.default_rng(4)
-    for f, name in enumerate(features):
+    order = rng.permutation(4 + more) if more else None
+    for f, name in enumerate(features.columns[:4]):
         (exchange,) = exchanges(stimuli, pairs.folds, name)
         if exchange.moved(stimuli.values(name)) < 0.9:
             assert not found.known[f] and np.isnan(found.p(np.ones((4 + more, 2, 2)))[f]).all()
@@ -176,7 +185,10 @@ def test_chance_is_that_of_features_that_were_permuted(monkeypatch, few, most_ce
         (givers,) = exchange.draw(1, rng)
         again = features.assign(**{name: features[name].to_numpy()[givers]})
         tables = layer_pairs(again, layers, pairs.groups, pairs.folds).tables
-        expected = decompose(tables, np.eye(2)).terms[f]
+        if order is None:
+            expected = decompose(tables, np.eye(2)).terms[f]
+        else:
+            expected = sum(added_along(tables, way, f) for way in (order, order[::-1])) / 2
         np.testing.assert_allclose(found.draws[0, f], expected, atol=1e-12)
 
 
