@@ -18,6 +18,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
+from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
@@ -69,9 +70,10 @@ class FinishedRun:
     @cached_property
     def design(self) -> PairDesign:
         """Design of the pairs of stimuli that were compared."""
+        items = untested_items(self.folds, self.stimuli.groups, self.stimuli.items)
         if self.tables.n_pairs == n_pairs(len(self.stimuli)):
-            return PairDesign.complete(len(self.stimuli))
-        return PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed)
+            return PairDesign.complete(len(self.stimuli), items)
+        return PairDesign.of(self.folds, self.spec.pairs or None, self.spec.seed, items=items)
 
     @property
     def layer_names(self) -> dict[Layer, str]:

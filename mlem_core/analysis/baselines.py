@@ -19,11 +19,12 @@ from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
-from mlem_core.data.folds import in_training
+from mlem_core.data.folds import in_training, untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge_solver import RidgeSolver
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, principal_coordinates
+from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rows import equal_rows
@@ -280,7 +281,13 @@ def univariate(
 
     Source: Jalouzot et al. 2024, appendix I.
     """
-    index = PairIndex.build(feature_columns(stimuli, resolved=values), folds, missing)
+    items = None
+    if isinstance(stimuli, StimulusSet):
+        items = untested_items(folds, stimuli.groups, stimuli.items)
+    design = PairDesign.complete(len(folds), items)
+    index = PairIndex.build(
+        feature_columns(stimuli, resolved=values), folds, missing, design=design
+    )
     scores = []
     for (model, layer), rows in _checked(layer_rows, folds):
         n_units = rows.shape[1]

@@ -18,6 +18,7 @@ from mlem_core.base.parallel import cores
 from mlem_core.base.room import check_disk, check_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
+from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
@@ -71,7 +72,8 @@ def layer_tables(
     `coding` is the fold of each stimulus, and the features that are resolved by value.
     """
     folds, resolved = coding
-    design = PairDesign.of(folds, spec.pairs or None, spec.seed)
+    items = untested_items(folds, stimuli.groups, stimuli.items)
+    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items)
     progress = counting(report, "pair tables", "layers")
     on_cluster: list[LayerUnits | None] = []
 

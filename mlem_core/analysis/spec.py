@@ -214,8 +214,8 @@ class AnalysisSpec(_OfModels):
         "sentences",
         "Folds over",
         "What training has not seen of a stimulus that is tested: its sentence, its word (or what "
-        "the column item says), or both. Over both only one stimulus in as many as there are folds "
-        "is tested.",
+        "the column item says), or both. Over items and both, two stimuli of one word are no test "
+        "pair. Over both only one stimulus in as many as there are folds is tested.",
         noun="choice of folds",
         choices=lambda: FOLDS_OVER,
     )
@@ -285,7 +285,8 @@ class AnalysisSpec(_OfModels):
         names = ("distance", "missing", "folds", "seed", "folds_over", "values", "pairs")
         # Named where it is so, as what was kept before has no such entry.
         names += ("already_squared",) * self.already_squared
-        return {name: getattr(self, name) for name in names}
+        untested = {"untested": "pairs of one item"} if self.folds_over != "sentences" else {}
+        return {name: getattr(self, name) for name in names} | untested
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""

@@ -7,7 +7,8 @@ may have been seen. Folds over both ask whether it holds of other sentences made
 For these, sentences and items are each divided into folds. Fold k tests the stimuli whose sentence
 and item are both of fold k, and trains without every stimulus whose sentence or item is. A stimulus
 whose sentence is of one fold and its item of another is tested by none: it stands *between* the two
-and helps to train where neither is tested. Nearly all stimuli hang together by a shared sentence or
+and helps to train where neither is tested. With folds over items or both a pair of one item tests
+no fold (`untested_items`). Nearly all stimuli hang together by a shared sentence or
 word, so there are no such folds that test each.
 
 In arrays of folds (n_stimuli,), 0 to n_folds - 1 is the fold that tests a stimulus, and a number
@@ -129,6 +130,19 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
         return np.unique(np.column_stack((items, folds)), axis=0, return_inverse=True)[1].ravel()
     whole = len(np.unique(np.column_stack((groups, folds)), axis=0)) == len(np.unique(groups))
     return groups if whole else items
+
+
+def untested_items(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray | None:
+    """The items (n_stimuli,) of which no two stimuli test a fold; None with folds over sentences.
+
+    Two stimuli of one item are near each other whatever was learnt, so they say nothing of other
+    items.
+
+    Parameters
+    ----------
+    folds, groups, items : as in `kept_together`
+    """
+    return None if kept_together(folds, groups, items) is groups else items
 
 
 def _generator(random_state: Any) -> Any:

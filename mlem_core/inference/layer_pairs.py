@@ -123,7 +123,9 @@ class LayerPairs:
         if _resampled(analysis).is_complete:
             return cls.of(analysis, layers, store, features, interactions)
         rows = sampled_rows(analysis, PERMUTED)
-        made = _Made(analysis, store, rows, PairDesign.complete(len(rows)))
+        items = analysis.design.items
+        design = PairDesign.complete(len(rows), None if items is None else items[rows])
+        made = _Made(analysis, store, rows, design)
         return made.pairs(layers, features, interactions)
 
     def stimuli_of(self, whole: StimulusSet) -> StimulusSet:

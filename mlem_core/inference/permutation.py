@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.typing import FloatArray, Progress, Report
-from mlem_core.data.folds import in_training
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import in_parts
+from mlem_core.pairs.patterns import tested_blocks
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
@@ -71,15 +71,14 @@ def pair_values(pairs: LayerPairs, layer: int, train_ranks: bool = False) -> Flo
     Squared distances, centred ranks among the pairs inside a fold (0 elsewhere) and, where they are
     wanted, among the pairs that train each of the folds.
     """
-    folds, squared, ranks = pairs.folds, pairs.squared[layer], pairs.ranks[layer]
-    first, second = np.triu_indices(len(folds), 1)
+    tables, squared, ranks = pairs.tables, pairs.squared[layer], pairs.ranks[layer]
+    block, tested = tables.cell_block[pairs.cells], tested_blocks(tables.n_folds)
     columns = [squared.astype(np.float64), np.zeros(len(squared))]
-    for k in range(pairs.tables.n_folds):
-        inside = (folds[first] == k) & (folds[second] == k)
+    for k in range(tables.n_folds):
+        inside = block == tested[k]
         columns[1][inside] = _centred(ranks[inside])
-    for k in range(pairs.tables.n_folds if train_ranks else 0):
-        trains = in_training(folds, k)
-        stays = trains[first] & trains[second]
+    for k in range(tables.n_folds if train_ranks else 0):
+        stays = tables.trains[k][block]
         columns.append(np.zeros(len(squared)))
         columns[-1][stays] = _centred(ranks[stays])
     return np.stack(columns)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -89,6 +89,8 @@ class PairDesign:
     partner : (n_pairs,) int32 the second stimulus of each pair; or (0,) where all pairs are
         compared: row i then has those of i with i + 1, i + 2, ... (condensed order)
     parts : (n_designs + 1,) the row where each of the independent designs begins
+    items : (n_stimuli,) item of each stimulus, two of one being compared but testing no fold, see
+        `mlem_core.data.folds.untested_items`; None where all pairs inside a fold test it
     """
 
     n_stimuli: int
@@ -96,9 +98,10 @@ class PairDesign:
     starts: IntArray
     partner: NDArray[np.int32]
     parts: IntArray
+    items: IntArray | None = None
 
     @classmethod
-    def complete(cls, n_stimuli: int) -> PairDesign:
+    def complete(cls, n_stimuli: int, items: IntArray | None = None) -> PairDesign:
         """All pairs of the stimuli."""
         sizes = np.arange(n_stimuli - 1, -1, -1)
         return cls(
@@ -107,11 +110,17 @@ class PairDesign:
             np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
             np.empty(0, dtype=np.int32),
             np.array([0, n_stimuli]),
+            items,
         )
 
     @classmethod
     def of(
-        cls, folds: IntArray, budget: int | None = BUDGET, seed: int = 0, designs: int = DESIGNS
+        cls,
+        folds: IntArray,
+        budget: int | None = BUDGET,
+        seed: int = 0,
+        designs: int = DESIGNS,
+        items: IntArray | None = None,
     ) -> PairDesign:
         """All pairs where they are within the budget (None: without limit), else some of them.
 
@@ -119,6 +128,7 @@ class PairDesign:
         ----------
         folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
         designs : how many independent ones
+        items : see the class
 
         Raises
         ------
@@ -127,7 +137,7 @@ class PairDesign:
         """
         n = len(folds)
         if budget is None or n_pairs(n) <= budget:
-            return cls.complete(n)
+            return cls.complete(n, items)
         if budget < FEWEST_A_STIMULUS * n:
             raise InputError(
                 f"found a budget of {budget:,} pairs for {n:,} stimuli; each stimulus needs to be "
@@ -145,7 +155,8 @@ class PairDesign:
                 sizes.append(np.full(len(row), partner.shape[1]))
             parts.append(sum(map(len, rows)))
         starts = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
-        return cls(n, np.concatenate(rows), starts, np.concatenate(partners), np.array(parts))
+        pairs = np.concatenate(rows), starts, np.concatenate(partners)
+        return cls(n, *pairs, np.array(parts), items)
 
     @property
     def is_complete(self) -> bool:
@@ -196,13 +207,23 @@ class PairDesign:
             starts - starts[0],
             self.partner[starts[0] : starts[-1]],
             self.parts[start : stop + 1] - first,
+            self.items,
         )
 
     def among(self, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
-        """Places of the pairs among some stimuli, ascending; and they as a design of their own.
+        """Places of the pairs that may test a fold among some stimuli; and they as a design.
 
-        In that one the stimuli are numbered in their order.
+        Places ascend. In the design the stimuli are numbered in their order.
         """
+        if self.is_complete and self.items is not None:
+            own, all_pairs = self.items[stimuli], PairDesign.complete(len(stimuli))
+            first, second = all_pairs.ends(np.arange(all_pairs.n_pairs))
+            kept = np.flatnonzero(own[first] != own[second])
+            return pairs_among(stimuli, self.n_stimuli)[kept], replace(
+                all_pairs,
+                starts=np.searchsorted(kept, all_pairs.starts),
+                partner=second[kept].astype(np.int32),
+            )
         if self.is_complete:
             return pairs_among(stimuli, self.n_stimuli), PairDesign.complete(len(stimuli))
         number = np.full(self.n_stimuli, -1, dtype=np.int32)
@@ -210,6 +231,10 @@ class PairDesign:
         own = number[self.stimulus]
         kept = np.repeat(own >= 0, np.diff(self.starts))
         kept &= number[self.partner] >= 0
+        if self.items is not None:
+            kept &= self.items[self.partner] != np.repeat(
+                self.items[self.stimulus], np.diff(self.starts)
+            )
         places = np.flatnonzero(kept)
         starts = np.searchsorted(places, self.starts)
         rows = own >= 0

@@ -392,8 +392,10 @@ def tested_blocks(n_folds: int) -> IntArray:
     return np.cumsum([0, *range(n_folds, 1, -1)])
 
 
-def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray]:
-    """The part of each stimulus, and the block of the pairs between two parts.
+def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """The part of each stimulus, and the blocks of the pairs between two parts, and of one item.
+
+    Pairs of one item, which test no fold, stand in the block that the next fold leaves out too.
 
     Parameters
     ----------
@@ -401,13 +403,15 @@ def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray]:
 
     Returns
     -------
-    (n_stimuli,) and (n_parts, n_parts)
+    (n_stimuli,), (n_parts, n_parts) and (n_parts,)
     """
     names, parts = np.unique(folds, return_inverse=True)
     own = [frozenset(pair) for pair in fold_pairs(names).tolist()]
-    sets = itertools.islice(_fold_sets(max(map(max, own)) + 1), n_blocks(folds))
+    n_folds = max(map(max, own)) + 1
+    sets = itertools.islice(_fold_sets(n_folds), n_blocks(folds))
     number = {members: at for at, members in enumerate(sets)}
-    return parts, np.array([[number[a | b] for b in own] for a in own])
+    of_item = [number[a | {(max(a) + 1) % n_folds} if len(a) == 1 else a] for a in own]
+    return parts, np.array([[number[a | b] for b in own] for a in own]), np.array(of_item)
 
 
 def _cells(
@@ -416,7 +420,8 @@ def _cells(
     """Lookup of the cell of two stimuli; block, pattern and number of pairs of each cell."""
     from mlem_core.pairs.kernels.cells import Lookup, place_pairs
 
-    parts, blocks = block_numbers(folds)
+    parts, blocks, same = block_numbers(folds)
+    items = np.arange(len(folds)) if design.items is None else design.items
     n_patterns = len(patterns.codes)
     dense = np.zeros((int(blocks.max()) + 1) * n_patterns, dtype=np.int64)
     look = Lookup(
@@ -425,6 +430,8 @@ def _cells(
         patterns.pattern,
         parts.astype(np.int64),
         (blocks * n_patterns).astype(np.int64),
+        items.astype(np.int64),
+        (same * n_patterns).astype(np.int64),
         np.empty(0, dtype=np.int32),
     )
     place_pairs(*design.rows, look, patterns.found, dense)

@@ -27,6 +27,7 @@ from mlem_core.data.folds import FOLDS_OVER, in_training
 from mlem_core.estimators.ridge_solver import GAIN, across_folds
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference.caveats import below_ceiling
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.report import capsule
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.verify import verify
@@ -175,8 +176,14 @@ def test_scores_are_those_of_explicit_held_out_pairs(analyses, over):
     squared = explicit.squared(analyses[over].layers["m", 0])
     results = whole.results()
     weights = results.weights.pivot(index="fold", columns="feature", values="weight")
+    i, j = np.triu_indices(len(whole.folds), 1)
+    of_two_words = np.array(whole.stimuli.words)[i] != np.array(whole.stimuli.words)[j]
+    ranked = LayerPairs.of(whole, whole.layers, analyses[over].store).inside
     for fold, row in results.scores.set_index("fold").iterrows():
         inside = explicit.held_out(whole.folds, fold)
+        # Two tokens of a word are near each other whatever was learnt.
+        inside = inside if over == "sentences" else inside & of_two_words
+        assert ranked[fold].design.n_pairs == inside.sum()
         predicted = x[inside] ** 2 @ weights.loc[fold, ["half", "size"]].to_numpy()
         assert row["rho"] == pytest.approx(explicit.rho(predicted, squared[inside]), abs=1e-9)
 

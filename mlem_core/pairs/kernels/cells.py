@@ -39,6 +39,8 @@ class Lookup(NamedTuple):
         slot is empty
     part : (n_stimuli,) int64 which folds a stimulus belongs to
     offset : (n_parts, n_parts) int64 block of every two parts, times the number of patterns
+    item, same : (n_stimuli,) int64 item of each stimulus, and (n_parts,) int64 as `offset`, of the
+        pairs of one item in a part
     number : (n_blocks · n_patterns,) int32 number of the cell
     """
 
@@ -47,6 +49,8 @@ class Lookup(NamedTuple):
     pattern: Array
     part: Array
     offset: Array
+    item: Array
+    same: Array
     number: Array
 
 
@@ -129,10 +133,12 @@ def place_pairs(
     complete, count = len(partner) == 0, len(counts) > 0
     for row in range(len(stimulus)):
         i = stimulus[row]
-        offset = look.offset[look.part[i]]
+        part, item = look.part[i], look.item[i]
+        offset, same = look.offset[part], look.same[part]
         for k in range(starts[row], starts[row + 1]):
             j = i + 1 + k - starts[row] if complete else partner[k]
-            at = offset[look.part[j]] + found[k]
+            of_item = look.item[j] == item and look.part[j] == part
+            at = (same if of_item else offset[look.part[j]]) + found[k]
             if count:
                 counts[at] += 1
             else:
