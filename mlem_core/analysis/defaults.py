@@ -25,7 +25,7 @@ from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import AUTO, feature_columns
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, same_or_different
 
 # The entry of a manifest that says what was chosen, and the ρ of each choice.
 CHOSEN = "chosen"
@@ -61,7 +61,7 @@ def settled(
         return first, {}
     rows = np.random.default_rng(spec.seed).permutation(len(stimuli))[:MOST_STIMULI]
     tables = tables_of(np.sort(rows)).with_interactions(spec.interactions)
-    of = {first.values: tables} | ({(): tables.same_or_different()} if len(codings) > 1 else {})
+    of = {first.values: tables} | ({(): same_or_different(tables)} if len(codings) > 1 else {})
     rho = {
         (name, values): float(across_folds(of[values], ranked="rank" in name).mean())
         for name, values in itertools.product(names, codings)

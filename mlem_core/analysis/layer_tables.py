@@ -29,7 +29,7 @@ from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.layer_sums import cuda_device
 from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, coarse_notes
 from mlem_core.scale.executor import executor
 from mlem_core.storage.stage import InFile, Stage
 from mlem_core.storage.store import Store
@@ -162,7 +162,7 @@ def _made(
         about = found.tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
         notes = [pair_errors.errors_sentence(of_pairs, *about), *notes]
     return LayerTables(
-        found.tables, rsa, [*index.notes, *found.tables.coarse_notes, *notes], kept, of_pairs
+        found.tables, rsa, [*index.notes, *coarse_notes(found.tables), *notes], kept, of_pairs
     )
 
 

@@ -42,7 +42,7 @@ from mlem_core.models import representations
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
-from mlem_core.pairs.tables import PairTables
+from mlem_core.pairs.tables import PairTables, same_or_different
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Store
 
@@ -94,7 +94,7 @@ def coded_otherwise(
         parameters = {**analysis.manifest["parameters"], "values": []}
         manifest = {**analysis.manifest, "parameters": parameters, "alphas": list(ALPHAS)}
         manifest.pop(CHOSEN, None)
-        tables = analysis.tables.same_or_different()
+        tables = same_or_different(analysis.tables)
         return replace(analysis, spec=spec, tables=tables, manifest=manifest)
     if spec.values and not can_resolve(spec.estimator, spec.interactions):
         # The tables are the same for every estimator; the run would refuse its own.

@@ -229,6 +229,12 @@ def _in_a_sentence(why: Explanation) -> str:
     call, rest, size = why.names.feature, why.unexplained, why.features["value"].abs()
 
     shown = (size >= SMALL * max(size.max(), abs(rest["value"]))) & (size >= 0.0005)
+    candidates = why.features[shown & (why.features["value"] > 0)]
+    # Named are those that are sure to have a part: by their interval, and beyond chance.
+    if "lower" in why.features:
+        shown &= (why.features["lower"] > 0) | (why.features["upper"] < 0)
+    if "p" in why.features:
+        shown &= ~((why.features["p"] >= SIGNIFICANT) & (why.features["value"] > 0))
     large, others = why.features[shown], why.features[~shown]
     large = large.loc[large["value"].abs().sort_values(ascending=False).index]
     text = [f"The {why.similarity.called} of {a} and {b} is {_number(why.whole.iloc[0])}."]
@@ -239,9 +245,9 @@ def _in_a_sentence(why: Explanation) -> str:
     if len(down):
         parts = [f"{call(row['term'])} by {_number(row, -1)}" for _, row in down.iterrows()]
         text.append(f"The two are less similar for {listed(parts)}.")
-    if "p" in large:
-        unknown = [call(term) for term in up[up["p"].isna()]["term"]]
-        weak = [call(term) for term in up[up["p"] >= SIGNIFICANT]["term"]]
+    if "p" in candidates:
+        unknown = [call(term) for term in candidates[candidates["p"].isna()]["term"]]
+        weak = [call(term) for term in candidates[candidates["p"] >= SIGNIFICANT]["term"]]
         if weak:
             text.append(f"Permuted labels contribute as much for {listed(weak)}.")
         if unknown:
@@ -250,7 +256,8 @@ def _in_a_sentence(why: Explanation) -> str:
         units = f"{row['term'].partition(' ')[0]}s"
         text.append(f"Any labels of these {units} would contribute {_number(row)} ({row['term']}).")
     if not len(large):
-        text.append("None of the features contributes much.")
+        sure = "is sure to contribute" if len(candidates) else "contributes much"
+        text.append(f"No feature {sure}.")
     elif len(others):
         many = f"{len(others)} features together contribute"
         what = "feature contributes" if len(others) == 1 else many

@@ -138,10 +138,7 @@ class LayerPairs:
 
     @cached_property
     def by_stimulus(self) -> LayerPairs:
-        """Pairs with each stimulus a group of its own, so that any of them can be left out.
-
-        See `mlem_core.pairs.resampling.RankedPairs.by_stimulus`.
-        """
+        """Pairs with each stimulus a group of its own, see `RankedPairs.by_stimulus`."""
         alone = replace(self, groups=np.arange(len(self.groups)))
         # What does not depend on the groups is not made again.
         inside = tuple(pairs.by_stimulus for pairs in self.inside)
@@ -151,18 +148,7 @@ class LayerPairs:
     @cached_property
     def coarse(self) -> LayerPairs:
         """Pairs by the cells of `PairTables.coarse`, for means of patterns."""
-        tables, coarser = self.tables.coarse, self.tables.coarser
-        if tables is self.tables:
-            return self
-        pattern = coarser.group[self.tables.cell_pattern]
-        coded = tuple(
-            own if own.codes is None else own._replace(codes=numbers[own.codes], distances=levels)
-            for own, numbers, levels in zip(
-                self.coded, coarser.numbers, coarser.levels, strict=True
-            )
-        )
-        cells = _numbered(tables, self.tables.cell_block, pattern)[self.cells]
-        return replace(self, tables=tables, cells=cells, coded=coded)
+        return _coarse(self)
 
     @property
     def units(self) -> StimulusUnits:
@@ -284,6 +270,19 @@ class Relabelled(NamedTuple):
         return replace(
             self.pairs.tables, codes=codes[first], cell_block=block, cell_pattern=pattern
         )
+
+
+def _coarse(pairs: LayerPairs) -> LayerPairs:
+    tables, coarser = pairs.tables.coarse, pairs.tables.coarser
+    if tables is pairs.tables:
+        return pairs
+    pattern = coarser.group[pairs.tables.cell_pattern]
+    coded = tuple(
+        own if own.codes is None else own._replace(codes=numbers[own.codes], distances=levels)
+        for own, numbers, levels in zip(pairs.coded, coarser.numbers, coarser.levels, strict=True)
+    )
+    cells = _numbered(tables, pairs.tables.cell_block, pattern)[pairs.cells]
+    return replace(pairs, tables=tables, cells=cells, coded=coded)
 
 
 def _resampled(analysis: Analysis) -> PairDesign:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -215,36 +215,31 @@ class PairDesign:
 
         Places ascend. In the design the stimuli are numbered in their order.
         """
-        if self.is_complete and self.items is not None:
-            own, all_pairs = self.items[stimuli], PairDesign.complete(len(stimuli))
-            first, second = all_pairs.ends(np.arange(all_pairs.n_pairs))
-            kept = np.flatnonzero(own[first] != own[second])
-            return pairs_among(stimuli, self.n_stimuli)[kept], replace(
-                all_pairs,
-                starts=np.searchsorted(kept, all_pairs.starts),
-                partner=second[kept].astype(np.int32),
-            )
-        if self.is_complete:
+        if self.is_complete and self.items is None:
             return pairs_among(stimuli, self.n_stimuli), PairDesign.complete(len(stimuli))
-        number = np.full(self.n_stimuli, -1, dtype=np.int32)
-        number[stimuli] = np.arange(len(stimuli), dtype=np.int32)
-        own = number[self.stimulus]
-        kept = np.repeat(own >= 0, np.diff(self.starts))
-        kept &= number[self.partner] >= 0
-        if self.items is not None:
-            kept &= self.items[self.partner] != np.repeat(
-                self.items[self.stimulus], np.diff(self.starts)
-            )
-        places = np.flatnonzero(kept)
-        starts = np.searchsorted(places, self.starts)
-        rows = own >= 0
-        return places, PairDesign(
-            len(stimuli),
-            own[rows],
-            np.append(starts[:-1][rows], len(places)),
-            number[self.partner[places]],
-            np.concatenate(([0], np.cumsum(rows)))[self.parts],
-        )
+        return _among(self, stimuli)
+
+
+def _among(design: PairDesign, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
+    """`PairDesign.among`, pair by pair."""
+    second = design.ends(np.arange(design.n_pairs))[1] if design.is_complete else design.partner
+    number = np.full(design.n_stimuli, -1, dtype=np.int32)
+    number[stimuli] = np.arange(len(stimuli), dtype=np.int32)
+    own, sizes = number[design.stimulus], np.diff(design.starts)
+    kept = np.repeat(own >= 0, sizes)
+    kept &= number[second] >= 0
+    if design.items is not None:
+        kept &= design.items[second] != np.repeat(design.items[design.stimulus], sizes)
+    places = np.flatnonzero(kept)
+    starts = np.searchsorted(places, design.starts)
+    rows = own >= 0
+    return places, PairDesign(
+        len(stimuli),
+        own[rows],
+        np.append(starts[:-1][rows], len(places)),
+        number[second[places]],
+        np.concatenate(([0], np.cumsum(rows)))[design.parts],
+    )
 
 
 def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:

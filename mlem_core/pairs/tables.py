@@ -272,66 +272,65 @@ class PairTables(Patterns):
     @cached_property
     def coarser(self) -> Coarser:
         """Bins of the numeric features that leave `PAIRS_A_PATTERN` pairs a pattern, if any do."""
-        most = self.n_stimuli * (self.n_stimuli - 1) // (2 * PAIRS_A_PATTERN)
-        most = max(most, FEWEST_PATTERNS)
-        each_own = tuple(np.arange(len(own)) for own in self.levels)
-        if len(self.codes) <= most:
-            return Coarser(self.levels, each_own, self.codes, np.arange(len(self.codes)))
-        by_value = zip(self.levels, self.kinds, self.value_names, strict=True)
-        steps = bin_steps(
-            [0 if kind == "nominal" or names else len(own) for own, kind, names in by_value]
-        )
-
-        def of(step: int) -> Coarser:
-            binned = [
-                (own, as_it_is)
-                if bins is None
-                else np.unique(in_bins(own, bins), return_inverse=True)
-                for own, as_it_is, bins in zip(self.levels, each_own, steps[step], strict=True)
-            ]
-            levels, numbers = zip(*binned, strict=True)
-            codes = np.stack([own[self.codes[:, f]] for f, own in enumerate(numbers)], axis=1)
-            return Coarser(levels, numbers, codes, group_rows(codes)[1])
-
-        step = bisect_left(range(len(steps) - 1), -most, key=lambda at: -of(at).n_patterns)
-        return of(step)
-
-    @property
-    def coarse_notes(self) -> tuple[str, ...]:
-        """A sentence on the bins of `coarse`; none where it has none."""
-        into = [
-            f"{name!r} into {len(levels) - 1}"
-            for name, own, levels in zip(
-                self.features, self.levels, self.coarser.levels, strict=True
-            )
-            if len(levels) < len(own)
-        ]
-        note = (
-            "For contributions and feature ceilings, distances were put into bins, so that a "
-            f"pattern has about {PAIRS_A_PATTERN} pairs: {listed(into)}. Metrics were fitted to "
-            "the distances as they are."
-        )
-        return (note,) * bool(into)
+        return _coarser(self)
 
     @property
     def coarse(self) -> PairTables:
-        """Tables of patterns with enough pairs for a mean to say something of other pairs.
-
-        Where patterns are few, these tables. Metrics are fitted to exact distances.
-        """
+        """Tables of patterns with enough pairs for a mean; these, where patterns are few."""
         found = self.coarser
-        if found.n_patterns == len(self.codes):
-            return self
-        return _merged(self, found.codes, levels=found.levels)
+        few = found.n_patterns == len(self.codes)
+        return self if few else _merged(self, found.codes, levels=found.levels)
 
-    def same_or_different(self) -> PairTables:
-        """The tables with no feature resolved by value: the sums over the pairs of values."""
-        codes, levels = self.codes.copy(), list(self.levels)
-        for f, names in enumerate(self.value_names):
-            if names:
-                levels[f], merged = np.unique(self.levels[f], return_inverse=True)
-                codes[:, f] = merged[self.codes[:, f]]
-        return _merged(self, codes, levels=tuple(levels), value_names=((),) * len(levels))
+
+def same_or_different(tables: PairTables) -> PairTables:
+    """The tables with no feature resolved by value: the sums over the pairs of values."""
+    codes, levels = tables.codes.copy(), list(tables.levels)
+    for f, names in enumerate(tables.value_names):
+        if names:
+            levels[f], merged = np.unique(tables.levels[f], return_inverse=True)
+            codes[:, f] = merged[tables.codes[:, f]]
+    return _merged(tables, codes, levels=tuple(levels), value_names=((),) * len(levels))
+
+
+def _coarser(tables: PairTables) -> Coarser:
+    most = tables.n_stimuli * (tables.n_stimuli - 1) // (2 * PAIRS_A_PATTERN)
+    most = max(most, FEWEST_PATTERNS)
+    each_own = tuple(np.arange(len(own)) for own in tables.levels)
+    if len(tables.codes) <= most:
+        return Coarser(tables.levels, each_own, tables.codes, np.arange(len(tables.codes)))
+    by_value = zip(tables.levels, tables.kinds, tables.value_names, strict=True)
+    steps = bin_steps(
+        [0 if kind == "nominal" or names else len(own) for own, kind, names in by_value]
+    )
+
+    def of(step: int) -> Coarser:
+        binned = [
+            (own, as_it_is) if bins is None else np.unique(in_bins(own, bins), return_inverse=True)
+            for own, as_it_is, bins in zip(tables.levels, each_own, steps[step], strict=True)
+        ]
+        levels, numbers = zip(*binned, strict=True)
+        codes = np.stack([own[tables.codes[:, f]] for f, own in enumerate(numbers)], axis=1)
+        return Coarser(levels, numbers, codes, group_rows(codes)[1])
+
+    step = bisect_left(range(len(steps) - 1), -most, key=lambda at: -of(at).n_patterns)
+    return of(step)
+
+
+def coarse_notes(tables: PairTables) -> tuple[str, ...]:
+    """A sentence on the bins of coarse tables; none where there are none."""
+    into = [
+        f"{name!r} into {len(levels) - 1}"
+        for name, own, levels in zip(
+            tables.features, tables.levels, tables.coarser.levels, strict=True
+        )
+        if len(levels) < len(own)
+    ]
+    note = (
+        "For contributions and feature ceilings, distances were put into bins, so that a "
+        f"pattern has about {PAIRS_A_PATTERN} pairs: {listed(into)}. Metrics were fitted to "
+        "the distances as they are."
+    )
+    return (note,) * bool(into)
 
 
 def _merged(tables: PairTables, codes: IntArray, **changed: Any) -> PairTables:

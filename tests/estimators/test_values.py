@@ -24,7 +24,7 @@ from mlem_core.estimators.ridge import ALPHAS, BETAS, RidgeMLEM
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import fitted, permutation_importance
 from mlem_core.pairs.columns import MISSING, MISSING_NAME, chosen_to_resolve, feature_columns
-from mlem_core.pairs.tables import BY_LAYER
+from mlem_core.pairs.tables import BY_LAYER, same_or_different
 
 N, N_NEW = 75, 120
 RESOLVED = ("kind", "gender")
@@ -48,7 +48,7 @@ def test_same_or_different_is_the_sum_over_the_pairs_of_values(case, missing):
     by_value = tables_of(
         features, layers, folds, ("kind", "length"), train_ranks=True, missing=missing
     )
-    found = by_value.same_or_different()
+    found = same_or_different(by_value)
     expected = tables_of(features, layers, folds, train_ranks=True, missing=missing)
     assert by_value.resolved and not found.resolved and found.features == expected.features
     for name in ("cell_block", "cell_pattern", "counts", "patterns", *BY_LAYER, "training_ranks"):
