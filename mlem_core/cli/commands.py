@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -247,6 +248,7 @@ def _explained(
 
     both = (options.first, options.second)
     why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)
+    why = replace(why, permutations=options.chance or why.permutations)
     if why.similarity.of_ranks:
         why = explanation.with_transfer(why, analysis)
     if options.bootstrap:

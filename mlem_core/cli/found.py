@@ -19,7 +19,7 @@ from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
-from mlem_core.inference.chance import PERMUTATIONS
+from mlem_core.inference.corrections import PERMUTATIONS
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import as_chosen, best_known, explain
 from mlem_core.inference.importance_chance import above_chance

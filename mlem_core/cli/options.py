@@ -102,14 +102,14 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str, of: str) -> None
     )
 
 
-def _add_chance(command: argparse.ArgumentParser) -> None:
+def _add_chance(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument(
         "--chance",
         type=_replicates,
         default=0,
         metavar="N",
-        help="also write importance_chance.csv: importances with the labels of each feature "
-        "permuted N times (at least 20) at its level (word, sentence, stimulus)",
+        help=f"{what} the labels of each feature permuted N times (at least 20) at its level "
+        "(word, sentence, stimulus); p is at least 1 / (N + 1)",
     )
 
 
@@ -297,7 +297,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
         "N bootstrap replicates give those of scores, importances and τ their shape",
     )
-    _add_chance(analyze)
+    _add_chance(analyze, "also write importance_chance.csv: importances with")
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write everything, with figures, as one zip"
@@ -309,6 +309,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         why.add_argument(name, metavar="MODEL:LAYER", help=about)
     _add_inputs(why)
     _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")
+    _add_chance(why, "contributions beyond those with")
     why.add_argument(
         "--out",
         metavar="FILE.csv",

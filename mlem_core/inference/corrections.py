@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import unknown
+from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.typing import FloatArray
 
 # A test is significant where its corrected p is below this.
 SIGNIFICANT = 0.05
+# Permutations of the labels of each feature: p of .048 at the least, corrected over the features.
+PERMUTATIONS = 20
 CORRECTIONS = {"bh": "Benjamini-Hochberg", "bonferroni": "Bonferroni", "none": "not corrected"}
 
 
@@ -20,6 +22,12 @@ class FamilyOfTests(NamedTuple):
 
     table: pd.DataFrame
     family: str
+
+
+def check_permutations(n: int) -> None:
+    """Raise InputError for too few permutations of the labels of a feature."""
+    if n < PERMUTATIONS:
+        raise InputError(f"found {n} permutations of a feature; expected at least {PERMUTATIONS}.")
 
 
 def corrected(p: FloatArray, correction: str = "bh") -> FloatArray:

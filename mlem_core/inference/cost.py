@@ -10,7 +10,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import PERMUTATIONS
+from mlem_core.inference.corrections import PERMUTATIONS
 from mlem_core.inference.replicates import CHOSEN_ANEW
 from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores

@@ -13,7 +13,7 @@ from mlem_core.base.text import as_html, fraction, in_letters, listed, number
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY
-from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.inference.corrections import PERMUTATIONS, SIGNIFICANT
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
@@ -45,6 +45,7 @@ class Explanation:
     partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
         `mlem_core.inference.partial`
     estimator, interactions : of the metrics that are transferred
+    permutations : of the labels of each feature, where chance is computed
     how : how the intervals were computed, for a caption; empty where there are none
     alone : whether the two were resampled alone, see `mlem_core.inference.explanation`
     among, group_mean : where the two were chosen as the most similar, "64 pairs of layers of two
@@ -67,6 +68,7 @@ class Explanation:
     partial: pd.DataFrame = field(default_factory=pd.DataFrame)
     estimator: str = ""
     interactions: bool = False
+    permutations: int = PERMUTATIONS
     how: str = ""
     alone: bool = False
     among: str = ""

@@ -18,7 +18,7 @@ from mlem_core.base.parameters import names_in
 from mlem_core.base.text import listed, number
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
-from mlem_core.inference.chance import PERMUTATIONS, Chance, beyond_chance, chance_at_level
+from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate, jackknife
@@ -160,7 +160,7 @@ def with_intervals(
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
         bounds = layers.interval(progress)
         if why.similarity.divides:
-            chance = layers.chance(analysis.stimuli)
+            chance = layers.chance(analysis.stimuli, n_permutations=why.permutations)
             beyond = np.pad(chance.shift(), (0, len(why.whole)))
             bounds = bounds._replace(lower=bounds.lower + beyond, upper=bounds.upper + beyond)
     notes = why.notes
@@ -188,7 +188,7 @@ def _of_ranks(
     complete = pairs
     if not pairs.design.is_complete:
         complete = LayerPairs.of_sample(analysis, why.layers, store, features)
-    chance = chance_at_level(complete, analysis.stimuli)
+    chance = chance_at_level(complete, analysis.stimuli, why.permutations)
     chance = chance._replace(reach=identity_reach(complete, chance, analysis.stimuli))
     if pairs.design is not analysis.design or "error" in why.terms:
         # The value is from all pairs of the analysis and more orders, its error from fewer: a
@@ -228,10 +228,10 @@ def with_chance(
         return why
     if why.similarity.of_ranks:
         pairs = LayerPairs.of_sample(analysis, why.layers, store, features)
-        chance = chance_at_level(pairs, analysis.stimuli, progress=progress)
+        chance = chance_at_level(pairs, analysis.stimuli, why.permutations, progress=progress)
     else:
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
-        chance = layers.chance(analysis.stimuli, progress)
+        chance = layers.chance(analysis.stimuli, progress, why.permutations)
     return _beyond(why, analysis, chance)
 
 
@@ -392,7 +392,7 @@ def _with_tables(why: Explanation, analysis: Analysis, tables: Tables) -> Explan
 def _how(why: Explanation, analysis: Analysis) -> str:
     """Computation of the intervals of two layers, for a caption."""
     each = Units.of(analysis.stimuli).each
-    return f"blocks of {each} left out in turn; {beyond_chance(PERMUTATIONS)}"
+    return f"blocks of {each} left out in turn; {beyond_chance(why.permutations)}"
 
 
 def with_transfer(

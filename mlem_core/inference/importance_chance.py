@@ -16,8 +16,8 @@ from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.levels import MOVED, exchanges
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.chance import PERMUTATIONS, corrected_p, largest_chance
-from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.inference.chance import corrected_p, largest_chance
+from mlem_core.inference.corrections import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.permutation import pair_values
 from mlem_core.measures.importance import fitted
@@ -58,10 +58,7 @@ def importances_by_chance(
         Interactions; fewer than 20 permutations; representations that are no longer in the store.
     """
     chosen = analysis.select() if selection is None else selection
-    if n_permutations < PERMUTATIONS:
-        raise InputError(
-            f"found {n_permutations} permutations of a feature; expected at least {PERMUTATIONS}."
-        )
+    check_permutations(n_permutations)
     if chosen.interactions:
         raise InputError(
             "importances by chance are of single features; found interactions, so choose an "

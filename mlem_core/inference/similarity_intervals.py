@@ -23,6 +23,7 @@ from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.bootstrap import of_two_layers
 from mlem_core.inference.chance import Chance, chance_at_level
+from mlem_core.inference.corrections import PERMUTATIONS
 from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import check_enough, in_parts
@@ -140,7 +141,12 @@ class Comparison(NamedTuple):
         within = (-np.inf, np.inf) if self.similarity.divides else (-1.0, 1.0)
         return jackknife(values[0], values[1:], blocks.sizes, within)
 
-    def chance(self, stimuli: StimulusSet, progress: Counted | None = None) -> Chance:
+    def chance(
+        self,
+        stimuli: StimulusSet,
+        progress: Counted | None = None,
+        n_permutations: int = PERMUTATIONS,
+    ) -> Chance:
         """Contributions of each feature by chance, see `mlem_core.inference.chance`.
 
         Parameters
@@ -150,4 +156,4 @@ class Comparison(NamedTuple):
         pairs = replace(self.pairs, tables=with_sums(self.pairs.tables, self.sums()[1]))
         values = [self.similarity.of(layer) for layer in self.layers]
         centred = np.stack([of_pairs.mean(axis=0) - mean for of_pairs, mean in values])
-        return chance_at_level(pairs, stimuli, values=centred, progress=progress)
+        return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)

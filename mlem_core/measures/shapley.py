@@ -144,11 +144,11 @@ def without_feature(codes: IntArray, sums: FloatArray, value: Value, order: IntA
     (n_features, ...)
     """
     known: Known = {}
-    before = 0.0
+    before: FloatArray = np.zeros(())
     for way in (order, order[::-1]):
         values = _along(codes, sums, value, way, known)
         before = before + values[:-1][np.argsort(way)] / 2
-    return np.asarray(before)
+    return before
 
 
 def sampled_orders(codes: IntArray, orders: int = ORDERS, exact_up_to: int = EXACT_FEATURES) -> int:

@@ -247,6 +247,8 @@ class PairTables(Patterns):
     def of_layers(self, layers: Sequence[int]) -> PairTables:
         """Tables with only these layers, by position."""
         keep = list(layers)
+        if keep == list(range(self.n_layers)):
+            return self
         changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
         if self.train_sums is not None and self.train_squares is not None:
             changed["train_sums"] = cache(lambda: self.training_ranks[keep])

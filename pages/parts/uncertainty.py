@@ -64,7 +64,7 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.inference.chance import PERMUTATIONS
+    from mlem_core.inference.corrections import PERMUTATIONS
     from mlem_core.inference.cost import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
@@ -96,7 +96,7 @@ def importance_chance(view: View) -> pd.DataFrame | None:
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.chance import PERMUTATIONS
+    from mlem_core.inference.corrections import PERMUTATIONS
 
     chosen, n = view.selection, PERMUTATIONS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
