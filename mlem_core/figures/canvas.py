@@ -35,18 +35,33 @@ def canvas_data(context: FigureContext) -> Canvas:
     whose maps are kept, by that place as text. Missing numbers are None.
     """
     layers, why = context.selection.layers, context.why
+    of_all = "canvas", repr(context.names), *_shown_matrices(context)
     return {
-        "layers": _layers(context, layers),
-        "models": {model: context.names.model(model) for model, _ in layers},
+        **context.once(of_all, lambda: _of_all_layers(context)),
         "pair": [layers.index(layer) for layer in context.pair],
-        "similarity": _similarity(context),
         "finding": why.answer,
         "chip": chip(context, why, _checked(context)),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
         "colour": color_of(context),
-        **_stimuli(context),
         "maps": _maps(context, layers),
+    }
+
+
+def _shown_matrices(context: FigureContext) -> tuple[str, bool, str]:
+    """Key of the two matrices: the similarity, whether it is tested, and the correction."""
+    name = "RSA" if context.compared is None else context.compared.similarity.name
+    return name, context.similarity_tests is None, context.correction
+
+
+def _of_all_layers(context: FigureContext) -> Canvas:
+    """Content that every two layers share."""
+    layers = context.selection.layers
+    return {
+        "layers": _layers(context, layers),
+        "models": {model: context.names.model(model) for model, _ in layers},
+        "similarity": _similarity(context),
+        **_stimuli(context),
         "palette": list(PALETTE),
         "ramp": list(SEQUENTIAL),
     }

@@ -21,6 +21,7 @@ _STYLE = """<style>
 }
 .st-key-head { gap: .25rem 1rem; }
 [data-testid="stTopNav"] { width: 100%; }
+[data-testid="stTopNav"] + div { min-width: 0; }
 [data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
 a[data-testid="stTopNavLink"][href$="/new"] { background: PRIMARY; color: white; }
 a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 600; }
