@@ -67,8 +67,7 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
         if min(n_sentences, n_items) < FEWEST_TESTED:
             raise InputError(
                 f"fold {fold} of {n_folds} over both sentences and items tests "
-                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}, as a stimulus is "
-                "tested only where its sentence and its item are of the same fold; each needs at "
+                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}; each needs at "
                 f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over sentences or "
                 "items."
             )

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
-from mlem_core.base.text import fraction
+from mlem_core.base.text import fraction, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
@@ -67,6 +68,13 @@ def _of_all_layers(context: FigureContext) -> Canvas:
     }
 
 
+def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:
+    """Matrix of similarities as a small picture (n_pixels, n_pixels, 3)."""
+    cell = np.ones((-(-96 // len(rsa)),) * 2)  # whole pixels, so that cells are not blurred
+    share = np.kron(np.clip(np.nan_to_num(rsa), 0, 1), cell)[:, :, None]
+    return ((1 - share) * (243, 245, 248) + share * (8, 64, 111)).astype(np.uint8)
+
+
 def _checked(context: FigureContext) -> Checked:
     pair = context.why.layers
     return context.once(("checked", pair), lambda: check(context.audit, *pair))
@@ -79,7 +87,7 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
     exceeds chance, the largest first.
     """
     why, checked, untested = context.why, _checked(context), "not tested"
-    whole, (a, b) = why.whole.iloc[0], context.called
+    whole, (a, b) = why.whole.iloc[0], map(context.names.layer_title, context.pair)
     similar, artefact = untested, {"holds": "holds", "changes": "fails", "unknown": untested}
     if "lower" in why.whole and pd.notna(whole["lower"]):
         similar = "holds" if whole["lower"] > 0 else "fails"
@@ -96,7 +104,7 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
             "0.", "."
         )
         name = context.names.feature(row["term"])
-        rows.append((f"{name[:1].upper()}{name[1:]} contributes more than chance", verdict, basis))
+        rows.append((f"{sentence_case(name)} contributes more than chance", verdict, basis))
     return pd.DataFrame(rows, columns=["claim", "verdict", "basis"])
 
 
@@ -117,10 +125,10 @@ def chip(context: FigureContext, why: Explanation, checked: Checked) -> dict[str
     """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
     lines = _intervals(context, why)
     if checked.reasons:
-        failed = [f"{reason[:1].upper()}{reason[1:]}." for reason in checked.reasons]
+        failed = [f"{sentence_case(reason)}." for reason in checked.reasons]
         return {"state": "fails", "text": checked.badge, "more": "\n".join([*failed, *lines])}
     if checked.variants:
-        lines.append(f"{checked.badge[:1].upper()}{checked.badge[1:]} of the audit.")
+        lines.append(f"{sentence_case(checked.badge)} of the audit.")
     state = "sure" if settled(why) else "provisional"
     text = "provisional"
     if state == "sure":

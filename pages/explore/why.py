@@ -193,8 +193,8 @@ def _pairs(view: View, a: str, b: str) -> None:
             [MOST, "take most away"],
             "which",
             MOST,
-            help="Pairs that both layers place alike add to the similarity, pairs that they place "
-            "differently take from it.",
+            help="Pairs that are close (or far apart) in both layers add to the similarity. Pairs "
+            "that differ between the layers reduce it.",
         )
     from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 

@@ -32,6 +32,10 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
 [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
 .st-key-foot a:not(:hover) { background: transparent; }
 .st-key-foot a p { font-weight: inherit; }
+@media (max-width: 1200px) {
+  .st-key-matrices > * > [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
+  .st-key-matrices > * > * > [data-testid="stColumn"] { min-width: 100%; }
+}
 @media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
 a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
 [data-testid="stElementToolbar"] button:focus-visible {
