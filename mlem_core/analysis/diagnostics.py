@@ -184,7 +184,8 @@ def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
             "patterns",
             f"The features divide the pairs of stimuli in {len(tables.codes):,} ways. So "
             f"{share:.0%} of the pairs in a fold differ as no pair of other stimuli does, and "
-            "ceilings come out too low. Put continuous features into bins, choose fewer features or add stimuli"
+            "ceilings come out too low. Put continuous features into bins, choose fewer features "
+            "or add stimuli"
             f"{', or code fewer features by value' if tables.resolved else ''}.",
             tables.features,
         )

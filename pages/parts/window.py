@@ -36,6 +36,10 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
   .st-key-matrices > * > [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
   .st-key-matrices > * > * > [data-testid="stColumn"] { min-width: 100%; }
 }
+@media (max-width: 640px) {
+  [class*="st-key-line-of-"] [data-testid="stColumn"] { min-width: 0; flex: 0 1 auto; width: auto; }
+  [class*="st-key-line-of-"] [data-testid="stColumn"]:nth-child(2) { flex: 1 0 75%; }
+}
 @media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
 a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
 [data-testid="stElementToolbar"] button:focus-visible {

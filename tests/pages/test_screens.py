@@ -278,7 +278,7 @@ def test_a_similarity_without_terms_says_so(mine, monkeypatch):
 def test_values_are_told_apart_where_that_is_chosen(mine):
     """Of three kinds two lie close together, and one far from both."""
     screen, there = seen(mine, "profiles").unfold("folded values"), jobs_in(mine.store)
-    screen.press("Tell apart the values of kind")
+    screen.press("Code kind by value")
     assert screen.address["apart"] == ["yes"] and "kind" in screen.how("profiles")
     assert jobs_in(mine.store) == there
     (matrix,) = [one for one in screen.figures["values"]["data"] if one["type"] == "heatmap"]
