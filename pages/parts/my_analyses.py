@@ -84,15 +84,14 @@ def show_my_analyses() -> None:
 
 def _sorted(jobs: list[Job], names: dict[str, str], by: int) -> list[Job]:
     """The analyses in one of the orders of `SORTED`."""
-    if by < 2:
-        return sorted(jobs, key=lambda job: names.get(job.id, job.id).lower()) if by else jobs
 
     def size(job: Job) -> float:
         contents = job.contents()
         found = contents and (contents.n_stimuli, contents.similarity)[by - 2]
-        return -np.inf if not found or np.isnan(found) else found
+        return -found if found and not np.isnan(found) else np.inf
 
-    return sorted(jobs, key=size, reverse=True)
+    keys = lambda job: 0, lambda job: names.get(job.id, job.id).lower(), size, size
+    return sorted(jobs, key=keys[by])
 
 
 def _columns() -> list[Any]:

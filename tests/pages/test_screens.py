@@ -289,7 +289,7 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     assert "values-compared" in Screen("heatmaps", **screen.address).unfold("folded values").figures
     # An estimator that cannot tell them apart is refused before anything runs.
     refused = Screen("heatmaps", **screen.address, fit="spearman")
-    assert "values of kind" in refused.errors[0] and refused.figures == {}
+    assert "kind is coded by value" in refused.errors[0] and refused.figures == {}
 
 
 def test_missing_values_are_treated_otherwise(mine):
