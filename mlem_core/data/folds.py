@@ -132,7 +132,7 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
 
 
 def untested_items(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray | None:
-    """The items (n_stimuli,) of which no two stimuli test a fold; None with folds over sentences.
+    """The items (n_stimuli,) that test no fold with two stimuli; None with folds over sentences.
 
     Two stimuli of one item are near each other whatever was learnt, so they say nothing of other
     items.
