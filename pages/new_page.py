@@ -88,9 +88,11 @@ def new_body() -> None:
         if state.step() == "read":
             read.show_reading(now)
         elif state.step() == "roles":
-            roles.show_roles(now, lint, wrong["roles"], options)
+            roles.show_roles(now, lint, wrong["roles"])
         else:
             models.show_models(now, options, files, wrong["models"])
+    if wrong["roles"]:
+        roles.fewer_folds(now, options)
     cost = None
     if spec is not None and lint is not None:
         cost = _cost(spec, now, lint.n_cells, files)
@@ -216,7 +218,7 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
         if cost.n_fetched:
             takes += f", after {models.in_bytes(cost.n_fetched)} from the hub"
-        text += f"  \n:small[:gray[{plain(takes)}; less where parts of it are there already.]]"
+        text += f"  \n:small[:gray[{plain(takes)}; less where parts are cached.]]"
     return text
 
 

@@ -33,13 +33,15 @@ def versus_body() -> None:
         st.info("Choose two different analyses.", icon=":material/info:")
         return
     views = opening.whole_view(ids[0]), opening.whole_view(ids[1])
-    _what_differs(views)
+    names = stored.analysis_names()
+    called = names.get(ids[0], "first"), names.get(ids[1], "second")
+    _what_differs(views, called)
     results = views[0].results(), views[1].results()
     if results[0] is not None and results[1] is not None:
         from mlem_core.figures.naming import naming as named
 
         with named(naming.shared_names(*ids)):
-            _answers(views, (results[0], results[1]))
+            _answers(views, (results[0], results[1]), called)
 
 
 def _choose(done: list[str]) -> tuple[str, str]:
@@ -65,7 +67,7 @@ def _choose(done: list[str]) -> tuple[str, str]:
     return chosen[0], chosen[1]
 
 
-def _what_differs(views: tuple[View, View]) -> None:
+def _what_differs(views: tuple[View, View], called: tuple[str, str]) -> None:
     from mlem_core.robustness import two_analyses
 
     table = two_analyses.differences(views[0].analysis, views[1].analysis)
@@ -73,20 +75,18 @@ def _what_differs(views: tuple[View, View]) -> None:
         st.markdown(f"##### {plain(two_analyses.in_a_sentence(table))}")
         return
     st.markdown(f"##### The two differ in {plain(listed(list(table['what']), most=4))}.")
-    names = stored.analysis_names()
-    first, second = (names.get(view.job_id, "") for view in views)
-    about = f"First: {first}. Second: {second}."
+    about = f"First: {called[0]}. Second: {called[1]}."
     exporting.show_table(table, "what-differs", "What differs", about)
 
 
-def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None:
+def _answers(
+    views: tuple[View, View], results: tuple[Results, Results], called: tuple[str, str]
+) -> None:
     from mlem_core import figures
     from mlem_core.figures import two_analyses as drawings
     from mlem_core.figures.context import RenderedFigure
     from mlem_core.robustness import two_analyses
 
-    names = stored.analysis_names()
-    called = names.get(views[0].job_id, "first"), names.get(views[1].job_id, "second")
     features = list(dict.fromkeys([*views[0].all_features, *views[1].all_features]))
     drawn = [
         figures.with_interactions(one.importance, view.all_features)
@@ -133,8 +133,7 @@ def _answers(views: tuple[View, View], results: tuple[Results, Results]) -> None
         RenderedFigure(compare(), "Difference of similarities", caption, of_similarity.table),
         "similarity-differences",
         partial(compare, across=1),
-        "How much more (orange) or less (blue) alike two layers are in the first analysis than in "
-        "the second.",
+        "Orange: two layers are more similar in the first analysis than in the second; blue: less.",
     ).show()
 
 

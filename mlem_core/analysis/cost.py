@@ -127,7 +127,7 @@ def check_weights(columns: Sequence[FeatureColumn], interactions: bool) -> None:
     n_weights = n * (n + 1) // 2 if interactions else of_values
     if n_weights > MOST_WEIGHTS:
         fewer = " or no interactions" if interactions else ""
-        fewer = ", or tell fewer values apart" if any(values) else fewer
+        fewer = ", or code fewer features by value" if any(values) else fewer
         raise InputError(
             f"the {n} features make a model of {n_weights:,} weights; expected at most "
             f"{MOST_WEIGHTS}, so choose fewer features{fewer}."

@@ -17,7 +17,7 @@ from mlem_core.analysis.findings import MOST_ROWS, Lint, Severity, StimulusFindi
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import listed, many, sentence_case
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.levels import STIMULUS, level_of
@@ -75,7 +75,7 @@ def lint(
         findings += _tested(stimuli, fold_of, folds, spec.folds_over)
     except InputError as error:
         text = str(error)
-        findings.append(StimulusFinding("problem", "folds", text[:1].upper() + text[1:]))
+        findings.append(StimulusFinding("problem", "folds", sentence_case(text)))
         fold_of = np.arange(n) % min(max(folds, 2), n)
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     some = stimuli.take(rows)
@@ -153,9 +153,9 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
             yield StimulusFinding(
                 "problem",
                 "copies",
-                f"The features {tables.features[f]!r} and {tables.features[g]!r} tell apart the "
-                "same stimuli, so how their weight is divided between them means nothing; leave "
-                "one of them out.",
+                f"The features {tables.features[f]!r} and {tables.features[g]!r} divide the "
+                "stimuli in the same way, so their separate weights mean nothing; leave one of "
+                "them out.",
                 (tables.features[f], tables.features[g]),
             )
     fewest = min(len(patterns) for patterns in present)
@@ -164,8 +164,8 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
         yield StimulusFinding(
             "problem",
             "weights",
-            f"The model has {len(tables.columns.parts)} weights, but the features tell the pairs "
-            f"of stimuli apart in only {fewest} ways; other weights would fit as well, so choose "
+            f"The model has {len(tables.columns.parts)} weights, but the features divide the "
+            f"pairs of stimuli in only {fewest} ways. Other weights would fit as well: choose "
             f"fewer features{' or no interactions' if tables.interactions else ''}.",
             tables.features,
         )
@@ -182,11 +182,11 @@ def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
         yield StimulusFinding(
             "caution",
             "patterns",
-            f"The features tell the pairs of stimuli apart in {len(tables.codes):,} ways, so that "
-            f"{share:.0%} of the pairs in a fold differ as no pair of other stimuli does: what "
-            "features explain together, and the ceilings, come out too low; put continuous "
-            "features into bins, choose fewer features or add stimuli"
-            f"{', or tell fewer values apart' if tables.resolved else ''}.",
+            f"The features divide the pairs of stimuli in {len(tables.codes):,} ways. So "
+            f"{share:.0%} of the pairs in a fold differ as no pair of other stimuli does, and "
+            "ceilings come out too low. Put continuous features into bins, choose fewer features "
+            "or add stimuli"
+            f"{', or code fewer features by value' if tables.resolved else ''}.",
             tables.features,
         )
 
@@ -211,9 +211,9 @@ def _determined(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
             "caution",
             "determined",
             f"The feature {name!r} follows from {listed([repr(other) for other in others])}: "
-            f"stimuli that agree on {'it' if len(others) == 1 else 'both'} agree on {name!r}, so "
-            "that what one explains may be found under another's name; read their importances "
-            f"together, or leave {name!r} out.",
+            f"stimuli that agree on {'it' if len(others) == 1 else 'both'} agree on {name!r}. "
+            "So one may be credited with what another explains. Read their importances together, "
+            f"or leave {name!r} out.",
             (name, *others),
         )
 
@@ -243,9 +243,9 @@ def _correlated(
         StimulusFinding(
             "caution",
             "correlated",
-            f"The distances of {names[0]!r} and {names[1]!r} correlate at {value:.2f} over {of}, "
-            "so that a part of what one explains may be found under the other's name; read the two "
-            "importances together, or choose stimuli in which the two vary independently.",
+            f"The distances of {names[0]!r} and {names[1]!r} correlate at {value:.2f} over {of}. "
+            "So one may be credited with what the other explains. Read the two importances "
+            "together, or choose stimuli in which the two vary independently.",
             names,
         )
         for value, names in sorted(pairs, key=lambda pair: -abs(pair[0]))
@@ -267,9 +267,8 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
         "caution",
         "duplicates",
         f"{many(len(again), 'row')} {'repeats' if len(again) == 1 else 'repeat'} a {what} that an "
-        f"earlier row has (row {rows[0]} is row {int(np.flatnonzero(same)[0]) + 1} again): models "
-        "represent both alike whatever the features say, so such pairs tell nothing or mislead; "
-        "keep one row of each.",
+        f"earlier row has (row {rows[0]} is row {int(np.flatnonzero(same)[0]) + 1} again). "
+        "Models represent both in the same way, so such pairs mislead: keep one row of each.",
         rows=rows,
     )
 
@@ -332,8 +331,8 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[StimulusFinding]:
                 "problem",
                 "identifier",
                 f"The feature {feature.name!r} has {len(counts):,} different values in "
-                f"{int(counts.sum()):,} stimuli, so it says of nearly every two that they differ; "
-                "if it names the stimuli, ignore it, and if it is a number, make it ordered.",
+                f"{int(counts.sum()):,} stimuli, so nearly every two differ in it. "
+                "If it names the stimuli, ignore it; if it is a number, make it numeric.",
                 (feature.name,),
             )
             continue
@@ -346,10 +345,8 @@ def _values(stimuli: StimulusSet, folds: int) -> Iterator[StimulusFinding]:
             "caution",
             "rare",
             f"{'A value' if single else f'{len(rare)} values'} of the feature {feature.name!r} "
-            f"{'is' if single else 'are'} rare among {n:,} stimuli: {counted}; some folds hold "
-            "hardly any, so results for the feature say little about "
-            f"{'it' if single else 'them'}: merge {'it' if single else 'them'} with others or "
-            "add stimuli.",
+            f"{'is' if single else 'are'} rare among {n:,} stimuli: {counted}. Some folds hold "
+            f"hardly any: merge {'it' if single else 'them'} with others or add stimuli.",
             (feature.name,),
             _rows(np.flatnonzero(values.isin(rare.index))),
         )
@@ -365,8 +362,8 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[StimulusFinding]:
             "caution",
             "range",
             f"The feature {name!r} runs from {low:g} to {high:g}, but 98 % of its values lie "
-            f"between {middle_low:g} and {middle_high:g}: scaled by the range, nearly all its "
-            "distances are close to 0 and its weight rests on few stimuli; look at the extreme "
+            f"between {middle_low:g} and {middle_high:g}. Scaled by the range, nearly all its "
+            "distances are close to 0, and its weight rests on few stimuli. Look at the extreme "
             "values, or use their logarithm.",
             (name,),
             _rows(np.flatnonzero(far)),
@@ -385,12 +382,11 @@ def _size(
         yield StimulusFinding(
             "caution",
             "few",
-            f"There are {n:,} stimuli for {n_weights} weights; as a rule of thumb have "
-            f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}), because pairs of "
-            "the same stimuli are not independent: expect weights that change from fold to fold, "
-            "and add stimuli or choose fewer features"
+            f"There are {n:,} stimuli for {n_weights} weights; a rule of thumb is "
+            f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}). With fewer, weights "
+            "change from fold to fold: add stimuli or choose fewer features"
             f"{' or no interactions' if interactions else ''}"
-            f"{', or tell fewer values apart' if resolved else ''}.",
+            f"{', or code fewer features by value' if resolved else ''}.",
         )
     sizes = np.bincount(stimuli.groups)
     what = "sentence_id" if "sentence_id" in stimuli.table else "sentence"
@@ -399,8 +395,8 @@ def _size(
             "caution",
             "folds",
             f"The stimuli are of {len(sizes)} different values of {what!r}, which stay together, "
-            f"in {folds} folds; as a rule of thumb have {GROUPS_A_FOLD} a fold (here "
-            f"{GROUPS_A_FOLD * folds}): the scores of single folds will differ by chance, so add "
+            f"in {folds} folds. A rule of thumb is {GROUPS_A_FOLD} a fold (here "
+            f"{GROUPS_A_FOLD * folds}). With fewer, scores of single folds differ by chance: add "
             "sentences or choose fewer folds.",
         )
     if len(sizes) >= folds and sizes.max() > 2 * n / folds:
@@ -409,8 +405,8 @@ def _size(
             "caution",
             "folds",
             f"{sizes.max():,} of the {n:,} stimuli have the same {what!r} (row {largest[0] + 1} is "
-            "the first) and stay together, so that one fold is far larger than the others and is "
-            "trained on few; divide them into smaller groups.",
+            "the first) and stay together. So one fold is far larger than the others and is "
+            "trained on few: divide them into smaller groups.",
             rows=_rows(largest),
         )
 
@@ -432,8 +428,8 @@ def _tested(
         "note",
         "folds",
         f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {of_one:.1%} "
-        f"are of one {item}, of all pairs {of_all:.1%}: they are alike in every feature of the "
-        f"{item}, so do not compare held-out scores with those of folds over sentences.",
+        f"are of one {item}, of all pairs {of_all:.1%}. They agree in every feature of the "
+        f"{item}: do not compare held-out scores with those of folds over sentences.",
     )
 
 

@@ -18,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import Layer
+from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
@@ -63,8 +63,14 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a saved analysis, for a list of many; similarity: the largest RSA of two layers
-    that `Analysis.most_alike` chooses from, NaN where there is one layer."""
+    """Contents of a saved analysis, for a list of many.
+
+    Attributes
+    ----------
+    similarity : the largest RSA of two layers that `Analysis.most_alike` chooses from, NaN where
+        there is one layer
+    rsa : (n_layers, n_layers)
+    """
 
     models: tuple[str, ...]
     n_layers: int
@@ -72,6 +78,7 @@ class Contents:
     notices: tuple[str, ...]
     n_stimuli: int
     similarity: float
+    rsa: FloatArray
 
     @property
     def n_features(self) -> int:
@@ -93,7 +100,7 @@ def contents_of(folder: Path | str) -> Contents:
     a, b = (about.layers.index(one) for one in most_alike(rsa, about.layers, files, spec.group_of))
     similarity = float(rsa[a, b]) if a != b else np.nan
     known = tuple(models), n, tuple(about.kinds), tuple(about.notices)
-    return Contents(*known, len(folds), similarity)
+    return Contents(*known, len(folds), similarity, rsa)
 
 
 def kept_spec(folder: Path | str) -> AnalysisSpec:

@@ -200,7 +200,7 @@ def _alike(layers: Sequence[Layer], tables: PairTables, rsa: FloatArray) -> Iter
     told = tables.rank_squares > 0
     for model, layer in (layers[at] for at in np.flatnonzero(~told).tolist()):
         yield (
-            f"{model} layer {layer} represents all stimuli alike (every distance is the same); "
+            f"{model} layer {layer} has the same distance between all stimuli; "
             "its scores and importances are 0."
         )
     sums = tables.target_sums

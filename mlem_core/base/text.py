@@ -28,6 +28,11 @@ def listed(parts: Sequence[str], *, last: str = "and", most: int | None = None) 
     return f" {last} ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def sentence_case(text: str) -> str:
+    """Text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
 def short(text: str, length: int = 60) -> str:
     """Text quoted for a message, cut where it is long."""
     return repr(text if len(text) <= length else text[: length - 1] + "…")

@@ -249,6 +249,6 @@ def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> Sti
         )
     column = typed_column(name, texts(pd.Series(values)), kind)
     if len(column.dropna().unique()) < 2:
-        raise InputError(f"{name!r} has the same value for all stimuli; it tells no two apart.")
+        raise InputError(f"{name!r} has the same value for all stimuli; no two differ in it.")
     table = stimuli.table.assign(**{name: column.to_numpy()})
     return replace(stimuli, table=table, features=(*stimuli.features, Feature(name, kind)))

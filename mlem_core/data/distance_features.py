@@ -97,7 +97,7 @@ def with_rdm(
     _check_size(name, len(kept))
     rdm = Rdm(kept, Rdm(file.names, file.distances).among(kept))
     if not rdm.distances.any():
-        raise InputError(f"{what} has the distance 0 between all stimuli; it tells no two apart.")
+        raise InputError(f"{what} has the distance 0 between all stimuli; no two differ in it.")
     if column:
         note = f"The rows of {what} are the values of the column {column!r}."
         stimuli = replace(stimuli, notes=(*stimuli.notes, note))

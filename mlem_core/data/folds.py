@@ -67,8 +67,7 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
         if min(n_sentences, n_items) < FEWEST_TESTED:
             raise InputError(
                 f"fold {fold} of {n_folds} over both sentences and items tests "
-                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}, as a stimulus is "
-                "tested only where its sentence and its item are of the same fold; each needs at "
+                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}; each needs at "
                 f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over sentences or "
                 "items."
             )
@@ -133,7 +132,7 @@ def kept_together(folds: IntArray, groups: IntArray, items: IntArray | None) -> 
 
 
 def untested_items(folds: IntArray, groups: IntArray, items: IntArray | None) -> IntArray | None:
-    """The items (n_stimuli,) of which no two stimuli test a fold; None with folds over sentences.
+    """The items (n_stimuli,) that test no fold with two stimuli; None with folds over sentences.
 
     Two stimuli of one item are near each other whatever was learnt, so they say nothing of other
     items.

@@ -42,6 +42,7 @@ FEATURES = ("ordered", "nominal")
 
 _SENTENCES = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
 _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
+_PLACES = ("position", "word_position", "index")  # or a feature
 _WORDS = ("word", "target", "target_word", "token")
 # A column of fewer different values is not guessed to be the sentence.
 _FEW = 5
@@ -88,6 +89,8 @@ def guess_roles(table: Table) -> dict[str, str]:
     if index is None and inside:
         assert word is not None and sentence is not None
         index = _counting(table, word, sentence) or word
+    if index is None and word is None and sentence is not None:
+        index = _placing(table, _first(names, _PLACES), sentence)
     special = {sentence: "sentence", index: "word_index", _first(names, _GROUPS): "sentence_id"}
     special[ITEM] = "item"
     if inside and index != word:
@@ -366,6 +369,19 @@ def _counting(table: Table, word: str, sentence: str) -> str | None:
         ):
             return str(name)
     return None
+
+
+def _placing(table: Table, name: str | None, sentence: str) -> str | None:
+    """The column, where each row of sentences that recur has another word of its sentence in it."""
+    if name is None:
+        return None
+    places, sentences = texts(table.frame[name]), texts(table.frame[sentence])
+    inside = all(
+        place is not None and place.isdecimal() and int(place) < len((text or "").split())
+        for place, text in zip(places, sentences, strict=True)
+    )
+    n_pairs = len({*zip(places, sentences, strict=True)})
+    return name if inside and len({*sentences}) < n_pairs == len(places) else None
 
 
 def _word_index(

@@ -138,7 +138,7 @@ def from_cells(
             only = [f"only the value {short(str(text_of(value)))}" for value in distinct]
             values = only[0] if only else "no value"
             raise InputError(
-                f"the feature {column!r} has {values}, so that it tells no two stimuli apart; "
+                f"the feature {column!r} has {values}, so that no two stimuli differ in it; "
                 "remove the column or rename it with a leading underscore to carry it along."
             )
     table = pd.DataFrame(columns)

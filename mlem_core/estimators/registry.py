@@ -108,14 +108,14 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
         return
     if interactions:
         raise InputError(
-            f"found values of {listed(resolved)} to tell apart and interactions too; products are "
-            "of features that differ or do not, so choose one of the two."
+            f"found {listed(resolved)} coded by value, and interactions; these need features "
+            "that are coded as same or different, so choose one of the two."
         )
     if not estimator_named(name).resolves:
         can = [one for one in every_estimator() if ESTIMATORS[one].resolves]
         raise InputError(
-            f"the estimator {name} weighs features that differ or do not, and cannot tell apart "
-            f"the values of {listed(resolved)}; choose {listed(can, last='or')}, or no values."
+            f"the estimator {name} needs features that are coded as same or different, and "
+            f"{listed(resolved)} is coded by value; choose {listed(can, last='or')}, or no values."
         )
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
-from mlem_core.base.text import fraction
+from mlem_core.base.text import fraction, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
@@ -35,21 +36,43 @@ def canvas_data(context: FigureContext) -> Canvas:
     whose maps are kept, by that place as text. Missing numbers are None.
     """
     layers, why = context.selection.layers, context.why
+    of_all = "canvas", repr(context.names), *_shown_matrices(context)
     return {
-        "layers": _layers(context, layers),
-        "models": {model: context.names.model(model) for model, _ in layers},
+        **context.once(of_all, lambda: _of_all_layers(context)),
         "pair": [layers.index(layer) for layer in context.pair],
-        "similarity": _similarity(context),
         "finding": why.answer,
         "chip": chip(context, why, _checked(context)),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
         "colour": color_of(context),
-        **_stimuli(context),
         "maps": _maps(context, layers),
+    }
+
+
+def _shown_matrices(context: FigureContext) -> tuple[str, bool, str]:
+    """Key of the two matrices: the similarity, whether it is tested, and the correction."""
+    name = "RSA" if context.compared is None else context.compared.similarity.name
+    return name, context.similarity_tests is None, context.correction
+
+
+def _of_all_layers(context: FigureContext) -> Canvas:
+    """Content that every two layers share."""
+    layers = context.selection.layers
+    return {
+        "layers": _layers(context, layers),
+        "models": {model: context.names.model(model) for model, _ in layers},
+        "similarity": _similarity(context),
+        **_stimuli(context),
         "palette": list(PALETTE),
         "ramp": list(SEQUENTIAL),
     }
+
+
+def thumbnail(rsa: FloatArray) -> NDArray[np.uint8]:
+    """Matrix of similarities as a small picture (n_pixels, n_pixels, 3)."""
+    cell = np.ones((-(-96 // len(rsa)),) * 2)  # whole pixels, so that cells are not blurred
+    share = np.kron(np.clip(np.nan_to_num(rsa), 0, 1), cell)[:, :, None]
+    return ((1 - share) * (243, 245, 248) + share * (8, 64, 111)).astype(np.uint8)
 
 
 def _checked(context: FigureContext) -> Checked:
@@ -64,7 +87,7 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
     exceeds chance, the largest first.
     """
     why, checked, untested = context.why, _checked(context), "not tested"
-    whole, (a, b) = why.whole.iloc[0], context.called
+    whole, (a, b) = why.whole.iloc[0], map(context.names.layer_title, context.pair)
     similar, artefact = untested, {"holds": "holds", "changes": "fails", "unknown": untested}
     if "lower" in why.whole and pd.notna(whole["lower"]):
         similar = "holds" if whole["lower"] > 0 else "fails"
@@ -81,7 +104,7 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
             "0.", "."
         )
         name = context.names.feature(row["term"])
-        rows.append((f"{name[:1].upper()}{name[1:]} contributes more than chance", verdict, basis))
+        rows.append((f"{sentence_case(name)} contributes more than chance", verdict, basis))
     return pd.DataFrame(rows, columns=["claim", "verdict", "basis"])
 
 
@@ -102,10 +125,10 @@ def chip(context: FigureContext, why: Explanation, checked: Checked) -> dict[str
     """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
     lines = _intervals(context, why)
     if checked.reasons:
-        failed = [f"{reason[:1].upper()}{reason[1:]}." for reason in checked.reasons]
+        failed = [f"{sentence_case(reason)}." for reason in checked.reasons]
         return {"state": "fails", "text": checked.badge, "more": "\n".join([*failed, *lines])}
     if checked.variants:
-        lines.append(f"{checked.badge[:1].upper()}{checked.badge[1:]} of the audit.")
+        lines.append(f"{sentence_case(checked.badge)} of the audit.")
     state = "sure" if settled(why) else "provisional"
     text = "provisional"
     if state == "sure":

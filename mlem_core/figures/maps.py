@@ -262,7 +262,7 @@ def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[st
 @figure(
     "layer_maps",
     "Maps of the layers",
-    "Layers that are alike lie close together. Click two of them to compare them.",
+    "Similar layers lie close together. Click two of them to compare them.",
     offered=True,
 )
 def draw_layer_maps(context: FigureContext) -> RenderedFigure | None:

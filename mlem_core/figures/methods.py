@@ -41,7 +41,7 @@ from mlem_core.figures.style import (
 RHO = "prediction accuracy (held-out ρ)"
 _MEASURES = (
     ("frobenius", "apart in their weights", "Frobenius distance"),
-    ("tau", "alike in their profiles", "weighted Kendall τ"),
+    ("tau", "similarity of profiles", "weighted Kendall τ"),
 )
 
 
@@ -224,7 +224,7 @@ def draw_method_agreement(context: FigureContext) -> RenderedFigure | None:
 @figure(
     "noise_agreement",
     "MLEM and FR-RSA under noise",
-    "Whether both still fit the same weights, and order the features alike, when a layer is noisy.",
+    "Whether both fit the same weights, and order the features in the same way, in a noisy layer.",
 )
 def draw_noise_agreement(context: FigureContext) -> RenderedFigure | None:
     """Figure S8 of Jalouzot et al. (2024); None where it has been computed for no layer.

@@ -197,10 +197,10 @@ def draw_stimulus_map(context: FigureContext, side: int) -> RenderedFigure | Non
     return RenderedFigure(
         nested_map(points, groups, by, nested.outlines(points, by), title, stress),
         f"Stimuli in {title}, groups inside groups",
-        f"The stimuli divided by {listed(list(map(context.names.feature, by)))}, in this order: "
-        "colours and outlines (the half of a group that is nearest to its middle) are the first "
-        "feature, marks the second; lines join the centre of a group to those of the groups inside "
-        "it. Between groups: the share of the squared distances in the map that lies between the "
+        f"The stimuli divided by {listed(list(map(context.names.feature, by)))}, in this order. "
+        "Colours and outlines (the half of a group nearest to its middle) are the first "
+        "feature, marks the second. Lines join the centre of a group to those inside it. "
+        "Between groups: the share of the squared distances in the map that lies between the "
         "groups by the features so far, less what random groups have (ε²). "
         f"{map_caption(len(points), len(context.analysis.stimuli))}",
         points,
@@ -212,6 +212,6 @@ for _side, _place in enumerate("ab"):
     figure(
         f"stimulus_map_{_place}",
         "Map of the stimuli",
-        "Stimuli that lie close together are represented alike; where stress is poor, read groups "
-        "of them, not single ones.",
+        "Stimuli that lie close together are represented similarly. Where stress is poor, read "
+        "groups of them, not single ones.",
     )(partial(draw_stimulus_map, side=_side))

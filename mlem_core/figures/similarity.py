@@ -303,7 +303,7 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
 @figure(
     "similarity",
     "Similarity of every two layers",
-    "How alike every two layers are, by their features and by their distances alone. Click a cell "
+    "Similarity of every two layers, by their features and by their distances alone. Click a cell "
     "to choose its two layers.",
     offered=True,
 )

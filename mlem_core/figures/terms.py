@@ -142,7 +142,7 @@ def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[s
 
 @figure(
     "why_layers",
-    "What makes every two layers alike",
+    "Contributions to the similarity of every two layers",
     "The contribution of each feature to the similarity of every two layers.",
     offered=True,
 )
@@ -163,7 +163,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
             across=2 if context.drawing.narrow and context.drawing.screen else 3,
             narrow=context.drawing.narrow,
         ),
-        "What makes every two layers alike",
+        "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
         "cross-fitted), and the unexplained part. Orange: more similar; blue: less similar. "
         f"{of_chance(context.chance)} {context.computed_on}",

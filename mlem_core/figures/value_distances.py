@@ -182,9 +182,9 @@ def matrices_caption(feature: str, basis: str) -> str:
 def table_caption(feature: str) -> str:
     """Caption of the table behind these figures."""
     return (
-        f"The values of {feature}: distance (squared, {TARGET_UNITS}) and its standard deviation "
-        "over folds, separation (its part between the means of the two values) and the pairs of "
-        "stimuli that it is seen in."
+        f"The values of {feature}. Distance: squared, {TARGET_UNITS}, with its standard deviation "
+        "over folds. Separation: its part between the means of the two values. The "
+        "pairs are those of stimuli with these values."
     )
 
 

@@ -149,7 +149,7 @@ def _tested(
 
 def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
     if n < 4:
-        raise InputError(f"found {many(n, 'model')}; a test of what makes them alike needs 4.")
+        raise InputError(f"found {many(n, 'model')}; a test of their similarity needs 4.")
     if not np.isfinite(y).all() or not np.ptp(y) > 0:
         raise InputError(
             "the similarities of the models are all the same or not defined; expected numbers that "

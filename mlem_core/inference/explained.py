@@ -9,7 +9,7 @@ from typing import ClassVar
 import pandas as pd
 
 from mlem_core.base.labels import Names
-from mlem_core.base.text import as_html, fraction, in_letters, listed, number
+from mlem_core.base.text import as_html, fraction, in_letters, listed, number, sentence_case
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY
@@ -205,7 +205,7 @@ def _shares(why: Explanation) -> str:
         if len(others) and sum_of_others >= 0:
             count = f"{in_letters(len(others))} other feature{'s' * (len(others) > 1)}"
             parts.insert(0, f"{count} for {_share(sum_of_others / value)}")
-        text = f"{name[:1].upper()}{name[1:]} accounts for {_share(top['value'] / value)}"
+        text = f"{sentence_case(name)} accounts for {_share(top['value'] / value)}"
     else:
         beyond = "a tenth of it" if why.sure is None else "more than chance gives"
         text, parts = f"No feature accounts for {beyond}", []

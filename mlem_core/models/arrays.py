@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_memory
-from mlem_core.base.text import listed
+from mlem_core.base.text import listed, sentence_case
 from mlem_core.models.array_files import (
     ADVICE,
     are_distances,
@@ -212,7 +212,7 @@ def _rounded(where: str, share: float) -> str:
     what = f"{share:.1%} of their variance is rounding to floats"
     if share == 1:
         what = "rounding leaves hardly a difference"
-    where = where[:1].upper() + where[1:]
+    where = sentence_case(where)
     return (
         f"{where} has values so far from 0 that {what}, and distances tell little: subtract the "
         "mean of each unit before the numbers are saved, or save them as float64."

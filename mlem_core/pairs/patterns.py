@@ -309,7 +309,7 @@ def _indexed(
         indexed = indexed or tried(high)
     if indexed is None:
         raise InputError(
-            f"the {len(columns)} features tell the pairs of stimuli apart in more than "
+            f"the {len(columns)} features divide the pairs of stimuli in more than "
             f"{hard_limit:,} ways; choose fewer features or features with fewer values."
         )
     return indexed

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from mlem_core.base.labels import Names
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.text import listed, many, number, sentence_case
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS, Audit, short_of
@@ -242,11 +242,11 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
 
     add(
         layers["position0_ranks"] >= POSITION_SHARE,
-        f"Position 0 makes at least {POSITION_SHARE:.0%} of the variance of the ranks",
+        f"Position 0 accounts for at least {POSITION_SHARE:.0%} of the variance of the ranks",
     )
     add(
         layers["outlier_share"] >= OUTLIER_SHARE,
-        f"Outlier units have at least {OUTLIER_SHARE:.0%} of the variance",
+        f"Outlier units account for at least {OUTLIER_SHARE:.0%} of the variance",
     )
     add(
         layers["mean_cosine"] >= MEAN_COSINE,
@@ -266,8 +266,9 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
         if parts and variant.name == CONTROL:
             text.append(f"Random weights do about as well for {listed(parts)}.")
         elif parts:
-            begin = f"{variant.says[0].upper()}{variant.says[1:]}"
-            text.append(f"{begin} there is a clear change in {listed(parts)}.")
+            text.append(
+                f"{sentence_case(variant.says)} there is a clear change in {listed(parts)}."
+            )
     return text or ["Nothing is striking in any layer."]
 
 

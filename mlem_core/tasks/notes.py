@@ -223,6 +223,8 @@ def _in_words(name: str, value: Any) -> str:
         return f"{said} {', '.join(keys)}" if len(keys) <= MOST_NAMED + 1 else f"{len(keys)} {said}"
     if value is True:
         return f"with {said}"
+    if name == "values" and not value:
+        return "coded as same or different"
     if isinstance(value, tuple):
         each = list(map(in_text, value))
         value = ", ".join(each) if len(each) <= MOST_NAMED + 1 else f"of {len(each)} features"

@@ -38,7 +38,7 @@ export function bars(state, root, tip) {
         whisker.style.left = at(one.low);
         whisker.style.width = part(one.high - one.low);
       }
-      const sign = one.value > 0.0005 ? "+" : "";
+      const sign = one.value >= 0.005 ? "+" : "";
       const number = make("span", { class: "value", text: sign + fraction(one.value) });
       number.style.left = at(Math.max(one.end, one.start, one.high ?? one.end));
       const kind = one.chance ? "chance" : one.kind;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,8 @@ _FOLDER = Path(__file__).parent
 _IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 _ENTRY = """
 export default function ({ data, parentElement, setTriggerValue }) {
-  mount(parentElement.querySelector(".holder"), data, setTriggerValue);
+  const content = JSON.parse(new TextDecoder().decode(data));
+  mount(parentElement.querySelector(".holder"), content, setTriggerValue);
 }
 """
 
@@ -69,7 +71,8 @@ def show_canvas(
         choose(*st.session_state[key]["pair"])
 
     _component()(
-        data=data,
+        # As bytes: Streamlit would write the same text twice.
+        data=json.dumps(data).encode(),
         key=key,
         on_pair_change=chosen,
         on_details_change=lambda: open_details(st.session_state[key]["details"]),

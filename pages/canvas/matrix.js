@@ -41,8 +41,8 @@ export function matrix(state, root, tip) {
     const lean = called.some((name, i) => pen.measureText(name).width
       > ((own[i][1].length + GAP) * (width - left)) / end);
     // A name at the right end leans out of the matrix.
-    const out = lean ? Math.max(0, Math.ceil(widest * 0.71) - (own.at(-1)[1].length * (width - left)) / end / 2) : 2;
-    const pitch = (width - left - out) / end, slanted = lean;
+    const out = lean ? Math.max(0, Math.ceil(widest * 0.71) - (own.at(-1)[1].length * (width - left)) / end / 2) : 0;
+    const pitch = (width - left - Math.max(out, 8)) / end, slanted = lean; // half a tick
     const top = ticks + 6 + (slanted ? Math.ceil(widest * 0.71) + 8 : NAME + 4);
     place = { width, height: top + end * pitch + 2, left, top, pitch, at, own, called, slanted };
   }

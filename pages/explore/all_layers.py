@@ -72,8 +72,8 @@ def _models_alike(view: View) -> None:
     )
     similarity = SIMILARITIES[chosen.get("similarity", RSA)]
     st.caption(
-        "What makes the models alike: for every two models (and within each) the mean of each term "
-        "over their pairs of layers; a column adds up to the mean "
+        "Mean of each contribution over the pairs of layers of every two models (and within each). "
+        "A column adds up to the mean "
         f"{similarity.called}. {of_chance(shown.chance)} {shown.computed_on}"
     )
     panel.show()

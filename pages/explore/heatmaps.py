@@ -31,7 +31,7 @@ def show_heatmaps(view: View) -> None:
 
 
 def _linked(view: View, results: Results) -> None:
-    left, right = st.columns(2, gap="large")
+    left, right = st.container(key="matrices").columns(2, gap="large")
     with left:
         place = st.container()
     with right:
@@ -77,8 +77,8 @@ def _order(view: View) -> None:
             ORDERS,
             "order",
             "model",
-            help="Alike layers beside each other, with the tree that says how alike, or each "
-            "model's layers in their order.",
+            help="Similar layers beside each other, with their tree, or each model's layers in "
+            "their order.",
         )
         if uncertainty.flag_reasons(view):
             uncertainty.choose_marks()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pages.parts.view import View
 
 KINDS = {
-    "distances": "More alike by distances than by features",
-    "features": "More alike by features than by distances",
+    "distances": "More similar by distances than by features",
+    "features": "More similar by features than by distances",
     "unexplained": "Alike, and hardly explained by these features",
 }
 
@@ -55,10 +55,10 @@ def show_surprises(view: View) -> None:
         "surprises",
         "Of layers of different models (of one model: that are not neighbours), without pairs that "
         "the audit changes; a layer comes once a kind. Both similarities disagree where their "
-        f"ranks among all pairs are {of.APART:.0%} of the pairs apart, both layers have a held-out "
-        f"ρ of {of.PREDICTED} or more, and τ is no higher (or is higher) than that of profiles in "
-        f"random order. Hardly explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the "
-        "median. These limits are conventions, no tests. above: share of pairs that are below. "
+        f"ranks differ by {of.APART:.0%} of the pairs, and both layers have a held-out ρ of "
+        f"{of.PREDICTED} or more. Profiles in random order give the limit for τ. Hardly "
+        f"explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the median. These "
+        "limits are conventions, no tests. above: share of pairs that are below. "
         "Intervals of RSA hold for all pairs of layers at once.",
         height=180,
     )

@@ -94,7 +94,7 @@ def _offer(view: View) -> None:
         "which values a layer holds together, and how far apart it puts others."
     )
     if st.button(
-        f"Tell apart the values of {plain(named)}",
+        f"Code {plain(named)} by value",
         icon=":material/call_split:",
         on_click=lambda: choices.put("apart", ["yes"]),
         help="Makes the pair tables once, from the stored representations.",

@@ -135,7 +135,8 @@ def _beside(view: View, a: str, b: str) -> None:
         if pd.notna(row.get("lower")):
             value += f" [{row['lower']:.2f}, {row['upper']:.2f}]"
         rows.append((f"Feature ceiling, {title}", value, captions.ceiling_of(side, why.coding)))
-    for place, (name, text, help) in zip(st.columns(len(rows), gap="medium"), rows, strict=True):
+    places = [place for _ in rows[::3] for place in st.columns(3, gap="medium")]
+    for place, (name, text, help) in zip(places, rows, strict=False):
         value, _, interval = text.partition(" [")
         span = interval.rstrip("]").replace(", ", " to ")
         place.metric(plain(name), value, **uncertainty.below_metric(span), help=plain(help))
@@ -193,8 +194,8 @@ def _pairs(view: View, a: str, b: str) -> None:
             [MOST, "take most away"],
             "which",
             MOST,
-            help="Pairs that both layers place alike add to the similarity, pairs that they place "
-            "differently take from it.",
+            help="Pairs that are close (or far apart) in both layers add to the similarity. Pairs "
+            "that differ between the layers reduce it.",
         )
     from mlem_core.inference.pair_contributions import kept_at, pair_contributions
 

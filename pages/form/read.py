@@ -34,7 +34,7 @@ def show_reading(draft: Draft) -> None:
     with left:
         _choose(draft)
     with right:
-        st.subheader("We read it so")
+        st.subheader("Preview")
         if draft.error and draft.at == "read":
             st.error(plain(draft.error), icon=":material/error:")
         if draft.kind == "table":

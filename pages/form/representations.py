@@ -101,10 +101,9 @@ def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
         partial(_take, draft),
         most_mb=MOST_MB,
         accept_multiple_files=True,
-        help="Makes any system a model, such as a brain recording: an array a layer, of shape "
-        "(stimuli, units), rows in the order of the stimuli, under a name of your own (`V1`) or "
-        "`layer_00`, `layer_01` …; or one layer as .npy or CSV. Or repetitions, (repetitions, "
-        "stimuli, units); or distances, (stimuli, stimuli).",
+        help="Makes any system a model, such as a brain recording. Each layer is an array of shape "
+        "(stimuli, units), named as you like (`V1`) or `layer_00`, `layer_01` …; one layer may be "
+        "a .npy or CSV. Repetitions: (repetitions, stimuli, units). Distances: (stimuli, stimuli).",
     )
     state.say_refused("representations")
     for name, upload in chosen_files().items():

@@ -39,8 +39,8 @@ MISSING = (
 _CHECKED = ("missing", "interactions", "folds", "folds_over", "seed", "values")
 ROLE_NAMES = {
     "word_index": "which word",
-    "ordered": "ordered feature",
-    "nominal": "nominal feature",
+    "ordered": "numeric feature",
+    "nominal": "categorical feature",
     "sentence_id": "keeps together",
     "word": "word, checked",
     "ignore": "no feature",
@@ -56,7 +56,7 @@ FREE_NAMES = {
 }
 
 
-def show_roles(draft: Draft, lint: Lint | None, wrong: str, options: dict[str, Any]) -> None:
+def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
     """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
     if draft.error and draft.at == "read":
         st.info(
@@ -65,7 +65,6 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str, options: dict[str, A
         return
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
-        _fewer_folds(draft, options)
     findings = [] if lint is None else lint.findings
     _free(draft)
     _missing(draft, [finding for finding in findings if finding.kind == "missing"])
@@ -75,7 +74,7 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str, options: dict[str, A
         _below(lint)
 
 
-def _fewer_folds(draft: Draft, options: dict[str, Any]) -> None:
+def fewer_folds(draft: Draft, options: dict[str, Any]) -> None:
     """A button for as many folds as the sentences allow, where they do not allow those chosen."""
     from mlem_core.data.folds import most_folds
 
@@ -194,8 +193,8 @@ def _bins(draft: Draft, column: str) -> None:
         sorted({0, *BINS, now}),
         format_func=lambda n: f"{n} quantile bins" if n else "values as they are",
         label_visibility="collapsed",
-        help="Continuous values tell nearly all pairs apart; in bins of about equally many stimuli "
-        "they make fewer patterns.",
+        help="With continuous values nearly all pairs of stimuli differ. Bins of about equally "
+        "many stimuli make fewer patterns.",
         **choices.bound(f"form bins {column} {draft.name}", now, remember),
     )
 
@@ -208,7 +207,7 @@ def _added_line(draft: Draft, name: str, findings: list[StimulusFinding]) -> Non
         values = _some_values(draft.stimuli.table[name])
     column.markdown(f"**{plain(name)}**  \n:small[:gray[{plain(values)}]]")
     kinds = {} if draft.stimuli is None else {f.name: f.kind for f in draft.stimuli.features}
-    role.markdown(f"{ROLE_NAMES.get(kinds.get(name, ''), 'ordered feature')} :gray[(added)]")
+    role.markdown(f"{ROLE_NAMES.get(kinds.get(name, ''), 'numeric feature')} :gray[(added)]")
     with about:
         _say(findings)
 
@@ -320,7 +319,7 @@ def _correlations(lint: Lint) -> None:
     st.caption(
         "Pearson correlation of the distances of two features, over the pairs of "
         f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two are "
-        "hard to tell apart."
+        "hard to separate."
     )
 
 

@@ -32,10 +32,10 @@ def choose_similarity(view: View) -> LayerSimilarity:
         "similarity",
         RSA,
         format_func=lambda name: SIMILARITIES[name].label,
-        help="What two layers are compared by, beside their features: the ranks of all distances "
-        "(RSA), the squared distances themselves (CKA, where large distances count most), or who "
-        "is among the nearest of whom (where only small ones count); or how far one layer can be "
-        "turned onto the other (Procrustes), and whether their directions go together (CCA).",
+        help="What two layers are compared by, beside their features. RSA: ranks of all distances. "
+        "CKA: squared distances, where large ones count most. Neighbours: which stimuli are "
+        "nearest, where small ones count. Procrustes: one layer turned onto the other. CCA: "
+        "directions that go together.",
     )
     of_layers = compared_layers(view)
     if name != of_layers.similarity.name:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mlem_core.base.typing import Progress
 
 VALUES = (
-    "Whether two values of a feature only differ or not, as in the papers, or every two have a "
-    "distance of their own: a noun may then be nearer to a pronoun than to a verb."
+    "As same or different, every two values are equally far apart. By value, every two have a "
+    "distance of their own: a noun may be nearer to a pronoun than to a verb."
 )
 NO_VALUES = (
     "No feature here can be coded by value: it needs at least three values, and enough pairs of "

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import streamlit as st
 
 from mlem_core.base.errors import InputError
@@ -29,7 +30,8 @@ STATES = {
     "failed": ("not done", "red", "error"),
 }
 MOST_LISTED = 6
-WIDTHS = (2.6, 1.4, 2.6, 0.9, 0.8, 1.1, 1.1)  # of the columns
+WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
+SORTED = ("Latest first", "By name", "Most stimuli first", "Largest RSA first")
 LARGEST = "The largest RSA of two layers of different models, or groups of models."
 
 
@@ -40,7 +42,14 @@ def show_my_analyses() -> None:
     jobs = analyses.recent(stored.store())
     names = stored.analysis_names()
     users_own = [job for job in jobs if job.id != stored.EXAMPLE]
-    st.subheader("My analyses")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("My analyses")
+        if len(jobs) > 2:
+            order = st.selectbox(
+                "Order", SORTED, key="order of analyses", persist_state="session", width=200,
+                label_visibility="collapsed", help="Which analyses stand first.",
+            )  # fmt: skip
+            jobs = _sorted(jobs, names, SORTED.index(order))
     settings = shared()
     if settings is not None:
         st.caption(
@@ -73,6 +82,18 @@ def show_my_analyses() -> None:
         )
 
 
+def _sorted(jobs: list[Job], names: dict[str, str], by: int) -> list[Job]:
+    """The analyses in one of the orders of `SORTED`."""
+
+    def size(job: Job) -> float:
+        contents = job.contents()
+        found = contents and (contents.n_stimuli, contents.similarity)[by - 2]
+        return -found if found and not np.isnan(found) else np.inf
+
+    keys = lambda job: 0, lambda job: names.get(job.id, job.id).lower(), size, size
+    return sorted(jobs, key=keys[by])
+
+
 def _columns() -> list[Any]:
     return st.columns(WIDTHS, vertical_alignment="center", gap="small")
 
@@ -80,7 +101,7 @@ def _columns() -> list[Any]:
 def _head() -> None:
     with st.container(key="analyses head"):
         for place, title in zip(
-            _columns(), ("Name", "Run", "Models", "Stimuli", "RSA"), strict=False
+            _columns(), ("", "Name", "Run", "Models", "Stimuli", "RSA"), strict=False
         ):
             place.caption(title, help=LARGEST if title == "RSA" else None)
 
@@ -92,6 +113,7 @@ def _lines(jobs: list[Job], names: dict[str, str]) -> None:
 
 def _line(job: Job, names: dict[str, str]) -> None:
     """A row of the table: name and note, date, models, stimuli and the largest similarity."""
+    from mlem_core.figures.canvas import thumbnail
     from mlem_core.tasks import notes
 
     state, note = job.status().state, notes.read_notes(job.id, stored.store()).note
@@ -100,7 +122,7 @@ def _line(job: Job, names: dict[str, str]) -> None:
     there = asked if contents is None else list(contents.models)
     left_out = [name for name in asked if name not in there]
     with st.container(key=f"line of {job.id}"):
-        name, when, models, stimuli, number, open_, more = _columns()
+        picture, name, when, models, stimuli, number, open_, more = _columns()
         name.markdown(f"**{plain(names.get(job.id, job.id))}**")
         if note:
             lines = "  \n".join(plain(line) for line in note.splitlines())
@@ -110,10 +132,9 @@ def _line(job: Job, names: dict[str, str]) -> None:
         if left_out:
             models.caption(plain(f"Left out: {listed(left_out, most=3)}."))
         if contents is not None:
+            picture.image(thumbnail(contents.rsa), width=40)
             stimuli.markdown(f"{contents.n_stimuli:,}")
-            number.markdown(
-                "" if math.isnan(contents.similarity) else fraction(contents.similarity)
-            )
+            number.markdown("" if np.isnan(contents.similarity) else fraction(contents.similarity))
         if state != "done":
             label, color, symbol = STATES[state]
             stimuli.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]

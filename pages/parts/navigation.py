@@ -59,7 +59,7 @@ def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) ->
                 icon=SCREENS["home"].icon,
                 key=f"look at {where}",
                 type="primary",
-                help="Shows how alike they are, and why.",
+                help="Shows how similar they are, and why.",
             ):
                 open_why(view, a, b)
     elif clicked:

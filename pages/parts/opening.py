@@ -212,7 +212,7 @@ def _say_what(analysis: Analysis) -> None:
     parts = [many(len(stimuli.features), "feature"), called]
     if len(models) > MOST_NAMED:
         parts[1] = many(len(models), "model")
-    st.caption(plain(" · ".join(("", *parts))), width="content")
+    st.caption(plain(" · ".join(parts)), width="content")
 
 
 def _ways_on(latest: Job | None) -> None:

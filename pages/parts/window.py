@@ -21,6 +21,7 @@ _STYLE = """<style>
 }
 .st-key-head { gap: .25rem 1rem; }
 [data-testid="stTopNav"] { width: 100%; }
+[data-testid="stTopNav"] + div { min-width: 0; }
 [data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
 a[data-testid="stTopNavLink"][href$="/new"] { background: PRIMARY; color: white; }
 a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 600; }
@@ -31,6 +32,14 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
 [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
 .st-key-foot a:not(:hover) { background: transparent; }
 .st-key-foot a p { font-weight: inherit; }
+@media (max-width: 1200px) {
+  .st-key-matrices > * > [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
+  .st-key-matrices > * > * > [data-testid="stColumn"] { min-width: 100%; }
+}
+@media (max-width: 640px) {
+  [class*="st-key-line-of-"] [data-testid="stColumn"] { min-width: 0; flex: 0 1 auto; width: auto; }
+  [class*="st-key-line-of-"] [data-testid="stColumn"]:nth-child(2) { flex: 1 0 75%; }
+}
 @media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
 a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
 [data-testid="stElementToolbar"] button:focus-visible {

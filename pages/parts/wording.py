@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlem_core.base.room import default_root
 from mlem_core.base.shared import shared
+from mlem_core.base.text import sentence_case
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,7 @@ def progress_text(progress: Progress, seconds_left: float | None) -> str:
     """Progress of a stage of a task, as Markdown."""
     of = f" of {Path(progress.model).name}" if progress.model else ""
     text = (
-        f"{progress.stage[:1].upper()}{progress.stage[1:]}{of}: {progress.done:,} of "
+        f"{sentence_case(progress.stage)}{of}: {progress.done:,} of "
         f"{progress.total:,} {progress.unit}"
     )
     if progress.done < progress.total and seconds_left is not None:

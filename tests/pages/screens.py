@@ -112,7 +112,7 @@ class Screen:
         (own,) = [
             one for one in self.app.get("bidi_component") if one.proto.component_name == "canvas"
         ]
-        found: dict[str, Any] = json.loads(own.proto.json)
+        found: dict[str, Any] = json.loads(own.proto.bytes)
         return found
 
     def unfold(self, *keys: str) -> Self:

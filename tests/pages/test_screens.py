@@ -278,7 +278,7 @@ def test_a_similarity_without_terms_says_so(mine, monkeypatch):
 def test_values_are_told_apart_where_that_is_chosen(mine):
     """Of three kinds two lie close together, and one far from both."""
     screen, there = seen(mine, "profiles").unfold("folded values"), jobs_in(mine.store)
-    screen.press("Tell apart the values of kind")
+    screen.press("Code kind by value")
     assert screen.address["apart"] == ["yes"] and "kind" in screen.how("profiles")
     assert jobs_in(mine.store) == there
     (matrix,) = [one for one in screen.figures["values"]["data"] if one["type"] == "heatmap"]
@@ -289,7 +289,7 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     assert "values-compared" in Screen("heatmaps", **screen.address).unfold("folded values").figures
     # An estimator that cannot tell them apart is refused before anything runs.
     refused = Screen("heatmaps", **screen.address, fit="spearman")
-    assert "values of kind" in refused.errors[0] and refused.figures == {}
+    assert "kind is coded by value" in refused.errors[0] and refused.figures == {}
 
 
 def test_missing_values_are_treated_otherwise(mine):

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import listed, many, short, span
+from mlem_core.base.text import listed, many, sentence_case, short, span
 from mlem_core.data.columns import text_of
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
 
@@ -271,7 +271,7 @@ def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tup
     of = f"the sheet {short(sheet.title)} of {name}"
     notes = []
     if sheet.sheet_state != "visible":
-        notes.append(f"{of[:1].upper()}{of[1:]} is hidden in the spreadsheet program.")
+        notes.append(f"{sentence_case(of)} is hidden in the spreadsheet program.")
     if grid.merged:
         notes.append(
             f"Of merged cells ({listed(grid.merged, most=5)} of {of}) the first one alone has the "
