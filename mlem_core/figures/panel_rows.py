@@ -216,9 +216,11 @@ def _lowest(panels: Sequence[Panel]) -> list[Panel]:
 def _say_once(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> None:
     """What all rows say of their axes stands once."""
     panels = [panel for row in rows for panel in row]
-    lowest = {panel.ref for panel in _lowest(panels)}
+    lowest = _lowest(panels)
     for panel in panels:
-        panel.x.title.text = panel.x.title.text if panel.ref in lowest else None
+        below = [one.x.title.text for one in lowest if one is not panel and panel.over(one)]
+        if panel not in lowest and panel.x.title.text in below:
+            panel.x.title.text = None
     called = {panel.y.title.text for panel in panels} - {None}
     if len(rows) > 1 and len(called) == 1 and all(row[0].y.title.text for row in rows):
         for panel in panels:
@@ -271,7 +273,6 @@ def _below(figure: go.Figure, panel: Panel) -> float:
 
 def _above(figure: go.Figure, panel: Panel) -> float:
     """px of the title over a panel."""
-    titled = (
-        one.yref == f"y{panel.ref} domain" and one.y == 1 for one in figure.layout.annotations
-    )
-    return _TITLE if any(titled) else 0.0
+    notes, ref = figure.layout.annotations, f"y{panel.ref} domain"
+    over = [one.text.count("<br>") for one in notes if one.yref == ref and one.y == 1]
+    return _TITLE + 16.0 * max(over) if over else 0.0
