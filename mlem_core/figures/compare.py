@@ -252,6 +252,8 @@ def two_layers(
             axis |= {"domain": ends, "anchor": other + ref, "constrain": "domain"}
             # Both sides of a panel are cut to the square that fits, from the outside.
             axis["constraintoward"] = "left" if name == "x" else "top"
+            if narrow and not place and name == "y":
+                axis["title"]["text"] = axis["title"]["text"].replace(") in ", ")<br>in ")
             figure.update_layout({f"{name}axis{ref}": axis})
         figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
         said = part.layout.title.text

@@ -80,7 +80,7 @@ def term_matrices(
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(layers) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.
-        lowest = row == places[-1][0]
+        lowest = number + across >= len(terms)
         angle = 0 if len(blocks) < 3 else -90 if crowded else -40
         figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
         figure.update_yaxes(
