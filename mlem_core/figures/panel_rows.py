@@ -16,7 +16,7 @@ from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray
 from mlem_core.figures.style import SIZE, note
 
-_LEAST, _SMALLER = 80, 0.6  # px of a panel, and what is left of a square one, at least
+_LEAST, _SMALLER = 80, 0.75  # px of a panel, and what is left of a square one, at least
 _TITLE, _AXIS, _CLEAR = 26, 26, 8  # px: over a panel, below its numbers, between two rows
 _LETTER = 0.55  # of a text's size
 _REFS = ("xaxis", "yaxis", "xref", "yref", "axref", "ayref", "anchor", "scaleanchor")
