@@ -85,6 +85,7 @@ def importance_scatter(
         spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
         point = _point(name, features.index(name), points[i], spreads, titles)
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
+        named["showlegend"] = False
         figure.add_trace(point | named)
     if len(covered) > 1:
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
@@ -251,9 +252,13 @@ def two_layers(
             axis |= {"domain": ends, "anchor": other + ref, "constrain": "domain"}
             # Both sides of a panel are cut to the square that fits, from the outside.
             axis["constraintoward"] = "left" if name == "x" else "top"
+            if narrow and not place and name == "y":
+                axis["title"]["text"] = axis["title"]["text"].replace(") in ", ")<br>in ")
             figure.update_layout({f"{name}axis{ref}": axis})
         figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
-        headings.append(title_of(part.layout.title.text, ref) | {"font": {"size": SIZE}})
+        said = part.layout.title.text
+        said = said.replace(" layer ", "<br>layer ") if narrow and place else said
+        headings.append(title_of(said, ref) | {"font": {"size": SIZE}})
         refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"} if place else {}
         headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
     figure.add_traces(traces)
@@ -281,7 +286,7 @@ _IN_BOTH = {"legend": "legend2"}
 
 # x and y of the scatter and of the two maps, as shares of the plot, and the height.
 _WIDE = (([0, 0.6], [0, 1]), ([0.7, 1], [0.55, 1]), ([0.7, 1], [0, 0.45])), 540
-_NARROW = (([0, 1], [0.42, 1]), ([0, 0.47], [0, 0.29]), ([0.53, 1], [0, 0.29])), 660
+_NARROW = (([0, 1], [0.46, 1]), ([0, 0.47], [0, 0.3]), ([0.53, 1], [0, 0.3])), 560
 
 
 @figure(

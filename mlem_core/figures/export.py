@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import io
 import os
 import re
 import shutil
@@ -11,117 +12,18 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.press import for_print
-from mlem_core.figures.style import DARK, INK, SIZE
+from mlem_core.figures.press import PX_PER_MM, Paper, on_pages
+from mlem_core.figures.style import DARK, INK
 
 _PICTURES = ("pdf", "svg", "png", "html")
-# One, one and a half and two columns of Nature, and nearly those of most journals.
-WIDTHS_MM = {"one column": 89.0, "one and a half": 120.0, "two columns": 183.0}
-# What is asked for, then fonts of the same widths that free systems have.
-FONTS = {
-    "Arial": "Arial, 'Liberation Sans', Helvetica, sans-serif",
-    "Times": "'Times New Roman', 'Liberation Serif', Times, serif",
-    "DejaVu Sans": "'DejaVu Sans', Verdana, sans-serif",
-}
-DPI = (300, 600)
-
-_PX_PER_MM = 96 / 25.4
-_NARROW = 640  # px; on less than this the legend goes below the panels
-_PHONE = 330  # px, about
-_LEGEND_ROW = 20  # px
-_BAR = 110  # px; a colour bar with its numbers
 _SOCKET = 107  # bytes of the path of a socket, at most
 _sharing = False
-
-
-@dataclass(frozen=True)
-class Paper:
-    """Typesetting of a figure in print.
-
-    Attributes
-    ----------
-    width_mm : width of the figure in mm
-    font : one of `FONTS`
-    points : size of the text in points (1/72 inch); titles are a little larger
-    dpi : pixels an inch of a PNG
-    """
-
-    width_mm: float = WIDTHS_MM["two columns"]
-    font: str = "Arial"
-    points: float = 7.0
-    dpi: int = DPI[0]
-
-    @property
-    def scale(self) -> float:
-        """Factor for all of a figure's lines, marks and texts."""
-        return self.points * 96 / 72 / SIZE
-
-    @property
-    def width(self) -> float:
-        """Width in the figure's own pixels, before scaling."""
-        return self.width_mm * _PX_PER_MM / self.scale
-
-    @property
-    def narrow(self) -> bool:
-        """Whether panels should stand below each other."""
-        return self.width < _NARROW
-
-    def check(self) -> None:
-        """Raise InputError for a size or font that cannot be."""
-        check_choice("font", self.font, FONTS)
-        if not 30 <= self.width_mm <= 500:
-            raise InputError(f"found a width of {self.width_mm:g} mm; expected 30 to 500 mm.")
-        if not 4 <= self.points <= 16:
-            raise InputError(f"found text of {self.points:g} points; expected 4 to 16 points.")
-        if not 72 <= self.dpi <= 1200:
-            raise InputError(f"found {self.dpi} dpi; expected 72 to 1200.")
-
-
-def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
-    """A copy as it is printed: dark text on white, in the paper's font, of the paper's width.
-
-    The copy is `paper.width` pixels wide; multiplied by `paper.scale` it has the paper's size. So
-    text, lines and marks keep their proportions at every size.
-
-    Raises
-    ------
-    InputError
-        A size or font that cannot be.
-    """
-    paper.check()
-    copy = go.Figure(figure)
-    copy.update_layout(
-        width=paper.width,
-        height=int(copy.layout.height or 460),
-        paper_bgcolor="white",
-        plot_bgcolor="white",
-        font={"family": FONTS[paper.font], "color": INK},
-        title_font_weight=400,
-    )
-    for_print(copy)
-    if (paper.narrow or _has_long_legend(copy)) and copy.layout.showlegend is not False:
-        _legends_below(copy)
-    else:
-        _beside(copy)
-    return copy
-
-
-def in_narrow_window(figure: go.Figure) -> go.Figure:
-    """A copy for a window of a phone: its legends below the panels, which keep the whole width."""
-    copy = go.Figure(figure)
-    if copy.layout.showlegend is False:
-        return copy
-    copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460))
-    _legends_below(copy)
-    # The window says how wide it is.
-    return copy.update_layout(width=None)
 
 
 def on_dark_page(figure: go.Figure) -> go.Figure:
@@ -133,83 +35,19 @@ def on_dark_page(figure: go.Figure) -> go.Figure:
     return go.Figure(figure).update_layout({name: {"colorscale": DARK} for name in axes})
 
 
-def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
-    """The names that stand in each legend."""
-    names: dict[str, list[str]] = {}
-    for trace in figure.data:
-        if trace.type == "scatter" and trace.showlegend is not False:
-            names.setdefault(trace.legend or "legend", []).append(str(trace.name))
-    return names
-
-
-def _wide(names: Sequence[str]) -> int:
-    """Width of the entries of a legend in px."""
-    lines = (html.unescape(line) for name in names for line in name.split("<br>"))
-    return 7 * max(map(len, lines)) + 48
-
-
-def _has_long_legend(figure: go.Figure) -> bool:
-    """Whether a legend is higher than the figure, which would cut it off in print."""
-    longest = max(map(len, _in_legends(figure).values()), default=0)
-    return bool(longest * _LEGEND_ROW > figure.layout.height - 80)
-
-
-def _legends_below(figure: go.Figure) -> None:
-    """Set each legend in rows below the panels, one below the other, and make room for them."""
-    names = _in_legends(figure)
-    room, places = 8, []
-    for legend in sorted(names, reverse=True):  # from the bottom upwards
-        wide = _wide(names[legend])
-        across = max(1, int((figure.layout.width - 40) // wide))
-        high = [name.count("<br>") + 1 for name in names[legend]]
-        rows = sum(max(high[at : at + across]) for at in range(0, len(high), across))
-        rows += bool(figure.layout[legend].title.text)
-        places.append((legend, room, wide))
-        room += rows * _LEGEND_ROW + 8
-    if not places:
-        return
-    below = 48 if figure.layout.margin.b is None else figure.layout.margin.b
-    figure.update_layout(margin_b=below + room, height=figure.layout.height + room)
-    side = {"x": 0.5, "xanchor": "center"}
-    if len(places) > 1:
-        side = {"x": (figure.layout.margin.l or 0) / figure.layout.width, "xanchor": "left"}
-    for legend, bottom, wide in places:
-        place = {
-            "orientation": "h",
-            **side,
-            "xref": "container",
-            "y": bottom / figure.layout.height,
-            "yanchor": "bottom",
-            "yref": "container",
-            "entrywidth": wide - 40,
-            "title_side": "top",
-        }
-        figure.update_layout({legend: place})
-
-
-def _beside(figure: go.Figure) -> None:
-    """Bring a square panel into the middle, and what explains its colours next to it."""
-    if "xaxis2" in figure.layout or figure.layout.yaxis.scaleanchor is None:
-        return
-    margin, names = figure.layout.margin, _in_legends(figure).get("legend", [])
-    scales = [trace.marker.showscale for trace in figure.data if trace.type == "scatter"]
-    has_bar = any(scales) or figure.layout.coloraxis.colorscale is not None
-    right = max(margin.r, _wide(names) if names else 0, _BAR if has_bar else 0)
-    side = figure.layout.height - margin.t - margin.b
-    more = (figure.layout.width - margin.l - right - side) / 2
-    if more > 0:
-        figure.update_layout(margin={"l": margin.l + more, "r": right + more})
-
-
-def as_file(
+def as_files(
     figure: go.Figure,
+    name: str,
     format: str,
     paper: Paper | None = None,
     *,
     title: str = "",
     caption: str = "",
-) -> bytes:
-    """A figure as a file's content.
+) -> dict[str, bytes]:
+    """Files of a figure by their names.
+
+    A PDF has all pages of the figure. Of an SVG or PNG each further page is a file of its own:
+    `name`-2.svg and so on.
 
     Parameters
     ----------
@@ -227,18 +65,26 @@ def as_file(
     """
     check_choice("format of a figure", format, _PICTURES)
     if format == "html":
-        return _page(figure, title, caption)
+        return {f"{name}.html": _page(figure, title, caption)}
     paper = paper or Paper()
-    drawn = on_paper(figure, paper)
-    size = {"width": drawn.layout.width, "height": drawn.layout.height}
-    if format == "png":
-        # Pixels are whole: the exact resolution goes into the file.
-        written = image(drawn, "png", **size, scale=paper.scale * paper.dpi / 96)
-        return _with_dpi(written, paper.dpi)
-    written = image(drawn, format, **size, scale=paper.scale)
+    # Pixels are whole: the exact resolution goes into the file.
+    scale = paper.scale * (paper.dpi / 96 if format == "png" else 1)
+    written = [
+        image(page, format, width=page.layout.width, height=page.layout.height, scale=scale)
+        for page in on_pages(figure, paper)
+    ]
     if format == "pdf":
-        return _pdf_with_title(written, title)
-    return _svg_with_title(_in_mm(written, paper), title)
+        return {f"{name}.pdf": _document(written, title)}
+    done = [
+        _with_dpi(one, paper.dpi) if format == "png" else _svg_with_title(_in_mm(one, paper), title)
+        for one in written
+    ]
+    return {f"{name}{f'-{at}' * (at > 1)}.{format}": one for at, one in enumerate(done, 1)}
+
+
+def as_file(figure: go.Figure, format: str, paper: Paper | None = None, **words: str) -> bytes:
+    """Content of the first file of `as_files`, which takes the same."""
+    return next(iter(as_files(figure, "", format, paper, **words).values()))
 
 
 def can_write_images() -> bool:
@@ -357,7 +203,7 @@ def _in_mm(svg: bytes, paper: Paper) -> bytes:
         if attribute:
             length = paper.width_mm
             if side == b"height":
-                length = float(attribute[1]) / _PX_PER_MM
+                length = float(attribute[1]) / PX_PER_MM
             root = root.replace(attribute[0], side + f'="{length:.2f}mm"'.encode(), 1)
     return root + svg[head.end() :]
 
@@ -371,28 +217,17 @@ def _svg_with_title(svg: bytes, title: str) -> bytes:
     return head.group() + element + svg[head.end() :]
 
 
-def _pdf_with_title(pdf: bytes, title: str) -> bytes:
-    """The PDF with another title than its writer's, as an update at its end (PDF 1.4, 3.4.5)."""
-    trailer = re.search(rb"trailer\s*<<(.*?)>>\s*startxref\s*(\d+)\s*%%EOF\s*$", pdf, re.DOTALL)
-    info = trailer and re.search(rb"/Info (\d+) 0 R", trailer[1])
-    if not trailer or not info:
-        return pdf
-    number = info[1]
-    found = re.search(rb"(?:^|\n)" + number + rb" 0 obj\s*<<(.*?)>>\s*endobj", pdf, re.DOTALL)
-    entries = re.findall(
-        rb"/(?:Producer|CreationDate|ModDate) ?\([^)]*\)", found[1] if found else b""
-    )
-    coded = b"<FEFF" + title.encode("utf-16-be").hex().upper().encode() + b">"
-    start = len(pdf) + 1
-    update = number + b" 0 obj\n<</Title " + coded + b"\n" + b"\n".join(entries) + b">>\nendobj\n"
-    table = b"xref\n%s 1\n%010d 00000 n \n" % (number, start)
-    return b"".join(
-        (
-            pdf, b"\n", update, table,
-            b"trailer\n<<", trailer[1].strip(), b"\n/Prev ", trailer[2], b">>\n",
-            b"startxref\n%d\n%%%%EOF\n" % (start + len(update)),
-        )
-    )  # fmt: skip
+def _document(pages: Sequence[bytes], title: str) -> bytes:
+    """One PDF of these pages, with a title in place of its writer's."""
+    from pypdf import PdfReader, PdfWriter
+
+    document, file = PdfWriter(), io.BytesIO()
+    for page in pages:
+        document.append(PdfReader(io.BytesIO(page)))
+    document.metadata = PdfReader(io.BytesIO(pages[0])).metadata
+    document.add_metadata({"/Title": title} if title else {})
+    document.write(file)
+    return file.getvalue()
 
 
 def _with_dpi(png: bytes, dpi: int) -> bytes:

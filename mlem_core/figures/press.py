@@ -1,30 +1,151 @@
-"""What print adds to a figure: near rows, letters of panels, names at lines for a legend."""
+"""A figure on paper: its size, its type, its legends, letters and names at lines, its pages."""
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import width
-from mlem_core.figures.style import SIZE, note
+from mlem_core.figures.panel_rows import (
+    Panel,
+    inside,
+    of_lines,
+    of_panels,
+    panels_of,
+    parted,
+    rows_of,
+    set_near,
+)
+from mlem_core.figures.style import INK, SIZE, note
 
-_ROWS = 55  # px between two rows: the numbers of one and the title of the next
-_PAGE, _COLUMN = 800, 470  # px that rows take at most on a page, and in one column
+# One, one and a half and two columns of Nature, and nearly those of most journals.
+WIDTHS_MM = {"one column": 89.0, "one and a half": 120.0, "two columns": 183.0}
+# What is asked for, then fonts of the same widths that free systems have.
+FONTS = {
+    "Arial": "Arial, 'Liberation Sans', Helvetica, sans-serif",
+    "Times": "'Times New Roman', 'Liberation Serif', Times, serif",
+    "DejaVu Sans": "'DejaVu Sans', Verdana, sans-serif",
+}
+DPI = (300, 600)
+
+PX_PER_MM = 96 / 25.4
+_NARROW = 640  # px; on less than this the legend goes below the panels
+_PHONE = 330  # px, about
+_LEGEND_ROW = 20  # px
+_BAR = 110  # px; a colour bar with its numbers
+_LOW_MM, _TALL_MM = 120, 170  # of a page in one column, and in two
 _LINE = 15  # px between two names
 _FEW, _SHARE = 3, 0.2  # lines that have their names at their ends, and of the width these take
 
 
-def for_print(figure: go.Figure) -> None:
-    """Set the rows of panels of lines near, name few lines directly, and letter the panels."""
-    axes = zip(figure.select_xaxes(), figure.select_yaxes(), strict=True)
-    used = {(getattr(trace, "xaxis", "") or "x")[1:] for trace in figure.data}
-    panels = [(x, y) for x, y in axes if x.domain and x.plotly_name[5:] in used]
-    of_lines = all(trace.type in ("scatter", "violin") for trace in figure.data)
-    if panels and of_lines and not any(y.scaleanchor for _, y in panels):
-        _name_lines(figure, panels)
-        _near_rows(figure, panels)
+@dataclass(frozen=True)
+class Paper:
+    """Typesetting of a figure in print.
+
+    Attributes
+    ----------
+    width_mm : width of the figure in mm
+    font : one of `FONTS`
+    points : size of the text in points (1/72 inch); titles are a little larger
+    dpi : pixels an inch of a PNG
+    """
+
+    width_mm: float = WIDTHS_MM["two columns"]
+    font: str = "Arial"
+    points: float = 7.0
+    dpi: int = DPI[0]
+
+    @property
+    def scale(self) -> float:
+        """Factor for all of a figure's lines, marks and texts."""
+        return self.points * 96 / 72 / SIZE
+
+    @property
+    def width(self) -> float:
+        """Width in the figure's own pixels, before scaling."""
+        return self.width_mm * PX_PER_MM / self.scale
+
+    @property
+    def narrow(self) -> bool:
+        """Whether panels should stand below each other."""
+        return self.width < _NARROW
+
+    @property
+    def most(self) -> float:
+        """Height of a page in the figure's own pixels: what a journal leaves above a caption."""
+        return (_LOW_MM if self.narrow else _TALL_MM) * PX_PER_MM / self.scale
+
+    def check(self) -> None:
+        """Raise InputError for a size or font that cannot be."""
+        check_choice("font", self.font, FONTS)
+        if not 30 <= self.width_mm <= 500:
+            raise InputError(f"found a width of {self.width_mm:g} mm; expected 30 to 500 mm.")
+        if not 4 <= self.points <= 16:
+            raise InputError(f"found text of {self.points:g} points; expected 4 to 16 points.")
+        if not 72 <= self.dpi <= 1200:
+            raise InputError(f"found {self.dpi} dpi; expected 72 to 1200.")
+
+
+def on_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
+    """Pages of a figure as it is printed: dark text on white, in the paper's font and width.
+
+    Panels that do not fit on a page are set lower, and then on further pages, row by row. A page
+    is `paper.width` pixels wide; multiplied by `paper.scale` it has the paper's size. So text,
+    lines and marks keep their proportions at every size.
+
+    Raises
+    ------
+    InputError
+        A size or font that cannot be.
+    """
+    paper.check()
+    copy = go.Figure(figure)
+    copy.update_layout(
+        width=paper.width,
+        height=int(copy.layout.height or 460),
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+        font={"family": FONTS[paper.font], "color": INK},
+        title_font_weight=400,
+    )
+    _letter(copy)
+    whole = go.Figure(copy)
+    parts = _lay_out(whole, paper)
+    if len(parts) < 2:
+        return [whole]
+    pages = [of_panels(copy, part) for part in parts]
+    for page in pages:
+        _lay_out(page, paper)
+    return pages
+
+
+def _lay_out(figure: go.Figure, paper: Paper) -> list[list[Panel]]:
+    """Lay out a page; give the panels of each page where one is not enough."""
+    panels = panels_of(figure)
+    rows = rows_of(panels)
+    set_near(figure, rows, np.inf)
+    ends = _ends(figure, panels)
+    if (paper.narrow or _has_long_legend(figure)) and figure.layout.showlegend is not False:
+        _legends_below(figure)
+    else:
+        _beside(figure)
+    parts = parted(figure, rows, paper.most)
+    if len(parts) < 2:
+        set_near(figure, rows, paper.most)
+        if not rows:
+            figure.layout.height = min(figure.layout.height, paper.most)
+        _name_lines(figure, panels, ends)
+    return parts
+
+
+def _letter(figure: go.Figure) -> None:
+    """Letter the panels that have a title."""
     titles = [
         one.yref.removeprefix("y").removesuffix(" domain")
         for one in figure.layout.annotations
@@ -37,61 +158,123 @@ def for_print(figure: go.Figure) -> None:
             figure.add_annotation(note(f"<b>{chr(97 + place)}</b>", 0, 1, ref, "xy", **look))
 
 
-def _inside(figure: go.Figure) -> tuple[float, float]:
-    """px of the panels together: across and up."""
-    layout, margin = figure.layout, figure.layout.margin
-    return layout.width - margin.l - margin.r, layout.height - margin.t - margin.b
+_Ends = dict[str, tuple[Any, float, str]]  # of lines, by name: where, at which value, its colour
 
 
-def _near_rows(figure: go.Figure, panels: list[tuple[Any, Any]]) -> None:
-    """Set panels no higher than wide; what all rows say of their axes stands once."""
-    rows = sorted({round(y.domain[0], 4) for _, y in panels}, reverse=True)
-    if len(rows) < 2:
-        return
-    (across, up), (x, y), gaps = _inside(figure), panels[0], (len(rows) - 1) * _ROWS
-    fits = np.ptp(y.domain) * up, 0.85 * np.ptp(x.domain) * across
-    most = _COLUMN if figure.layout.width < 640 else _PAGE
-    high = min(*fits, max(80, (most - gaps) / len(rows)))
-    whole = len(rows) * high + gaps
-    called = {y.title.text for _, y in panels} - {None}
-    # Below the last panel of a column there is nothing.
-    last = {round(x.domain[0], 4): place for place, (x, _) in enumerate(panels)}
-    for place, (x, y) in enumerate(panels):
-        if place not in last.values():
-            x.title.text = None
-        top = rows.index(round(y.domain[0], 4)) * (high + _ROWS)
-        y.domain = [max(0.0, 1 - (top + high) / whole), 1 - top / whole]
-        y.title.text = None if len(called) == 1 else y.title.text
-    figure.layout.height = round(whole + figure.layout.height - up)
-    if len(called) == 1:
-        beside: dict[str, Any] = {"xref": "paper", "yref": "paper", "textangle": -90}
-        figure.add_annotation(note(called.pop(), 0, 0.5, xanchor="right", xshift=-38, **beside))
-        figure.layout.margin.l = max(figure.layout.margin.l, 62)
+def _named_panel(panels: Sequence[Panel]) -> Panel:
+    """The last panel of the first row."""
+    return max(panels, key=lambda one: (round(one.y.domain[1], 3), one.x.domain[0]))
 
 
-def _name_lines(figure: go.Figure, panels: list[tuple[Any, Any]]) -> None:
-    """Set names at the ends of lines for a legend, while they are few and short."""
+def _ends(figure: go.Figure, panels: Sequence[Panel]) -> _Ends:
+    """Ends of lines that have their names there and no legend, while they are few and short."""
     shown = [t for t in figure.data if t.type == "scatter" and t.showlegend is not False and t.name]
     groups = {trace.legendgroup or trace.name: trace.name for trace in shown}
     room = 7 * max(map(width, groups.values()), default=0) + 12
-    if not 0 < len(shown) <= _FEW or room > _SHARE * figure.layout.width:
-        return
-    # The last panel of the first row.
-    x, y = max(panels, key=lambda panel: (round(panel[1].domain[1], 3), panel[0].domain[0]))
-    ref, values = x.plotly_name.removeprefix("xaxis"), [0.0]
-    ends = {}
+    few = 0 < len(shown) <= _FEW and room <= _SHARE * figure.layout.width
+    if not few or not panels or not of_lines(figure):
+        return {}
+    ends: _Ends = {}
     for trace in figure.data:
-        values += [value for value in trace.y if value is not None]
         name = groups.get(trace.legendgroup or trace.name)
         line = trace.type == "scatter" and "lines" in (trace.mode or "") and not trace.fill
-        if name and line and len(trace.x) > 1 and (trace.xaxis or "x") == f"x{ref}":
+        of_panel = (trace.xaxis or "x") == f"x{_named_panel(panels).ref}"
+        if name and line and len(trace.x) > 1 and of_panel:
             ends[name] = (trace.x[-1], trace.y[-1], trace.line.color)
     if len(ends) < len(shown):
+        return {}
+    figure.update_layout(showlegend=False, margin_r=room)
+    return ends
+
+
+def _name_lines(figure: go.Figure, panels: Sequence[Panel], ends: _Ends) -> None:
+    """Set names at the ends of lines, clear of each other."""
+    if not ends:
         return
-    unit = 0.9 * _inside(figure)[1] * np.ptp(y.domain) / (np.nanmax(values) - np.nanmin(values))
-    placed = -np.inf
+    panel = _named_panel(panels)
+    values = [value for trace in figure.data for value in trace.y if value is not None]
+    span = np.nanmax([0.0, *values]) - np.nanmin([0.0, *values])
+    unit, placed = 0.9 * inside(figure)[1] * np.ptp(panel.y.domain) / span, -np.inf
     for name, (at, value, color) in sorted(ends.items(), key=lambda one: one[1][1]):
         placed = max(value * unit, placed + _LINE)
         look = {"xanchor": "left", "xshift": 8, "yshift": placed - value * unit}
-        figure.add_annotation(note(name, at, value, ref, **look, font={"color": color}))
-    figure.update_layout(showlegend=False, margin_r=room)
+        figure.add_annotation(note(name, at, value, panel.ref, **look, font={"color": color}))
+
+
+def in_narrow_window(figure: go.Figure) -> go.Figure:
+    """A copy for a window of a phone: its legends below the panels, which keep the whole width."""
+    copy = go.Figure(figure)
+    if copy.layout.showlegend is False:
+        return copy
+    copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460))
+    _legends_below(copy)
+    # The window says how wide it is.
+    return copy.update_layout(width=None)
+
+
+def _in_legends(figure: go.Figure) -> dict[str, list[str]]:
+    """The names that stand in each legend."""
+    names: dict[str, list[str]] = {}
+    for trace in figure.data:
+        if trace.type == "scatter" and trace.showlegend is not False:
+            names.setdefault(trace.legend or "legend", []).append(str(trace.name))
+    return names
+
+
+def _wide(names: Sequence[str]) -> int:
+    """Width of the entries of a legend in px."""
+    lines = (html.unescape(line) for name in names for line in name.split("<br>"))
+    return 7 * max(map(len, lines)) + 48
+
+
+def _has_long_legend(figure: go.Figure) -> bool:
+    """Whether a legend is higher than the figure, which would cut it off in print."""
+    longest = max(map(len, _in_legends(figure).values()), default=0)
+    return bool(longest * _LEGEND_ROW > figure.layout.height - 80)
+
+
+def _legends_below(figure: go.Figure) -> None:
+    """Set each legend in rows below the panels, one below the other, and make room for them."""
+    names = _in_legends(figure)
+    room, places = 8, []
+    for legend in sorted(names, reverse=True):  # from the bottom upwards
+        wide = _wide(names[legend])
+        across = max(1, int((figure.layout.width - 40) // wide))
+        high = [name.count("<br>") + 1 for name in names[legend]]
+        rows = sum(max(high[at : at + across]) for at in range(0, len(high), across))
+        rows += bool(figure.layout[legend].title.text)
+        places.append((legend, room, wide))
+        room += rows * _LEGEND_ROW + 8
+    if not places:
+        return
+    below = 48 if figure.layout.margin.b is None else figure.layout.margin.b
+    figure.update_layout(margin_b=below + room, height=figure.layout.height + room)
+    side = {"x": 0.5, "xanchor": "center"}
+    if len(places) > 1:
+        side = {"x": (figure.layout.margin.l or 0) / figure.layout.width, "xanchor": "left"}
+    for legend, bottom, wide in places:
+        place = {
+            "orientation": "h",
+            **side,
+            "xref": "container",
+            "y": bottom / figure.layout.height,
+            "yanchor": "bottom",
+            "yref": "container",
+            "entrywidth": wide - 40,
+            "title_side": "top",
+        }
+        figure.update_layout({legend: place})
+
+
+def _beside(figure: go.Figure) -> None:
+    """Bring a square panel into the middle, and what explains its colours next to it."""
+    if "xaxis2" in figure.layout or figure.layout.yaxis.scaleanchor is None:
+        return
+    margin, names = figure.layout.margin, _in_legends(figure).get("legend", [])
+    scales = [trace.marker.showscale for trace in figure.data if trace.type == "scatter"]
+    has_bar = any(scales) or figure.layout.coloraxis.colorscale is not None
+    right = max(margin.r, _wide(names) if names else 0, _BAR if has_bar else 0)
+    side = figure.layout.height - margin.t - margin.b
+    more = (figure.layout.width - margin.l - right - side) / 2
+    if more > 0:
+        figure.update_layout(margin={"l": margin.l + more, "r": right + more})

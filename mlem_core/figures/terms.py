@@ -32,8 +32,8 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 # A contribution this small is next to nothing; a scale goes at least so far.
 LEAST_SPAN = 0.05
-_CROWDED, _SMALL = 8, 8  # models, and px of their names
-_SCALES = {"coloraxis": "contribution", "coloraxis2": UNEXPLAINED}
+_CROWDED, _SMALL = 8, 10  # models, and px of their names
+_SCALES = {"coloraxis": "contribution, ρ", "coloraxis2": f"{UNEXPLAINED}, ρ"}
 
 
 def term_matrices(
@@ -51,13 +51,13 @@ def term_matrices(
         layer with itself) is left blank
     """
     titles = feature_labels(list(terms), TITLE)
-    figure, places = panels(titles, height=140 if narrow else 250, across=across, below=40)
+    figure, places = panels(titles, height=170 if narrow else 250, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
     names = {layer: layer_title(layer) for layer in layers}
     # Many names do not fit a narrow panel.
-    crowded = narrow and len(blocks) > _CROWDED
+    crowded = len(blocks) > _CROWDED
     shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     edges: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ def term_matrices(
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(layers) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.
-        lowest = row == places[-1][0]
+        lowest = number + across >= len(terms)
         angle = 0 if len(blocks) < 3 else -90 if crowded else -40
         figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
         figure.update_yaxes(
@@ -90,11 +90,11 @@ def term_matrices(
     for place, (scale, most) in enumerate(scales.items()):
         most = max(most, LEAST_SPAN)
         bar = {
-            "title": bar_title(_SCALES[scale]) | ({"side": "top"} if narrow else {}),
+            "title": None if narrow else bar_title(_SCALES[scale]),
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
-            **_bar_place(place, most, figure.layout.height, below=narrow),
+            **_bar_place(place, most, figure.layout.height, _SCALES[scale] if narrow else ""),
         }
         axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
         figure.update_layout({scale: axis})
@@ -117,13 +117,14 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
     }
 
 
-def _bar_place(place: int, most: float, height: float, *, below: bool) -> dict[str, Any]:
-    """Place of the first or second colour bar, below the panels or to their right; its ends."""
+def _bar_place(place: int, most: float, height: float, said: str) -> dict[str, Any]:
+    """Place and ends of the first or second colour bar, below the panels where it says `said`."""
     low, high = short(-most), f"+{short(most)}"
-    if below:
+    if said:
         return {
-            "ticktext": [f"{low}<br>apart", "0", f"{high}<br>alike"],
+            "ticktext": [f"{low}<br>apart", f"0<br><br>{said}", f"{high}<br>alike"],
             "orientation": "h",
+            "tickangle": 0,
             "x": 0.2 + 0.6 * place,
             "xanchor": "center",
             "len": 0.34,
@@ -157,10 +158,11 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     )
     similarity = SIMILARITIES[RSA] if compared is None else compared.similarity
     means = models_alike(context)
+    many = len({model for model, _ in layers}) > _CROWDED
     return RenderedFigure(
         term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
-            across=2 if context.drawing.narrow and context.drawing.screen else 3,
+            across=2 if context.drawing.narrow and (context.drawing.screen or many) else 3,
             narrow=context.drawing.narrow,
         ),
         "Contributions to the similarity of every two layers",

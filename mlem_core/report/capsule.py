@@ -254,9 +254,9 @@ def _printed(drawn: dict[str, RenderedFigure]) -> dict[str, bytes]:
         f"**{name}**: {as_markdown(one.title)}. {as_markdown(one.caption)}\n"
         for name, one in drawn.items()
     ]
-    width = figures.Paper().width_mm
     files = {"figures/captions.md": "\n".join(captions)}
-    files |= {f"latex/{name}.tex": as_latex(one, name, width) for name, one in drawn.items()}
+    paper = figures.Paper()
+    files |= {f"latex/{name}.tex": as_latex(one, name, paper) for name, one in drawn.items()}
     return {name: text.encode() for name, text in files.items()}
 
 
@@ -270,8 +270,8 @@ def _figure_files(
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in pictures(images):
-                data = form.write(one, name, None)
-                files[f"figures/{name}.{form.name}"] = data if images else _without_plotly(data)
+                for path, data in form.write(one, name, None).items():
+                    files[f"figures/{path}"] = data if images else _without_plotly(data)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
     return files if images else {**files, "figures/plotly.min.js": _plotly()}

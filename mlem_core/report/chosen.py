@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from typing import Any
 
 from mlem_core import figures
@@ -23,7 +22,7 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
 from mlem_core.report import latex
-from mlem_core.report.contents import write_zip
+from mlem_core.report.contents import in_zip
 from mlem_core.report.formats import FORMATS, as_latex, csv_bytes
 
 LONGEST = {"title": 300, "caption": 4000}  # letters
@@ -129,9 +128,10 @@ def as_zip(
     files: dict[str, bytes] = {}
     parts = [texts["methods.tex"]]
     for name, one in zip(names, drawn, strict=True):
-        files[f"figures/{name}.{form}"] = FORMATS.named(form).write(one, name, paper)
+        written = FORMATS.named(form).write(one, name, paper)
+        files |= {f"figures/{path}": data for path, data in written.items()}
         files[f"tables/{name}.csv"] = csv_bytes(one.data)
-        parts.append(as_latex(one, name, paper.width_mm, form))
+        parts.append(as_latex(one, name, paper, form))
     files["report.tex"] = latex.document(parts, "references").encode()
     captions = [
         f"**{name}. {as_markdown(one.title)}.** {as_markdown(one.caption)}\n"
@@ -139,6 +139,4 @@ def as_zip(
     ]
     files["report.md"] = "\n".join((*captions, texts["methods.md"])).encode()
     files["references.bib"] = texts["references.bib"].encode()
-    target = BytesIO()
-    write_zip(files, target)
-    return target.getvalue()
+    return in_zip(files)

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -120,6 +121,13 @@ def write_zip(files: Mapping[str, bytes], target: Path | BinaryIO) -> None:
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[path])
+
+
+def in_zip(files: Mapping[str, bytes]) -> bytes:
+    """Content of a zip of files, see `write_zip`."""
+    target = BytesIO()
+    write_zip(files, target)
+    return target.getvalue()
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from mlem_core.base.parameters import Registry
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.context import RenderedFigure
 from mlem_core.report import latex
+from mlem_core.report.contents import in_zip
 
-# Gives the file of a figure, called so, at the size and in the font of a paper.
-Write = Callable[[RenderedFigure, str, figures.Paper | None], bytes]
+# Gives the files of a figure by their names, at the size and in the font of a paper.
+Write = Callable[[RenderedFigure, str, figures.Paper | None], dict[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class ExportFormat:
     label : what buttons call it
     mime : its MIME type
     sentence : what it is for
-    write : gives the content of a file
+    write : gives the files of a figure; of pixels and SVG one a page
     printed : whether it is a picture with the size and font of a `figures.Paper`, which takes a
         Chrome or Chromium on the server
     resolution : whether that is of pixels
@@ -44,6 +45,18 @@ class ExportFormat:
     printed: bool = False
     resolution: bool = False
     by_visitor: bool = False
+
+    def download(
+        self, drawn: RenderedFigure, name: str, paper: figures.Paper | None
+    ) -> tuple[str, Callable[[], bytes]]:
+        """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
+        pages = paper and self.by_visitor and len(figures.on_pages(drawn.figure, paper)) > 1
+
+        def content() -> bytes:
+            files = self.write(drawn, name, paper)
+            return in_zip(files) if pages else next(iter(files.values()))
+
+        return f"{name}.{'zip' if pages else self.name}", content
 
 
 FORMATS = Registry[ExportFormat]("format of export")
@@ -61,17 +74,19 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
-def as_latex(drawn: RenderedFigure, name: str, width_mm: float, form: str = "pdf") -> str:
+def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str = "pdf") -> str:
     """A figure and its table as LaTeX.
 
     Parameters
     ----------
     name : of its files
-    width_mm : of the picture, which lies in the folder `figures`
+    paper : of the picture, which lies in the folder `figures`
     form : ending of the picture; LaTeX reads PDF
     """
     path, title = f"figures/{name}.{form}", drawn.title
-    picture = latex.figure(path, width_mm, drawn.caption, f"fig:{name}", title)
+    pages = len(figures.on_pages(drawn.figure, paper))
+    size = paper.width_mm, pages
+    picture = latex.figure(path, size, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
 
 
@@ -82,14 +97,16 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
     return file.getvalue()
 
 
-def _picture(drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str) -> bytes:
-    title = drawn.title or name
-    return figures.as_file(drawn.figure, form, paper, title=title, caption=drawn.caption)
+def _picture(
+    drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str
+) -> dict[str, bytes]:
+    words = {"title": drawn.title or name, "caption": drawn.caption}
+    return figures.as_files(drawn.figure, name, form, paper, **words)
 
 
-def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> bytes:
+def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> dict[str, bytes]:
     written = latex.table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
-    return written.encode()
+    return {f"{name}.tex": written.encode()}
 
 
 for _format in (
@@ -133,7 +150,7 @@ for _format in (
         "text/csv",
         "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
         "are escaped.",
-        lambda drawn, name, paper: csv_bytes(drawn.data),
+        lambda drawn, name, paper: {f"{name}.csv": csv_bytes(drawn.data)},
     ),
     ExportFormat(
         "tex",

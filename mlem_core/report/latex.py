@@ -161,20 +161,26 @@ def _letters(rows: Sequence[Sequence[str]]) -> int:
     return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
 
 
-def figure(path: str, width_mm: float, caption: str = "", label: str = "", title: str = "") -> str:
+def figure(
+    path: str, size: tuple[float, int], caption: str = "", label: str = "", title: str = ""
+) -> str:
     """A figure that includes a picture at its own width.
 
     Parameters
     ----------
     path : of the picture, from where the document lies
-    width_mm : of the picture; over `ONE_COLUMN_MM` it spans two columns
+    size : width of the picture in mm, over `ONE_COLUMN_MM` it spans two columns; and its pages
     caption, label, title : as for `table`
     """
+    width_mm, pages = size
     kind = "figure*" if width_mm > ONE_COLUMN_MM else "figure"
     return _lines(
         rf"\begin{{{kind}}}",
         r"\centering",
-        rf"\includegraphics[width={width_mm:g}mm]{{{path}}}",
+        *(
+            rf"\includegraphics[width={width_mm:g}mm{f',page={page}' * (page > 1)}]{{{path}}}"
+            for page in range(1, pages + 1)
+        ),
         _caption(caption, title),
         _label(label),
         rf"\end{{{kind}}}",

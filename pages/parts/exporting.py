@@ -239,11 +239,12 @@ def _download(
     if paper is not None and not figures.can_write_images():
         _from_the_browser(made.figure, name, form, paper)
         return
+    file, write = form.download(made, name, paper)
     st.download_button(
         f"Download {form.label}",
-        data=visitor.token_bound(lambda: form.write(made, name, paper)),
-        file_name=f"{name}.{form.name}",
-        mime=form.mime,
+        data=visitor.token_bound(write),
+        file_name=file,
+        mime=form.mime if file.endswith(form.name) else "application/zip",
         key=f"download {at}",
         type="primary",
         icon=":material/download:",
@@ -265,25 +266,25 @@ def _from_the_browser(figure: Figure, name: str, form: ExportFormat, paper: Pape
             icon=":material/info:",
         )
         return
-    drawn = figures.on_paper(figure, paper)
     scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
-    st.plotly_chart(
-        drawn,
-        theme=None,
-        key=f"preview {name}",
-        config={
-            "displaylogo": False,
-            "displayModeBar": True,
-            "modeBarButtons": [["toImage"]],
-            "toImageButtonOptions": {
-                "format": form.name,
-                "filename": name,
-                "width": paper.width,
-                "height": drawn.layout.height,
-                "scale": scale,
+    for page, drawn in enumerate(figures.on_pages(figure, paper), 1):
+        st.plotly_chart(
+            drawn,
+            theme=None,
+            key=f"preview {name} {page}",
+            config={
+                "displaylogo": False,
+                "displayModeBar": True,
+                "modeBarButtons": [["toImage"]],
+                "toImageButtonOptions": {
+                    "format": form.name,
+                    "filename": f"{name}-{page}" if page > 1 else name,
+                    "width": paper.width,
+                    "height": drawn.layout.height,
+                    "scale": scale,
+                },
             },
-        },
-    )
+        )
     st.caption(f"The camera over the picture saves it as {form.label}, from your browser.")
 
 

@@ -118,7 +118,7 @@ def download(view: View, cards: Sequence[Card], paper: Paper) -> None:
         return [name for name, _ in there], [one for _, one in there]
 
     def tex() -> bytes:
-        parts = [as_latex(one, name, paper.width_mm) for name, one in zip(*whole(), strict=True)]
+        parts = [as_latex(one, name, paper) for name, one in zip(*whole(), strict=True)]
         return "\n".join(parts).encode()
 
     def everything() -> bytes:

@@ -208,7 +208,7 @@ def test_a_pdf_has_the_asked_width_text_fonts_and_title(one_browser, width, font
     pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", paper, title=title)))
     (page,) = pdf.pages
     assert float(page.mediabox.width) * MM == pytest.approx(width, abs=0.5)
-    height = figures.on_paper(figure_of(), paper).layout.height * paper.scale / 96 * 25.4
+    height = figures.on_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     assert pdf.metadata.title == title
     sizes = []

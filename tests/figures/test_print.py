@@ -24,7 +24,7 @@ def texts(figure):
 
 @pytest.mark.parametrize(("n", "named"), [(3, True), (4, False)])
 def test_few_lines_have_their_names_at_their_ends_for_a_legend(n, named):
-    printed = figures.on_paper(groups(n), figures.Paper())
+    printed = figures.on_pages(groups(n), figures.Paper())[0]
     at_ends = [one for one in printed.layout.annotations if one.text in ("f0", "f1", "f2")]
     assert len(at_ends) == 3 * named and (printed.layout.showlegend is False) == named
     places = sorted(one.yshift for one in at_ends)  # all lines end at one point
@@ -33,14 +33,14 @@ def test_few_lines_have_their_names_at_their_ends_for_a_legend(n, named):
 
 def test_panels_have_letters_and_near_rows_that_say_their_axes_once():
     screen = groups(4)
-    printed = figures.on_paper(screen, figures.Paper(width_mm=89))
-    assert [f"<b>{letter}</b>" for letter in "abcd"] == texts(printed)[-4:]
+    printed = figures.on_pages(screen, figures.Paper(width_mm=89))[0]
+    assert [f"<b>{letter}</b>" for letter in "abcd"] == texts(printed)[4:8]
     assert printed.layout.height < screen.layout.height + 100
     titles = [axis.title.text for axis in printed.select_xaxes()][:4]
     assert titles == [None, "relative depth", "relative depth", "relative depth"]
     assert texts(printed).count("importance (drop in ρ)") == 1
     assert min(axis.domain[0] for axis in printed.select_yaxes()) == pytest.approx(0, abs=1e-6)
-    alone = figures.on_paper(
+    (alone,) = figures.on_pages(
         figures.importance_scatter(
             importance_of(), (("a", 0), ("b", 1)), ("pos", "tense", "number"), 0.5, 0.4
         ),

@@ -103,7 +103,7 @@ def test_the_zip_has_all_of_it_in_order(example, tmp_path, chromium_path):
     assert tex.index("fig:01-why") < tex.index("fig:02-feature-counts") < tex.index("bibliography{")
     assert "**01-why. Why & how.**" in files["report.md"].decode()
     for name, one in zip(names, drawn, strict=True):
-        assert as_latex(one, name, 120).strip() in tex
+        assert as_latex(one, name, Paper(width_mm=120)).strip() in tex
 
 
 IDS = ("part_of_speech", "word_position", "word_length", "model_a1", "model_b2")

@@ -160,7 +160,7 @@ def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller
 
 def test_a_figure_is_included_at_its_width():
     one, two = (
-        latex.figure("figures/a.pdf", mm, "As ρ is.", "fig:a b", "A_b") for mm in (89.0, 183.0)
+        latex.figure("figures/a.pdf", (mm, 1), "As ρ is.", "fig:a b", "A_b") for mm in (89.0, 183.0)
     )
     assert environments(one) == ["figure"] and environments(two) == ["figure*"]
     assert r"\includegraphics[width=89mm]{figures/a.pdf}" in one and r"\label{fig:a-b}" in one
