@@ -245,10 +245,13 @@ def _explained(
 ) -> Explanation:
     """Explanation of two layers' similarity, of one with terms or without."""
     from mlem_core.inference import explanation
+    from mlem_core.inference.corrections import check_permutations
 
     both = (options.first, options.second)
     why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)
-    why = replace(why, permutations=options.chance or why.permutations)
+    if options.chance:
+        check_permutations(options.chance)
+        why = replace(why, permutations=options.chance)
     if why.similarity.of_ranks:
         why = explanation.with_transfer(why, analysis)
     if options.bootstrap:

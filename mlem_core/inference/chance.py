@@ -25,7 +25,7 @@ from mlem_core.base.text import listed
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.inference.corrections import PERMUTATIONS, check_permutations
+from mlem_core.inference.corrections import PERMUTATIONS
 from mlem_core.inference.jackknife import Estimate
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.resample import in_parts
@@ -235,7 +235,6 @@ def chance_at_level(
     progress : called with the number of features done and their total
     """
     pairs = pairs.coarse
-    check_permutations(n_permutations)
     tables, rng = pairs.tables, np.random.default_rng(seed)
     own = pairs.stimuli_of(stimuli)
     if values is None:

@@ -246,8 +246,7 @@ class PairTables(Patterns):
 
     def of_layers(self, layers: Sequence[int]) -> PairTables:
         """Tables with only these layers, by position."""
-        keep = list(layers)
-        if keep == list(range(self.n_layers)):
+        if (keep := list(layers)) == list(range(self.n_layers)):
             return self
         changed: dict[str, Any] = {name: getattr(self, name)[keep] for name in BY_LAYER}
         if self.train_sums is not None and self.train_squares is not None:
@@ -279,9 +278,8 @@ class PairTables(Patterns):
     @property
     def coarse(self) -> PairTables:
         """Tables of patterns with enough pairs for a mean; these, where patterns are few."""
-        found = self.coarser
-        few = found.n_patterns == len(self.codes)
-        return self if few else _merged(self, found.codes, levels=found.levels)
+        few = self.coarser.n_patterns == len(self.codes)
+        return self if few else _merged(self, self.coarser.codes, levels=self.coarser.levels)
 
 
 def same_or_different(tables: PairTables) -> PairTables:
