@@ -27,6 +27,14 @@ from mlem_core.groups.profiles import (
     layer_scores_left,
     mean_profiles,
 )
+from mlem_core.groups.system_distances import (
+    FEATURES,
+    PROFILES,
+    of_explained_parts,
+    of_profiles,
+    of_similarity,
+    table_of_distances,
+)
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
@@ -130,21 +138,17 @@ class GroupSummary:
     @cached_property
     def top_features(self) -> TopFeatures | None:
         """Most important feature of each group; None where no group has two different members."""
-        if not self.analysis.spec.has_seeds:
-            return None
-        named, members = dict(self.analysis.spec.groups), self.members
-        places = {
-            name: [np.sort(members.places[at]) for at in members.members_of(group)]
-            for group, name in enumerate(members.groups)
-            if name in named
-        }
-        over = self._over("models", self._scores[2])
-        found = TopFeatures.of(places, *self._scores, over=over, names=self.names)
-        return found if found.known else None
+        return _top_features(self)
+
+    @cached_property
+    def _of_layers(self) -> _OfLayers:
+        return _terms_of_layers(self)
 
     @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
-        return _of_models(self)
+        """Terms of the similarity of models and it itself, also without each block of stimuli."""
+        names, squares, left, _ = self._of_layers
+        return names, model_similarity(squares, self.members), _by_model(left, self.members)
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
@@ -184,26 +188,45 @@ class GroupSummary:
                 "universality.csv": self.universality,
             }
             found |= {"group_tests.csv": table_of(self.tests[0])} if self.tests[0] else {}
+        if len(distances := _distances(self)):
+            found["system_distances.csv"] = distances
         if self.analysis.spec.trajectories:
             found["trajectories.csv"] = self.trajectories
         return found
 
 
-def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left | None]:
-    """Terms of the similarity and it itself (n_terms, n_members, n_members), also without blocks.
+def _top_features(summary: GroupSummary) -> TopFeatures | None:
+    if not summary.analysis.spec.has_seeds:
+        return None
+    named, members = dict(summary.analysis.spec.groups), summary.members
+    places = {
+        name: [np.sort(members.places[at]) for at in members.members_of(group)]
+        for group, name in enumerate(members.groups)
+        if name in named
+    }
+    over = summary._over("models", summary._scores[2])
+    found = TopFeatures.of(places, *summary._scores, over=over, names=summary.names)
+    return found if found.known else None
 
-    Returns
-    -------
-    The names of the terms, these, and the same without each block of stimuli
-    """
+
+# Names of the terms of a similarity and of it itself, these (n_terms, n_layers, n_layers), the same
+# without each block of stimuli, and what the features explain, with those without each block.
+_OfLayers = tuple[tuple[str, ...], FloatArray, "Left | None", "FloatArray | None"]
+
+
+def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
     whole, left = summary.compared or of_tables(summary.analysis), summary.left
     of_layers = whole.of(summary.analysis, summary.chosen)
     names: tuple[str, ...] = (whole.similarity.name,)
-    squares, stimuli, without = of_layers.values[None], None, None
+    squares, explained, without = of_layers.values[None], None, None
     if whole.similarity.divides:
         tables = of_layers.tables.of_features(summary.chosen.features)
         divided, n = decompose(tables, of_layers.values), len(squares) + len(tables.features) + 1
         without = left.without if left is not None and left.without.shape[1] == n else None
+        explained = divided.terms.sum(axis=0)[None]
+        if without is not None:
+            of_blocks = without[:, : len(divided.terms)].sum(axis=1)
+            explained = np.concatenate((explained, of_blocks))
         if summary.chance is not None:
             divided = summary.chance.of_all(divided)
             if without is not None:
@@ -212,9 +235,38 @@ def _of_models(summary: GroupSummary) -> tuple[tuple[str, ...], FloatArray, Left
         names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
     elif left is not None and left.without.shape[1] == 1:
         without = left.without
-    if left is not None and without is not None:
-        stimuli = Left(model_similarity(without, summary.members), left.sizes)
-    return names, model_similarity(squares, summary.members), stimuli
+    known = None if left is None or without is None else Left(without, left.sizes)
+    return names, squares, known, explained
+
+
+def _distances(summary: GroupSummary) -> pd.DataFrame:
+    """Distances of every two models (`system_distances`); no rows with fewer than three."""
+    layers, bounds = summary.chosen.layers, summary.bounds
+    models = dict.fromkeys(model for model, _ in layers)
+    members = Members.of([Member(model, model) for model in models], layers)
+    if len(models) < 3:
+        return table_of_distances({}, members)
+    _, squares, left, explained = summary._of_layers
+    _, _, scores_left = summary._scores
+    values, of_all = squares[-1], None if left is None else Left(left.without[:, -1], left.sizes)
+    if of_all is None and bounds is not None and bounds.similarity == summary.by.name:
+        at = bounds.places(layers)
+        of_all = Left(bounds.values_without[:, at][:, :, at], bounds.sizes)
+    measured = {
+        PROFILES: of_profiles(summary.results, layers, members, scores_left),
+        summary.by.name: of_similarity(
+            model_similarity(values, members), _by_model(of_all, members)
+        ),
+    }
+    if explained is not None:
+        sizes = () if left is None else left.sizes
+        measured[FEATURES] = of_explained_parts(explained, members, sizes)
+    return table_of_distances(measured, members)
+
+
+def _by_model(left: Left | None, members: Members) -> Left | None:
+    """Similarities of models without each block of stimuli, from those of layers."""
+    return None if left is None else Left(model_similarity(left.without, members), left.sizes)
 
 
 def _similarity(members: Members, means: Estimate, by: str) -> pd.DataFrame:
