@@ -15,7 +15,7 @@ from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
-from mlem_core.base.room import check_disk, check_memory
+from mlem_core.base.room import check_disk, check_memory, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.data.folds import untested_items
@@ -103,6 +103,7 @@ def layer_tables(
         **some,
     }
     found = TABLES.get(store, depends_on, make)
+    give_back_memory()
     for units in filter(None, on_cluster):
         units.forget()
     return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import gc
 import os
 import shutil
 import stat
@@ -51,6 +53,13 @@ def check_memory(n_bytes: float, what: str, advice: str) -> None:
             f"{what} needs about {n_bytes / GB:.1f} GB of memory, and {free / GB:.1f} GB are free; "
             f"{advice}."
         )
+
+
+def give_back_memory() -> None:
+    """Return to the system what was freed; where the C library keeps it (glibc), it would stay."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def check_disk(folder: Path, n_bytes: float, what: str, advice: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import check_choice, unknown
+from mlem_core.base.room import give_back_memory
 from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
 from mlem_core.data.stimuli import StimulusSet, add_json
@@ -123,6 +124,8 @@ def from_model(
         loaded.check_is(whole["model"])
         facts = extract(stimuli, loaded, folder, options, report)
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+        del loaded
+        give_back_memory()
 
     folder = store.entry(STAGE, VERSION, make, lambda: report(0, n_sentences), **whole)
     report(n_sentences, n_sentences)
