@@ -14,17 +14,16 @@ from mlem_core.groups.system_distances import warped_distance
 
 def by_every_path(one, other):
     """The least cost of all warping paths, a diagonal step counting twice, over n + m."""
-    n, m = len(one), len(other)
 
     def costs(i, j):
         cost = np.linalg.norm(one[i] - other[j])
         if i == j == 0:
             yield cost
-        for back, times in (((1, 0), 1), ((0, 1), 1), ((1, 1), 2)):
-            if back[0] <= i and back[1] <= j:
-                yield from (before + times * cost for before in costs(i - back[0], j - back[1]))
+        for di, dj in ((1, 0), (0, 1), (1, 1)):
+            if di <= i and dj <= j:
+                yield from (before + (di + dj) * cost for before in costs(i - di, j - dj))
 
-    return min(costs(n - 1, m - 1)) / (n + m)
+    return min(costs(len(one) - 1, len(other) - 1)) / (len(one) + len(other))
 
 
 @pytest.mark.parametrize(("n", "m"), [*itertools.product((1, 2, 5), (1, 4))])
