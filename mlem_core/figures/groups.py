@@ -34,7 +34,7 @@ from mlem_core.figures.style import (
 )
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.inference import layer_intervals
-from mlem_core.pairs.similarities import RSA
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 _ROW = 34  # px
 BELOW = 100  # px between two rows of panels
@@ -132,13 +132,15 @@ def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow:
     height = cell * n
     # Names that lie flat take less.
     flat = n < 3 or (not narrow and n <= _INTERVALS)
-    below = 74 if flat else 134
+    below = 90 if flat else 150
     quiet(figure, height=height + 16 + below)
     wide = 1.0 if narrow else min(1.0, _WIDE * n)
     figure.update_layout(
         annotations=texts,
         margin={"t": 16, "b": below},
-        coloraxis=similarity_axis(height + 16 + below, wide / 2, 0.8 * wide),
+        coloraxis=similarity_axis(
+            height + 16 + below, wide / 2, 0.8 * wide, SIMILARITIES[RSA].unit
+        ),
     )
     shared, angle = names_along(short_names(groups, 17)), 0 if flat else -35
     figure.update_xaxes(range=[-0.5, n - 0.5], tickangle=angle, domain=[0, wide], **shared)

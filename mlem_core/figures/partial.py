@@ -63,8 +63,8 @@ def partial_matrix(
 
 # By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
 UNITS = {
-    "features": "S_feat",
-    "rest": "S_rest",
+    "features": "similarity in explained part",
+    "rest": "similarity in residual part",
     "transfer": "held-out ρ of the first's metric on the second",
     "ratio": "that ρ as a part of the second's own",
 }

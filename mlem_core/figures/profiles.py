@@ -47,10 +47,7 @@ from mlem_core.figures.style import (
 
 MARKS = 10
 FI = "feature importance (drop in ρ)"
-_SCORES = {
-    "rho": ("prediction accuracy (held-out ρ)", "dash"),
-    "ceiling": ("best possible (ceiling)", "dot"),
-}
+_SCORES = {"rho": ("held-out ρ", "dash"), "ceiling": ("feature ceiling", "dot")}
 
 
 def profiles(
@@ -268,14 +265,13 @@ def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
     if bounds is not None and key == "rho" and len(x) > 1:
         traces.append(band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
     hover = [
-        f"{panel.called[layer]}<br>{label}: Spearman ρ = {value}{more}"
+        f"{panel.called[layer]}<br>{label} = {value}{more}"
         for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
     ]
     look = {
         "line": {"color": GREY, "width": 1.5, "dash": dash},
         "marker": {"symbol": "line-ew-open", "size": 14},
-        # In two lines, or the legend would take the panels' place.
-        "name": label.replace(" (", "<br>("),
+        "name": label,
         "legendgroup": label,
         "showlegend": panel.first,
     }

@@ -135,7 +135,7 @@ def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
     flags |= {pair: why for pair, why in lower.flags.items() if place[pair[0]] > place[pair[1]]}
     values = np.where(above, upper.values, lower.values)
     hover = np.where(above, upper.hover, lower.hover)
-    return Matrix(Measure("both", "both", title, "", ""), values, hover, flags)
+    return Matrix(Measure("both", "both", title, "", f"{a.unit}; {b.unit}"), values, hover, flags)
 
 
 Arrangement = Literal["alone", "small", "row", "column", "halves"]
@@ -190,7 +190,8 @@ def matrix_figure(
         around.set_axes(layout, ref, ends[place], (of.span[1], float(of.edges[0])))
         layout[f"yaxis{ref}"]["showticklabels"] = left
     _arrange(layout, of, arranged, ends, around.below)
-    _set_scale(layout, of, arranged, around)
+    units = "; ".join(one.measure.unit or one.measure.short for one in matrices)
+    _set_scale(layout, of, arranged, around, units)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
 
@@ -222,7 +223,9 @@ def _arrange(
         layout["yaxis"]["constraintoward"] = layout["yaxis2"]["constraintoward"] = "top"
 
 
-def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: Labels) -> None:
+def _set_scale(
+    layout: dict[str, Any], of: Grid, arranged: Arrangement, around: Labels, units: str
+) -> None:
     """The colour scale of all matrices, below them, and the margins."""
     below = around.below
     if of.tree is not None:
@@ -230,13 +233,13 @@ def _set_scale(layout: dict[str, Any], of: Grid, arranged: Arrangement, around: 
         lies: dict[str, Any] = {"yanchor": "top", "yshift": -below}
         layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))
         below += 20 * (text.count("<br>") + 1)
-    below += 44
+    below += 60
     top = 8 if arranged in _SINGLE else 58 if arranged == "halves" else 40
     left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
     length, most = (0.4, 5) if arranged == "row" else (0.8, 3)
-    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, most)
+    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units, most)
 
 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:

@@ -280,9 +280,8 @@ def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[s
     return trace | {"marker": marker, **legend}
 
 
-# Layers of a model that are drawn: each map takes some seconds when it is drawn first. In one
-# column of a journal a page holds fewer.
-MOST, MOST_NARROW = 12, 6
+# Layers of a model that are drawn: each map takes some seconds when it is drawn first.
+MOST = 12
 
 
 @figure(
@@ -298,7 +297,7 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
     """
     store, model = context.drawing.store, context.drawing.options.get("mapped", "")
     own = [layer for layer in context.selection.layers if layer[0] == model]
-    drawn = maps.some_layers(own, MOST_NARROW if context.drawing.narrow else MOST)
+    drawn = maps.some_layers(own, MOST)
     if store is None or not drawn:
         return None
     plain = replace(context, drawing=replace(context.drawing, marked=()))

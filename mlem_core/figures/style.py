@@ -55,7 +55,6 @@ BARS = 12
 LEGEND = 26  # letters of a name in a legend
 TITLE = 22  # letters of a name over a panel
 SIGNIFICANT = 0.05
-_PAGE = 1080  # px that rows of panels take at most, so that many fit a printed page
 # Between a matrix and the names at its sides.
 CLEAR: dict[str, Any] = {"ticks": "outside", "ticklen": 4, "tickcolor": "rgba(0,0,0,0)"}
 AUDIT = "audit"  # begins the names of what marks layers and pairs of layers
@@ -168,8 +167,8 @@ def panel_layout(
 
     Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
     """
-    rows, columns = _grid(len(titles), across)
-    layout = copy.deepcopy(_quiet_panels(len(titles), across, min(height, _PAGE // rows)))
+    _, columns = _grid(len(titles), across)
+    layout = copy.deepcopy(_quiet_panels(len(titles), across, height))
     layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
     return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
 
@@ -289,21 +288,24 @@ def color_axis(
     return {"cmin": low, "cmax": high, "colorscale": colors, "colorbar": drawn}
 
 
-def similarity_axis(height: float, x: float, length: float, most: int = 3) -> dict[str, Any]:
+def similarity_axis(
+    height: float, x: float, length: float, unit: str, most: int = 3
+) -> dict[str, Any]:
     """The colour axis of similarities from −1 to 1, its bar at the lower end of the figure.
 
     Parameters
     ----------
     height : px of the figure
     x, length : the middle of the bar, and how long it is, as shares of the width
+    unit : what its numbers are, below them
     most : how many values are named, 3 or 5
     """
-    ticks = {-1: "−1 (opposite)", -0.5: "−0.5", 0: "0", 0.5: "0.5", 1: "1 (alike)"}
+    ticks = {-1: "−1", -0.5: "−0.5", 0: f"0<br>{unit}", 0.5: "0.5", 1: "1"}
     if most < len(ticks):
         ticks = {place: ticks[place] for place in (-1, 0, 1)}
     across = {"orientation": "h", "x": x, "xanchor": "center", "len": length}
     # Room for its numbers below it, which its own height leaves out.
-    low = {"y": 22 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
+    low = {"y": 38 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
     font = {"tickfont": {"size": SIZE - 1}, "tickangle": 0}
     return color_axis(-1, 1, ticks, **across, **low, **font)
 

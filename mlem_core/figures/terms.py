@@ -33,17 +33,22 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 # A contribution this small is next to nothing; a scale goes at least so far.
 LEAST_SPAN = 0.05
 _CROWDED, _SMALL = 8, 10  # models, and px of their names
-_SCALES = {"coloraxis": "contribution, ρ", "coloraxis2": f"{UNEXPLAINED}, ρ"}
+_SCALES = {"coloraxis": "contribution<br>to {}", "coloraxis2": UNEXPLAINED + "<br>({})"}
 
 
 def term_matrices(
-    terms: dict[str, pd.DataFrame], across: int = 3, *, narrow: bool = False
+    terms: dict[str, pd.DataFrame],
+    across: int = 3,
+    total: str = SIMILARITIES[RSA].unit,
+    *,
+    narrow: bool = False,
 ) -> go.Figure:
     """Heatmaps of each feature's contribution to the similarity of every two layers, one a term.
 
     Parameters
     ----------
     across : panels beside each other
+    total : the similarity that they are contributions to, with its unit
     narrow : for one column of a journal, with the colour bars below the panels
     terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
         share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
@@ -88,13 +93,14 @@ def term_matrices(
         )
     figure.update_layout(shapes=edges)
     for place, (scale, most) in enumerate(scales.items()):
-        most = max(most, LEAST_SPAN)
+        most, said = max(most, LEAST_SPAN), _SCALES[scale].format(total)
         bar = {
-            "title": None if narrow else bar_title(_SCALES[scale]),
+            "title": None if narrow else bar_title(said),
             "thickness": 12,
             "outlinewidth": 0,
             "tickvals": [-most, 0, most],
-            **_bar_place(place, most, figure.layout.height, _SCALES[scale] if narrow else ""),
+            "ticktext": [short(-most), f"0<br>{said}" if narrow else "0", f"+{short(most)}"],
+            **_bar_place(place, figure.layout.height, below=narrow),
         }
         axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
         figure.update_layout({scale: axis})
@@ -117,12 +123,10 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
     }
 
 
-def _bar_place(place: int, most: float, height: float, said: str) -> dict[str, Any]:
-    """Place and ends of the first or second colour bar, below the panels where it says `said`."""
-    low, high = short(-most), f"+{short(most)}"
-    if said:
+def _bar_place(place: int, height: float, *, below: bool) -> dict[str, Any]:
+    """Place of the first or second colour bar, beside or below the panels."""
+    if below:
         return {
-            "ticktext": [f"{low}<br>apart", f"0<br><br>{said}", f"{high}<br>alike"],
             "orientation": "h",
             "tickangle": 0,
             "x": 0.2 + 0.6 * place,
@@ -137,8 +141,7 @@ def _bar_place(place: int, most: float, height: float, said: str) -> dict[str, A
     room, gap = max(height - 84, 100), 30
     length = min(170, (room - gap) / 2)
     y = 1 - place * (length + gap) / room
-    ends = [f"apart ({low})", "0", f"alike ({high})"]
-    return {"ticktext": ends, "lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}
+    return {"lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}
 
 
 @figure(
@@ -162,7 +165,8 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     return RenderedFigure(
         term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
-            across=2 if context.drawing.narrow and (context.drawing.screen or many) else 3,
+            2 if context.drawing.narrow and (context.drawing.screen or many) else 3,
+            similarity.unit,
             narrow=context.drawing.narrow,
         ),
         "Contributions to the similarity of every two layers",

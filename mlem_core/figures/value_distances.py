@@ -92,7 +92,7 @@ def value_matrices(
             "scaleanchor": f"x{ref}",
             "showticklabels": first,
         }
-    beside = {0.0: "0", highest / 2: short(highest / 2), highest: short(highest)}
+    beside = {0.0: "0", highest: short(highest)}
     title = bar_title("squared distance")
     layout["coloraxis"] = color_axis(0.0, highest, beside, SEQUENTIAL, len=0.8, title=title)
     layout["margin"] = {"l": 56, "r": 90, "t": 36, "b": 70}
@@ -153,8 +153,7 @@ def _told(row: Any) -> str:
 
 
 MOST_MATRICES = 6
-# In one column of a journal: matrices one below the other, and values of two beside each other.
-MOST_BELOW, FEW_VALUES = 4, 8
+FEW_VALUES = 8  # of two matrices beside each other in one column of a journal
 TARGET_UNITS = "in units of the fitted target ([0, 1] in each layer)"
 
 
@@ -229,7 +228,7 @@ def draw_values_matrices(context: FigureContext) -> RenderedFigure | None:
     across = 2 if context.drawing.screen else 3
     if narrow:
         across = 1 if own["value_a"].nunique() > FEW_VALUES else 2
-    layers = some_layers(context.selection.layers, MOST_MATRICES if across > 1 else MOST_BELOW)
+    layers = some_layers(context.selection.layers, MOST_MATRICES)
     some = ""
     if len(layers) < len(context.selection.layers):
         some = f"{len(layers)} of the {len(context.selection.layers)} layers are drawn. "

@@ -35,14 +35,14 @@ from mlem_core.figures.style import (
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED, score_terms, tau_terms
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import RSA
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 # What is no feature is hatched.
 PATTERNS = {UNEXPLAINED: "/"} | dict.fromkeys(IDENTITIES, ".")
 
 
 def waterfall(
-    terms: pd.DataFrame, features: Sequence[str], total: str = "RSA (Spearman ρ)"
+    terms: pd.DataFrame, features: Sequence[str], total: str = SIMILARITIES[RSA].unit
 ) -> go.Figure:
     """A similarity as a running sum of its terms, the largest first, what is unexplained last.
 
@@ -174,13 +174,12 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     explained, (a, b) = context.why, context.called
     table, how, similarity = explained.terms, explained.how, explained.similarity
     of_rsa = similarity.name == RSA
-    unit = () if of_rsa else (similarity.unit,)
     what = f"The {similarity.called} ({similarity.meaning})"
     if of_rsa:
         what = "RSA of the two layers"
     over = Units.of(context.analysis.stimuli).over
     return RenderedFigure(
-        waterfall(explained.terms, context.all_features, *unit),
+        waterfall(explained.terms, context.all_features, similarity.unit),
         f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
             f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",

@@ -51,7 +51,7 @@ def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
     squares = square_of(COUNTS), square_of(COUNTS, 3)
     squares[1].iloc[0, 3] = squares[1].iloc[3, 0] = np.nan
     figure = figures.similarity_matrices(*squares, order=order)
-    units = ("weighted Kendall τ", "Spearman ρ")
+    units = ("weighted Kendall τ", "RSA, ρ")
     drawn = zip(heatmaps(figure), cells(figure), squares, units, strict=True)
     for heat, points, square, unit in drawn:
         assert len(points.x) == square.size

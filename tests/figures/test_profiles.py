@@ -14,7 +14,7 @@ from mlem_core.base.labels import Names
 from mlem_core.figures.naming import model_colors
 from mlem_core.robustness.variants import CONTROL, SAYS
 
-ACCURACY, CEILING = "prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"
+ACCURACY, CEILING = "held-out ρ", "feature ceiling"
 LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
 
 
