@@ -86,10 +86,9 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.update_layout(
         # Over the whole figure: the panel alone is too narrow for it.
         title={"text": said, "x": 0.5, "xanchor": "center", "font": {"size": SIZE + 1}},
-        title_y=1,
+        title_y=0.975,
         title_yref="container",
         title_yanchor="top",
-        title_pad={"t": 12},
         margin={"l": _LABELS, "r": 16, "t": 26 + 19 * (said.count("<br>") + 1), "b": 56},
         # The curve rises, so that this corner is free.
         legend={"x": 0.01, "xanchor": "left", "y": 1.0, "yanchor": "top"},

@@ -304,8 +304,8 @@ def similarity_axis(
     if most < len(ticks):
         ticks = {place: ticks[place] for place in (-1, 0, 1)}
     across = {"orientation": "h", "x": x, "xanchor": "center", "len": length}
-    # Room for its numbers below it, which its own height leaves out.
-    low = {"y": 38 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
+    # Its lower end is that of its numbers and their unit.
+    low = {"y": 12 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
     font = {"tickfont": {"size": SIZE - 1}, "tickangle": 0}
     return color_axis(-1, 1, ticks, **across, **low, **font)
 

@@ -86,7 +86,7 @@ def term_matrices(
         ends = [-0.5, len(layers) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.
         lowest = number + across >= len(terms)
-        angle = 0 if len(blocks) < 3 else -90 if crowded else -40
+        angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40
         figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
         figure.update_yaxes(
             range=ends[::-1], showticklabels=column == 1, scaleanchor=f"x{ref}", **shared, **at
@@ -105,7 +105,7 @@ def term_matrices(
         axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
         figure.update_layout({scale: axis})
     if narrow:
-        figure.update_layout(margin_b=146, height=figure.layout.height + 98)
+        figure.update_layout(margin_b=158, height=figure.layout.height + 110)
     return figure
 
 
