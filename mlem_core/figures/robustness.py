@@ -86,7 +86,7 @@ def specification_curve(curve: pd.DataFrame, dimensions: Sequence[str], claim: s
     figure.update_layout(
         # Over the whole figure: the panel alone is too narrow for it.
         title={"text": said, "x": 0.5, "xanchor": "center", "font": {"size": SIZE + 1}},
-        title_y=0.975,
+        title_y=0.955,
         title_yref="container",
         title_yanchor="top",
         margin={"l": _LABELS, "r": 16, "t": 26 + 19 * (said.count("<br>") + 1), "b": 56},
