@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import Names
 from mlem_core.base.parallel import each
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import (
+    MISSING,
     Coded,
     FeatureColumn,
     bin_steps,
@@ -197,8 +198,9 @@ class PairIndex(Patterns):
         design : which pairs; None is all
         like : patterns of these features, whose bins are taken in the place of `most_cells`
 
-        Raises InputError: no features, or fewer than two stimuli.
+        Raises InputError: an unknown policy, no features, or fewer than two stimuli.
         """
+        check_choice("policy for missing values", missing, MISSING)
         if not columns:
             raise InputError("no feature is left; choose at least one.")
         if len(folds) < 2:
