@@ -89,7 +89,7 @@ def check_fields(values: Any) -> None:
             if number is not None and not least <= number <= most:
                 raise InputError(
                     f"found {short(str(number), 30)} for {each.name.replace('_', ' ')}; expected a "
-                    f"whole number from {least:,} to {most:,}."
+                    f"whole number of at least {least:,} and at most {most:,}."
                 )
 
 
