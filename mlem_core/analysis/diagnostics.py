@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -24,12 +24,11 @@ from mlem_core.data.levels import STIMULUS, level_of
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
-from mlem_core.pairs.columns import AUTO, chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import AUTO, FeatureColumn, chosen_to_resolve, feature_columns
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.terms import Columns
 
 # Distances of two features that correlate above this are named (Salle et al. 2024, figure S5, has
 # the table; the bound is ours).
@@ -68,27 +67,29 @@ def lint(
     n, folds, seed = len(stimuli), spec.folds, spec.seed
     values = () if spec.values == AUTO else spec.values
     resolved = chosen_to_resolve(feature_columns(stimuli), values)
-    findings = [*_duplicates(stimuli), *_missing(stimuli, spec.missing, resolved)]
-    findings += [*_values(stimuli, folds), *_size(stimuli, folds, spec.interactions, resolved)]
+    columns = feature_columns(stimuli, resolved=resolved)
+    levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
+    refused, notes = "", tuple[str, ...]()
     try:
         fold_of = stimulus_folds(stimuli, spec.folds_over, folds, seed)
-        findings += _tested(stimuli, fold_of, folds, spec.folds_over)
     except InputError as error:
-        text = str(error)
-        findings.append(StimulusFinding("problem", "folds", sentence_case(text)))
-        fold_of = np.arange(n) % min(max(folds, 2), n)
-    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
-    some = stimuli.take(rows)
+        refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
     if tables is None or tables.n_pairs < n_pairs(n) or len(rows) < n:
-        columns = feature_columns(some, resolved=resolved)
-        check_weights(columns, spec.interactions)
-        index = PairIndex.build(columns, fold_of[rows], spec.missing)
-        findings += [StimulusFinding("note", "bins", note) for note in index.notes]
-        tables = tables_without_layers(index)
-    if levels := _levels(stimuli):
-        findings.append(StimulusFinding("note", "levels", levels))
+        some = feature_columns(stimuli.take(rows), resolved=resolved)
+        check_weights(some, spec.interactions)
+        index = PairIndex.build(some, fold_of[rows], spec.missing)
+        tables, notes = tables_without_layers(index), index.notes
     tables = tables.with_interactions(spec.interactions and not resolved)
-    of_pairs = [*feature_findings(tables), *_determined(some), *_patterns(tables)]
+    findings = [*_duplicates(stimuli), *_missing(columns, spec.missing), *_values(columns, folds)]
+    findings += _size(stimuli, folds, tables)
+    if refused:
+        findings.append(StimulusFinding("problem", "folds", sentence_case(refused)))
+    else:
+        findings += _tested(stimuli, fold_of, folds, spec.folds_over)
+    findings += [StimulusFinding("note", "bins", note) for note in notes]
+    findings += _levels(levels)
+    of_pairs = [*feature_findings(tables), *_determined(columns, rows), *_patterns(tables)]
     if len(rows) < n:
         where = f" (seen in a seeded sample of {len(rows):,} stimuli)."
         of_pairs = [replace(f, sentence=f.sentence.removesuffix(".") + where) for f in of_pairs]
@@ -100,15 +101,18 @@ def lint(
     return Lint(findings, correlations, len(rows), len(tables.cell_block))
 
 
-def _levels(stimuli: StimulusSet) -> str:
-    """Units that the features are constant on, in a sentence; empty where on none."""
+def _levels(level_of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
+    """The units that the features are constant on; none where on single stimuli only."""
     by_level: dict[str, list[str]] = {}
-    for feature in stimuli.features:
-        by_level.setdefault(level_of(stimuli, feature.name), []).append(feature.name)
-    if set(by_level) <= {STIMULUS}:
-        return ""
-    parts = [f"{level}: {listed(names)}" for level, names in by_level.items()]
-    return f"Level of the features, whose units exchange labels for chance: {'; '.join(parts)}."
+    for name, level in level_of_feature.items():
+        by_level.setdefault(level, []).append(name)
+    if not set(by_level) <= {STIMULUS}:
+        parts = [f"{level}: {listed(names)}" for level, names in by_level.items()]
+        yield StimulusFinding(
+            "note",
+            "levels",
+            f"Level of the features, whose units exchange labels for chance: {'; '.join(parts)}.",
+        )
 
 
 def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
@@ -191,13 +195,14 @@ def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
         )
 
 
-def _determined(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
-    """Features whose value follows from those of one or two others; not those that are copies."""
-    given = [feature.name for feature in stimuli.features if feature.kind in ("ordered", "nominal")]
+def _determined(columns: Sequence[FeatureColumn], rows: IntArray) -> Iterator[StimulusFinding]:
+    """Features whose value follows in some rows from those of one or two others; not copies."""
     codes = {
-        name: pd.factorize(stimuli.values(name), use_na_sentinel=False)[0].astype(np.int64)
-        for name in given
+        column.name: pd.factorize(column.values[rows], use_na_sentinel=False)[0].astype(np.int64)
+        for column in columns
+        if column.kind in ("ordered", "nominal")
     }
+    given = list(codes)
     found: dict[str, tuple[str, ...]] = {}
     for others in itertools.chain(*(itertools.combinations(given, size) for size in (1, 2))):
         first, last = codes[others[0]], codes[others[-1]]
@@ -273,18 +278,15 @@ def _duplicates(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
     )
 
 
-def _missing(
-    stimuli: StimulusSet, policy: str, resolved: Sequence[str]
-) -> Iterator[StimulusFinding]:
-    n = len(stimuli)
+def _missing(columns: Sequence[FeatureColumn], policy: str) -> Iterator[StimulusFinding]:
+    n = len(columns[0].values)
     # Of a feature that is resolved, a missing value is a value whatever the policy.
     groups: dict[tuple[bool, bytes], tuple[NDArray[np.bool_], list[str]]] = {}
-    for feature in stimuli.features:
-        absent = pd.isna(stimuli.values(feature.name))
+    for column in columns:
+        absent = pd.isna(column.values)
         if absent.any():
-            as_level = policy == "level" or feature.name in resolved
-            key = as_level, absent.tobytes()
-            groups.setdefault(key, (absent, []))[1].append(feature.name)
+            key = policy == "level" or bool(column.names), absent.tobytes()
+            groups.setdefault(key, (absent, []))[1].append(column.name)
     for (as_level, _), (absent, names) in groups.items():
         n_absent = int(absent.sum())
         present = n - n_absent
@@ -316,11 +318,11 @@ def _missing(
         )
 
 
-def _values(stimuli: StimulusSet, folds: int) -> Iterator[StimulusFinding]:
+def _values(columns: Sequence[FeatureColumn], folds: int) -> Iterator[StimulusFinding]:
     """Rare values and identifiers; ordered features whose range a few stimuli stretch."""
-    n = len(stimuli)
-    for feature in stimuli.features:
-        values = pd.Series(stimuli.values(feature.name))
+    n = len(columns[0].values)
+    for feature in columns:
+        values = pd.Series(feature.values)
         if feature.kind == "ordered":
             yield from _stretched(feature.name, values)
         if feature.kind != "nominal":
@@ -370,14 +372,8 @@ def _stretched(name: str, values: pd.Series[Any]) -> Iterator[StimulusFinding]:
         )
 
 
-def _size(
-    stimuli: StimulusSet, folds: int, interactions: bool, resolved: Sequence[str]
-) -> Iterator[StimulusFinding]:
-    n = len(stimuli)
-    columns = feature_columns(stimuli, resolved=resolved)
-    names, of_values = ([getattr(c, what) for c in columns] for what in ("name", "names"))
-    interactions = interactions and not resolved  # else the run says that it cannot be
-    n_weights = len(Columns(tuple(names), interactions, tuple(of_values)))
+def _size(stimuli: StimulusSet, folds: int, tables: PairTables) -> Iterator[StimulusFinding]:
+    n, n_weights = len(stimuli), len(tables.columns)
     if n < PER_WEIGHT * n_weights:
         yield StimulusFinding(
             "caution",
@@ -385,8 +381,8 @@ def _size(
             f"There are {n:,} stimuli for {n_weights} weights; a rule of thumb is "
             f"{PER_WEIGHT} stimuli a weight (here {PER_WEIGHT * n_weights:,}). With fewer, weights "
             "change from fold to fold: add stimuli or choose fewer features"
-            f"{' or no interactions' if interactions else ''}"
-            f"{', or code fewer features by value' if resolved else ''}.",
+            f"{' or no interactions' if tables.interactions else ''}"
+            f"{', or code fewer features by value' if tables.resolved else ''}.",
         )
     sizes = np.bincount(stimuli.groups)
     what = "sentence_id" if "sentence_id" in stimuli.table else "sentence"

@@ -11,11 +11,11 @@ Groups change nothing that is computed of a model; `mlem_core.groups` reads them
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
 
@@ -94,6 +94,15 @@ class Grouped:
                 found.setdefault(model, found.get(run_of(model), name))
         return found
 
+    def names_of_models(
+        self, models: Sequence[str]
+    ) -> Iterator[tuple[str, Iterable[str], Collection[str]]]:
+        """Each place where models are named: what a name there is, the names, and the choices."""
+        for kind, named in (("group", self.groups), ("trajectory", self.trajectories)):
+            for name, members in named:
+                yield f"member of the {kind} {short(name)}", members, models
+        yield "model or group with a label", dict(self.labels), {*models, *dict(self.groups)}
+
     def models_table(self, models: Sequence[str]) -> list[Member]:
         """The models table: a row a model in its group, then a row a checkpoint of a trajectory.
 
@@ -120,9 +129,8 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
     Raises
     ------
     InputError
-        A member that is no model; a model in two groups; two groups of one name, or a group with
-        the name of a model outside it; a label of what is neither model nor group, or a factor
-        that one model has twice, or that not every model has.
+        A model in two groups; two groups of one name, or a group with the name of a model outside
+        it; a factor that one model has twice, or that not every model has.
     """
     seen: dict[str, str] = {}
     for name, members in groups:
@@ -134,7 +142,6 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
         if [other for other, _ in groups].count(name) > 1:
             raise InputError(f"the group {short(name)} is named twice; name each group once.")
         for member in members:
-            check_choice(f"member of the group {short(name)}", member, models)
             if member in seen:
                 both = f"{seen[member]!r} and {name!r}" if seen[member] != name else f"{name!r}"
                 raise InputError(
@@ -159,7 +166,6 @@ def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}
     for name, given in labels:
-        check_choice("model or group with a label", name, members)
         for label in given:
             factor, _, value = label.partition(":")
             if not (factor and value):
@@ -237,7 +243,7 @@ def check_trajectories(trajectories: Groups, models: Sequence[str]) -> None:
     Raises
     ------
     InputError
-        A member that is no model, that is there twice, or that has no step; two members of one
+        A member that is there twice, or that has no step; two members of one
         step of one run; a trajectory of one step; two of one name, or one that cannot be printed.
     """
     for name, members in trajectories:
@@ -253,7 +259,6 @@ def check_trajectories(trajectories: Groups, models: Sequence[str]) -> None:
 def _check_members(name: str, members: Sequence[str], models: Sequence[str]) -> None:
     seen: dict[tuple[str, int], str] = {}
     for member in members:
-        check_choice(f"member of the trajectory {short(name)}", member, models)
         if members.count(member) > 1:
             raise InputError(
                 f"the model {member!r} is named twice in the trajectory {short(name)}; name each "

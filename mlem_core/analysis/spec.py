@@ -18,7 +18,7 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.transforms import HALVES, POSITIONS, UNITS, Kept
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import checked
-from mlem_core.base.parameters import SEEDS, Parameter, asked, parse_names
+from mlem_core.base.parameters import SEEDS, Parameter, asked, check_fields, parse_names
 from mlem_core.base.text import short
 from mlem_core.data.folds import FEWEST_FOLDS, FOLDS_OVER
 from mlem_core.estimators.registry import ESTIMATORS, check_values
@@ -29,7 +29,7 @@ from mlem_core.models.registry import packaged
 from mlem_core.models.tokens import POOLINGS, SPECIAL_TOKENS
 from mlem_core.pairs.columns import AUTO, MISSING, NONE
 from mlem_core.pairs.designs import BUDGET
-from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, SQUARED, distance_named, metrics
+from mlem_core.pairs.distances import DISTANCES, PRECOMPUTED, SQUARED, metrics
 
 # The choices that hold where no other is made, by whose they are.
 AS_IN: dict[str, dict[str, Any]] = {
@@ -294,7 +294,7 @@ class AnalysisSpec(_OfModels):
         # each repetition, so that its distance over them is the Euclidean one.
         if model in self.precomputed or over_repetitions(self, model):
             return PRECOMPUTED
-        known = distance_named(self.distance)
+        known = DISTANCES.named(self.distance)
         squared = SQUARED * (self.already_squared and known.may_be_squared)
         return "euclidean" if known.repeated else f"{self.distance}{squared}"
 
@@ -318,19 +318,15 @@ class AnalysisSpec(_OfModels):
 
     def check(self) -> None:
         """Raise InputError for a choice that does not exist, before anything is computed."""
-        for name, described in parameters().items():
-            value = getattr(self, name)
-            if described.choices is not None and value not in described.choices():
-                raise unknown(described.noun or name, value, described.choices())
-        check_values(self.estimator, self.values, self.interactions)
-        check_ranges(self)
+        check_fields(self)
         _check_models(self)
+        check_values(self.estimator, self.values, self.interactions)
 
 
 def over_repetitions(spec: AnalysisSpec, model: str) -> bool:
     """Whether it is a file whose repetitions of a stimulus are compared with each other."""
     files = [name for name, _ in spec.representations if name not in spec.precomputed]
-    return distance_named(spec.distance).repeated and model in files
+    return DISTANCES.named(spec.distance).repeated and model in files
 
 
 def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
@@ -376,37 +372,23 @@ OF_MODELS = ("groups", "labels", "trajectories")
 OF_FILES = ("precomputed", "first_column")
 
 
-def check_ranges(spec: AnalysisSpec) -> None:
-    """Raise InputError for a number of folds, a seed or another number that is none."""
-    if spec.folds < FEWEST_FOLDS:
-        raise InputError(
-            f"found {short(str(spec.folds), 30)} folds; at least {FEWEST_FOLDS} are needed, one to "
-            "test and one to choose α."
-        )
-    for name, described in parameters().items():
-        value = getattr(spec, name)
-        for one in value if isinstance(value, tuple) else (value,):
-            least, most = described.range or (one, one)
-            if one is not None and not least <= one <= most:
-                raise InputError(
-                    f"found {short(str(one), 30)} for {name.replace('_', ' ')}; expected a whole "
-                    f"number from {least:,} to {most:,}."
-                )
-
-
 def _check_models(spec: AnalysisSpec) -> None:
     names = [*spec.models, *(name for name, _ in spec.representations)]
     if not names:
         raise InputError("no model is chosen; name at least one model or representations file.")
-    files = [name for name, _ in spec.representations]
-    for name in spec.precomputed:
-        check_choice("representations file with precomputed distances", name, files)
-    for name, choice in spec.first_column:
-        check_choice("representations file with a first column", name, files)
-        check_choice("choice for a first column", choice, FIRST_COLUMN)
+    files = dict(spec.representations)
+    first = dict(spec.first_column)
+    for kind, given, choices in (
+        ("representations file with precomputed distances", spec.precomputed, files),
+        ("representations file with a first column", first, files),
+        ("choice for a first column", first.values(), FIRST_COLUMN),
+        *spec.names_of_models(names),
+    ):
+        for name in given:
+            check_choice(kind, name, choices)
     if spec.distance == PRECOMPUTED:
         _check_precomputed(spec)
-    if distance_named(spec.distance).repeated and not any(
+    if DISTANCES[spec.distance].repeated and not any(
         over_repetitions(spec, name) for name in files
     ):
         raise InputError(

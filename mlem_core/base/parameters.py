@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Protocol, TypeVar
 
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.text import short
 
 # The least and the most that a seed may be.
@@ -75,6 +75,22 @@ def asked(
     if pair is not None:
         more |= {"parse": parse_pair(more["metavar"], pair, last=last), "repeated": True}
     return field(default=default, metadata={"parameter": Parameter(label, help, **more)})
+
+
+def check_fields(values: Any) -> None:
+    """Raise InputError for a field of a dataclass whose value is no choice or out of its range."""
+    for each in fields(values):
+        described: Parameter = each.metadata["parameter"]
+        value = getattr(values, each.name)
+        if described.choices is not None and value not in (choices := described.choices()):
+            raise unknown(described.noun or each.name, value, choices)
+        for number in value if isinstance(value, tuple) else (value,):
+            least, most = described.range or (number, number)
+            if number is not None and not least <= number <= most:
+                raise InputError(
+                    f"found {short(str(number), 30)} for {each.name.replace('_', ' ')}; expected a "
+                    f"whole number of at least {least:,} and at most {most:,}."
+                )
 
 
 def parse_pair(

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlem_core.analysis.spec import check_ranges
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.files import check_target, is_full
+from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
@@ -38,7 +38,7 @@ DIFFERS = 1
 def _spec(options: argparse.Namespace) -> AnalysisSpec:
     """The analysis of these options; says at once how its stimuli were read."""
     spec = spec_from_options(options)
-    check_ranges(spec)
+    check_fields(spec)
     if "models" in vars(options):
         spec.check()
     complain(*spec.load_stimuli().notes)

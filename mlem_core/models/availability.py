@@ -91,7 +91,7 @@ def look_up(name: str) -> ModelAvailability:
         files = locate(base, fetch)
         if sizes:
             return ModelAvailability(name, label, "hub", sizes[0], shape)
-        files.check(base)
+        files.check_readable(base)
         if shape is None and (files.folder / "config.json").exists():
             shape = shape_of(read_config(base, files.folder))
         return ModelAvailability(name, label, "here", 0, shape)

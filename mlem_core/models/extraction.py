@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Counted, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import forward
@@ -62,6 +62,9 @@ class ExtractionOptions:
     dtype: str = "float32"
     device: str = "auto"
     layers: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("choice of special tokens", self.special_tokens, SPECIAL_TOKENS)
 
 
 STANDARD = ExtractionOptions()

@@ -56,7 +56,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
         import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
     if files.gguf is None:
         check_type(name, files.folder)
-    files.check(name)
+    files.check_readable(name)
     device = resolve_device(device)
     with quietly(), read_once() if files.gguf else contextlib.nullcontext():
         tokenizer = _load_tokenizer(name, files)

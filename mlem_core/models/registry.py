@@ -176,7 +176,7 @@ class ModelFiles:
         """The hub's commit, or the SHA-256 of the files that are read (and of the seed)."""
         return self.watched().digest
 
-    def check(self, name: str) -> None:
+    def check_readable(self, name: str) -> None:
         """Raise `InputError` where files of a model of this name are missing or damaged."""
         if self.gguf is not None:
             check_gguf(name, self.folder / self.gguf)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import check_choice, unknown
+from mlem_core.base.errors import unknown
 from mlem_core.base.room import give_back_memory
 from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
@@ -156,9 +156,8 @@ def depends_on(
     Raises
     ------
     InputError
-        There is no such model, choice of special tokens or pooling.
+        There is no such model or pooling.
     """
-    check_choice("choice of special tokens", options.special_tokens, SPECIAL_TOKENS)
     return {
         "stimuli": _digest(stimuli),
         "model": identity(model) if isinstance(model, str) else model.identity,

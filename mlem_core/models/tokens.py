@@ -182,7 +182,6 @@ def tokenize(
 
 def _start_token(loaded: LoadedModel, special_tokens: str) -> list[int]:
     """The token that "start" puts before those of the tokenizer: its start token, or nothing."""
-    check_choice("choice of special tokens", special_tokens, SPECIAL_TOKENS)
     tokenizer = loaded.tokenizer
     if special_tokens != "start" or _encode(tokenizer, ["a"], True, [])[0][1] > 0:
         return []
