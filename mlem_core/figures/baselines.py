@@ -156,7 +156,7 @@ _BASELINES = {
         "its held-out score.",
     ),
     "univariate": (
-        "prediction accuracy (held-out ρ)",
+        "held-out ρ",
         "Metric models of single units",
         "Held-out ρ of a metric model fitted to each unit alone, the mean over the units.",
     ),

@@ -38,7 +38,7 @@ from mlem_core.figures.style import (
     whole_layers,
 )
 
-RHO = "prediction accuracy (held-out ρ)"
+RHO = "held-out ρ"
 _MEASURES = (
     ("frobenius", "apart in their weights", "Frobenius distance"),
     ("tau", "similarity of profiles", "weighted Kendall τ"),

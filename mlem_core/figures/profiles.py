@@ -48,8 +48,8 @@ from mlem_core.figures.style import (
 MARKS = 10
 FI = "feature importance (drop in ρ)"
 _SCORES = {
-    "rho": ("prediction accuracy (held-out ρ)", "dash"),
-    "ceiling": ("best possible (ceiling)", "dot"),
+    "rho": ("held-out ρ", "dash"),
+    "ceiling": ("feature ceiling", "dot"),
 }
 
 
@@ -112,13 +112,26 @@ def profiles(
             begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
             triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
             traces += in_panel(panel.ref, [triangles])
-        layer_axes(layout, panel.ref, (model, numbers), value if column == 1 else None)
+        # Of many panels each is too low for the whole title.
+        title = value if len(models) <= 4 * across else unit
+        layer_axes(layout, panel.ref, (model, numbers), title if column == 1 else None)
         marked = [
             (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
         ]
         _mark_layers(layout, marked, panel.ref)
+    _all_in_legend(traces)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
+
+
+def _all_in_legend(traces: list[Trace]) -> None:
+    """Name in the legend too what the first panel does not have."""
+    named = {trace["legendgroup"] for trace in traces if trace.get("showlegend")}
+    for trace in traces:
+        group = trace.get("legendgroup", "chance")
+        if trace.get("name") != "band" and group not in named:
+            trace["showlegend"] = True
+            named.add(group)
 
 
 def layer_axes(
@@ -268,14 +281,14 @@ def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
     if bounds is not None and key == "rho" and len(x) > 1:
         traces.append(band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
     hover = [
-        f"{panel.called[layer]}<br>{label}: Spearman ρ = {value}{more}"
+        f"{panel.called[layer]}<br>{label} = {value}{more}"
         for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
     ]
     look = {
         "line": {"color": GREY, "width": 1.5, "dash": dash},
         "marker": {"symbol": "line-ew-open", "size": 14},
-        # In two lines, or the legend would take the panels' place.
-        "name": label.replace(" (", "<br>("),
+        "name": label,
+        "legendrank": 1001,  # behind all features
         "legendgroup": label,
         "showlegend": panel.first,
     }

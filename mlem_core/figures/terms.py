@@ -122,7 +122,7 @@ def _bar_place(place: int, most: float, height: float, said: str) -> dict[str, A
     low, high = short(-most), f"+{short(most)}"
     if said:
         return {
-            "ticktext": [f"{low}<br>apart", f"0<br><br>{said}", f"{high}<br>alike"],
+            "ticktext": [f"{low}<br>less", f"0<br><br>{said}", f"{high}<br>more"],
             "orientation": "h",
             "tickangle": 0,
             "x": 0.2 + 0.6 * place,
@@ -137,7 +137,7 @@ def _bar_place(place: int, most: float, height: float, said: str) -> dict[str, A
     room, gap = max(height - 84, 100), 30
     length = min(170, (room - gap) / 2)
     y = 1 - place * (length + gap) / room
-    ends = [f"apart ({low})", "0", f"alike ({high})"]
+    ends = [f"less similar ({low})", "0", f"more similar ({high})"]
     return {"ticktext": ends, "lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}
 
 
@@ -167,7 +167,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
         ),
         "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
-        "cross-fitted), and the unexplained part. Orange: more similar; blue: less similar. "
+        "cross-fitted), and the unexplained part. Blue: more similar; brown: less similar. "
         f"{of_chance(context.chance)} {context.computed_on}",
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.

@@ -37,7 +37,6 @@ def _maps(view: View) -> None:
 
 def _clickable_maps(view: View) -> None:
     place = st.container()
-    st.markdown("Click two layers, one after the other, to look at them.")
     panel = Panel.of(view, "layer_maps", "layer-map")
     if panel is not None:
         chosen = panel.select("points", "lasso")

@@ -66,10 +66,8 @@ def _matrices(view: View, results: Results) -> None:
 
 
 def _order(view: View) -> None:
-    """The title of the matrices, and the choice of how they are drawn."""
-    row = st.container(horizontal=True, vertical_alignment="center")
-    row.markdown("Click a cell to choose its two layers.")
-    with row.popover(
+    """The choice of how the matrices are drawn."""
+    with st.popover(
         "Order, marks", icon=":material/sort:", key="order and marks", help="How they are drawn."
     ):
         choices.choose_one(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KINDS = {
     "distances": "More similar by distances than by features",
     "features": "More similar by features than by distances",
-    "unexplained": "Alike, and hardly explained by these features",
+    "unexplained": "Similar, and hardly explained by these features",
 }
 
 
@@ -50,9 +50,10 @@ def show_surprises(view: View) -> None:
                 help="Shows these two layers.",
             ):
                 navigation.open_why(view, a, b)
-    exporting.draw_table(
+    exporting.show_table(
         table,
         "surprises",
+        "As a table",
         "Of layers of different models (of one model: that are not neighbours), without pairs that "
         "the audit changes; a layer comes once a kind. Both similarities disagree where their "
         f"ranks differ by {of.APART:.0%} of the pairs, and both layers have a held-out ρ of "
@@ -60,14 +61,13 @@ def show_surprises(view: View) -> None:
         f"explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the median. These "
         "limits are conventions, no tests. above: share of pairs that are below. "
         "Intervals of RSA hold for all pairs of layers at once.",
-        height=180,
     )
 
 
 def _numbers(row: Mapping[str, Any]) -> str:
     sure = " [{rsa_lower:.2f}, {rsa_upper:.2f}]".format(**row) if "rsa_lower" in row else ""
     if row["kind"] == "unexplained":
-        return minus("RSA {rsa:.2f}{}, {unexplained:.0%} of it not explained".format(sure, **row))
+        return minus("RSA {rsa:.2f}{}, {unexplained:.0%} of it unexplained".format(sure, **row))
     text = "RSA {rsa:.2f}{} (above {above_rsa:.0%} of pairs), τ {tau:.2f} (above {above_tau:.0%})"
     return minus(text.format(sure, **row))
 

@@ -27,7 +27,7 @@ STATES = {
     "running": ("running", "blue", "hourglass"),
     "done": ("done", "green", "check_circle"),
     "cancelled": ("cancelled", "gray", "cancel"),
-    "failed": ("not done", "red", "error"),
+    "failed": ("failed", "red", "error"),
 }
 MOST_LISTED = 6
 WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
@@ -116,7 +116,8 @@ def _line(job: Job, names: dict[str, str]) -> None:
     from mlem_core.figures.canvas import thumbnail
     from mlem_core.tasks import notes
 
-    state, note = job.status().state, notes.read_notes(job.id, stored.store()).note
+    status, note = job.status(), notes.read_notes(job.id, stored.store()).note
+    state = status.state
     contents = job.contents() if state == "done" else None
     asked = notes.models_of(job.spec)
     there = asked if contents is None else list(contents.models)
@@ -138,6 +139,8 @@ def _line(job: Job, names: dict[str, str]) -> None:
         if state != "done":
             label, color, symbol = STATES[state]
             stimuli.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
+        if state == "failed":
+            name.caption(plain(status.message))
         here = job.id == choices.get_one("analysis")
         if open_.button(
             "Shown" if here else "Open",

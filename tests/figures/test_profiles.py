@@ -14,7 +14,7 @@ from mlem_core.base.labels import Names
 from mlem_core.figures.naming import model_colors
 from mlem_core.robustness.variants import CONTROL, SAYS
 
-ACCURACY, CEILING = "prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"
+ACCURACY, CEILING = "held-out ρ", "feature ceiling"
 LAYERS = {"a": (0, 1, 4), "b": (0, 1)}
 
 
@@ -322,7 +322,11 @@ def test_models_of_both_analyses_stand_beside_each_other_and_others_come_last():
         return importance.assign(importance=scale * (1 + importance["layer"]))
 
     both = of_one_analysis(["a", "only", "b"], 0.1), of_one_analysis(["b", "a"], 0.2)
+    both[0].drop(index=both[0].index[both[0]["feature"] == FEATURES[-1]], inplace=True)
     figure = figures.side_by_side(both, tuple(map(scores_of, both)), FEATURES)
+    # The legend has what only the second has too, each once.
+    legend = sorted(trace.name for trace in figure.data if trace.showlegend)
+    assert legend == sorted([*FEATURES, ACCURACY, CEILING])
     titles = [one.text for one in figure.layout.annotations]
     assert titles == ["a, first", "a, second", "b, first", "b, second", "only, first"]
     assert max(named(figure, "tense")[0].y) == pytest.approx(0.3)

@@ -167,7 +167,7 @@ def test_what_runs_stands_on_every_screen_until_one_has_looked(mine):
     assert f"look {job}" not in screen.buttons and "one layer" in screen.canvas["finding"]
 
 
-SCORES = {"prediction accuracy<br>(held-out ρ)", "best possible<br>(ceiling)"}
+SCORES = {"held-out ρ", "feature ceiling"}
 FEATURES = {"noun", "position", "kind"}
 
 
