@@ -360,8 +360,8 @@ def _subsets_of(codes: bytes, shape: tuple[int, int]) -> FeatureSubsets | None:
     for place, s in enumerate(numbers):
         for f in np.flatnonzero(members[place]):
             without = at[s & ~(1 << int(f))]
-            merged = group_of[without][one_of[place]]
-            coarser[f, begins[place] : begins[place + 1]] = begins[without] + merged
+            groups = slice(begins[place], begins[place + 1])
+            coarser[f, groups] = begins[without] + group_of[without][one_of[place]]
     edges = np.concatenate(([0], np.cumsum([len(group) for group in into])))
     arrays = np.array(begins), np.array(source), edges, np.concatenate(into), coarser
     return FeatureSubsets(members.astype(np.float64), *arrays)
