@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import minus
-from pages.explore import stimuli
+from mlem_core.figures.stimulus_maps import MOST, points_of
 from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
@@ -43,7 +44,7 @@ def _show_all_layers(view: View) -> None:
 
 def _maps(view: View) -> None:
     frame.alone(partial(_clickable_maps, view))
-    stimuli.show_model_maps(view)
+    _show_model_maps(view)
     exporting.show_tab(view, "all")
 
 
@@ -54,6 +55,43 @@ def _clickable_maps(view: View) -> None:
         chosen = panel.select("points", "lasso")
         with place:
             navigation.one_after_the_other(view, chosen, "map")
+
+
+def _show_model_maps(view: View) -> None:
+    """Maps of the stimuli in all layers of one model (paper 1, figure 3); folded away."""
+    frame.folded_part(
+        "The stimuli in all layers of a model",
+        ":material/grid_view:",
+        "model maps",
+        partial(_model_maps, view),
+    )
+
+
+def _model_maps(view: View) -> None:
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    first, second = st.columns(2)
+    with first:
+        model = choices.choose_one(
+            "Model", models, "mapped", models[0], format_func=naming.of_models(models),
+            help="The model whose layers are drawn.",
+        )  # fmt: skip
+    with second:
+        color = choices.choose_one(
+            "Colour of the stimuli",
+            view.all_features,
+            "colour",
+            easiest_to_read(view.analysis.stimuli, view.features),
+            format_func=naming.of_features(view.all_features),
+            help="The feature that colours the maps.",
+        )
+    shown = view.shown()
+    if shown is None:
+        return
+    with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
+        # Where one cannot be had, this says why.
+        for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
+            points_of(shown, layer)
+    exporting.show_figure(view, "map_panels", mapped=model, color=color)
 
 
 def _models_alike(view: View) -> None:

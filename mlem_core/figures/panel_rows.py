@@ -65,7 +65,7 @@ def panels_of(figure: go.Figure) -> list[Panel]:
     """Panels of a figure in which something is drawn."""
     used = {(getattr(trace, "xaxis", "") or "x")[1:] for trace in figure.data}
     axes = map(Panel, figure.select_xaxes(), figure.select_yaxes())
-    return [one for one in axes if one.x.domain and one.ref in used]
+    return [one for one in axes if one.x.domain and one.y.domain and one.ref in used]
 
 
 def rows_of(panels: Sequence[Panel]) -> list[list[Panel]]:
