@@ -1,14 +1,179 @@
-"""The similarity heatmaps of all layers, and the importances of two of them."""
+"""Figure 2 of paper 1, and beside it the importances in the two layers that are chosen there."""
 
 from __future__ import annotations
 
-from pages.explore.heatmaps import show_heatmaps
-from pages.parts import frame
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.figures import captions
+from mlem_core.figures.compare import importance_of
+from pages.explore import values
+from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
+from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
+from pages.parts.view import View, has_pairs, pair_of_layers
+from pages.parts.wording import without_minus_zero
+
+if TYPE_CHECKING:
+    from mlem_core.analysis.results import Results
+
+ORDERS = {"model": "by model", "clustering": "similar ones together (RSA)"}
 
 
 def heatmaps_body() -> None:
-    show_view("heatmaps", show_heatmaps)
+    show_view("heatmaps", _show_heatmaps)
+
+
+def _show_heatmaps(view: View) -> None:
+    """The matrices of how similar all layers are, and the importances in two of them."""
+    results = view.results() if has_pairs(view) else None
+    if results is not None:
+        frame.alone(partial(_linked, view, results))
+        exporting.show_tab(view, "pairs")
+
+
+def _linked(view: View, results: Results) -> None:
+    left, right = st.container(key="matrices").columns(2, gap="large")
+    with left:
+        place = st.container()
+    with right:
+        a, b = pair_of_layers(view)
+        with place:
+            frame.attempt(partial(_matrices, view, results))
+        frame.attempt(partial(_features, view, results, a, b))
+
+
+def _matrices(view: View, results: Results) -> None:
+    from mlem_core.measures.similarity import agreement
+
+    _order(view)
+    of_layers = alike.choose_similarity(view)
+    panel = Panel.of(view, "similarity", **alike.option(of_layers))
+    if panel is None:
+        return
+    panel.on_click(partial(navigation.look_at_cell, view))
+    interval = uncertainty.agreement_bounds(view, of_layers.similarity.name)
+    values = of_layers.values_of(view.layers)
+    agree = agreement(results.similarity_profiles.to_numpy(), values)
+    _agreement(agree, uncertainty.around(interval))
+    if not of_layers.similarity.of_ranks:
+        return
+    _published(view)
+    frame.folded_part(
+        "Explained and residual similarity",
+        ":material/call_split:",
+        "similar in",
+        partial(_similar_in, view),
+    )
+
+
+def _order(view: View) -> None:
+    """The choice of how the matrices are drawn."""
+    with st.popover(
+        "Order, marks", icon=":material/sort:", key="order and marks", help="How they are drawn."
+    ):
+        choices.choose_one(
+            "Order of the layers",
+            ORDERS,
+            "order",
+            "model",
+            help="Similar layers beside each other, with their tree, or each model's layers in "
+            "their order.",
+        )
+        if uncertainty.flag_reasons(view):
+            uncertainty.choose_marks()
+
+
+def _agreement(value: float, around: dict[str, Any]) -> None:
+    st.metric(
+        "Agreement of the two (Spearman ρ)",
+        "–" if math.isnan(value) else f"{value:.2f}",
+        **around,
+        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
+        "the pairs of layers as their distances do. It needs three layers.",
+    )
+
+
+def _similar_in(view: View) -> None:
+    """A matrix of what RSA and τ mix."""
+    from mlem_core.figures import partial as parts
+
+    name = choices.choose_one(
+        "Similarity",
+        list(parts.choices(view.selection.estimator)),
+        "partial",
+        "features",
+        format_func=lambda one: parts.NAMES[one],
+        help="What the features explain in both layers, what is left, or what the metric of one "
+        "predicts in the other.",
+    )
+    panel = Panel.of(view, "similar_in", partial=name)
+    if panel is not None:
+        panel.on_click(partial(navigation.look_at_cell, view))
+
+
+def _published(view: View) -> None:
+    """The numbers of the first paper beside these, where its models are analysed."""
+    panel = Panel.of(view, "published")
+    if panel is None:
+        return
+    st.markdown("**Beside the first paper**")
+    panel.show()
+    exporting.show_table(
+        panel.drawn.printed,
+        "published",
+        "The same in numbers",
+        "An empty cell: a layer that is not shown.",
+    )
+
+
+def _features(view: View, results: Results, a: str, b: str) -> None:
+    """Importances and similarities of two layers."""
+    exporting.show_figure(view, "compare")
+    _similarities(view, results, a, b)
+    uncertainty.offer_intervals(view)
+    uncertainty.say_of_pair(view, a, b)
+    frame.folded_part(
+        values.TITLE, ":material/call_split:", "values", partial(values.show_in_two, view, results)
+    )
+
+
+def _similarities(view: View, results: Results, a: str, b: str) -> None:
+    around_tau, around_rsa = uncertainty.intervals_of_pair(view, a, b)
+    left, right = st.columns(2)
+    left.metric(
+        "By features (weighted τ)",
+        f"{results.similarity_profiles.loc[a, b]:.2f}",
+        **uncertainty.around(around_tau),
+        help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
+        + captions.tau_by_chance(results.n_profile_features),
+    )
+    right.metric(
+        "By distances (RSA)",
+        f"{results.similarity_rsa.loc[a, b]:.2f}",
+        **uncertainty.around(around_rsa),
+        help="Spearman ρ of the neural distances of the two layers over all pairs.",
+    )
+    of_layers = alike.compared_layers(view)
+    by = of_layers.similarity
+    if not by.of_ranks:
+        st.metric(
+            f"{by.title.capitalize()} ({by.short})",
+            f"{of_layers.square.loc[a, b]:.2f}",
+            help=f"{by.called.capitalize()}: {by.meaning}.",
+        )
+    st.dataframe(
+        naming.now().table(without_minus_zero(importance_of(results, a, b))),
+        hide_index=True,
+        key="importances",
+        column_config={
+            name: st.column_config.NumberColumn(naming.now().layer(name), format="%.3f")
+            for name in dict.fromkeys((a, b))
+        },
+    )
 
 
 frame.page(heatmaps_body)

@@ -1,21 +1,327 @@
-"""Home: the canvas of two layers of an analysis, and the list of one's analyses."""
+"""Home: the canvas of two layers of an analysis, and the table of one's analyses."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 import streamlit as st
 
+from mlem_core.base.errors import InputError
+from mlem_core.base.shared import shared
+from mlem_core.base.text import fraction, listed, many
 from pages.explore.why import show_pair
-from pages.parts import choices, frame, my_analyses
-from pages.parts.opening import show_view
+from pages.parts import choices, duplicate, frame, opening, stored
 from pages.parts.screens import SCREENS
+from pages.parts.wording import plain
+
+if TYPE_CHECKING:
+    from mlem_core.tasks.analyses import Job
+    from mlem_core.tasks.notes import Notes
+    from mlem_core.tasks.trash import Deleted
+
+STATES = {
+    "queued": ("waits for its turn", "gray", "hourglass"),
+    "running": ("running", "blue", "hourglass"),
+    "done": ("done", "green", "check_circle"),
+    "cancelled": ("cancelled", "gray", "cancel"),
+    "failed": ("failed", "red", "error"),
+}
+MOST_LISTED = 6
+WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
+SORTED = ("Latest first", "By name", "Most stimuli first", "Largest RSA first")
+LARGEST = "The largest RSA of two layers of different models, or groups of models."
 
 
 def home_body() -> None:
     if any(name in st.query_params for name in choices.FORM):
         # An address of before there was a Home: it was the form's.
         st.switch_page(SCREENS["new"].file)
-    show_view("home", show_pair)
-    frame.attempt(my_analyses.show_my_analyses)
+    opening.show_view("home", show_pair)
+    frame.attempt(_show_my_analyses)
+
+
+def _show_my_analyses() -> None:
+    """The heading, what was just deleted, and a row for each analysis."""
+    from mlem_core.tasks import analyses, trash
+
+    jobs = analyses.recent(stored.store())
+    names = stored.analysis_names()
+    users_own = [job for job in jobs if job.id != stored.EXAMPLE]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("My analyses")
+        if len(jobs) > 2:
+            order = st.selectbox(
+                "Order", SORTED, key="order of analyses", persist_state="session", width=200,
+                label_visibility="collapsed", help="Which analyses stand first.",
+            )  # fmt: skip
+            jobs = _sorted(jobs, names, SORTED.index(order))
+    settings = shared()
+    if settings is not None:
+        st.caption(
+            "Only this browser sees them, and what it has uploaded; all of it is removed "
+            f"{many(math.ceil(settings.keep_days), 'day')} after your last visit."
+        )
+    deleted = trash.in_trash(stored.store())
+    _show_deleted([entry for entry in deleted if not entry.dismissed])
+    if not users_own:
+        st.caption("None yet. What you run is listed here, with the example.")
+    over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
+    shown = [job for job in jobs if job not in over]
+    _head()
+    _lines(shown[:MOST_LISTED], names)
+    for rest, title, icon in (
+        (shown[MOST_LISTED:], "{} more", "history"),
+        (over, "{} failed or cancelled", "cancel"),
+    ):
+        if rest:
+            title = title.format(len(rest))
+            key = f"{title.partition(' ')[2]} analyses"
+            frame.folded_part(title, f":material/{icon}:", key, partial(_lines, rest, names))
+    dismissed = [entry for entry in deleted if entry.dismissed]
+    if dismissed:
+        frame.folded_part(
+            f"{len(dismissed)} deleted in the last {trash.DAYS} days",
+            ":material/delete:",
+            "deleted analyses",
+            partial(_show_deleted, dismissed),
+        )
+
+
+def _sorted(jobs: list[Job], names: dict[str, str], by: int) -> list[Job]:
+    """The analyses in one of the orders of `SORTED`."""
+
+    def size(job: Job) -> float:
+        contents = job.contents()
+        found = contents and (contents.n_stimuli, contents.similarity)[by - 2]
+        return -found if found and not np.isnan(found) else np.inf
+
+    keys = lambda job: 0, lambda job: names.get(job.id, job.id).lower(), size, size
+    return sorted(jobs, key=keys[by])
+
+
+def _columns() -> list[Any]:
+    return st.columns(WIDTHS, vertical_alignment="center", gap="small")
+
+
+def _head() -> None:
+    with st.container(key="analyses head"):
+        for place, title in zip(
+            _columns(), ("", "Name", "Run", "Models", "Stimuli", "RSA"), strict=False
+        ):
+            place.caption(title, help=LARGEST if title == "RSA" else None)
+
+
+def _lines(jobs: list[Job], names: dict[str, str]) -> None:
+    for job in jobs:
+        frame.attempt(partial(_line, job, names))
+
+
+def _line(job: Job, names: dict[str, str]) -> None:
+    """A row of the table: name and note, date, models, stimuli and the largest similarity."""
+    from mlem_core.figures.canvas import thumbnail
+    from mlem_core.tasks import notes
+
+    status, note = job.status(), notes.read_notes(job.id, stored.store()).note
+    state = status.state
+    contents = job.contents() if state == "done" else None
+    asked = notes.models_of(job.spec)
+    there = asked if contents is None else list(contents.models)
+    left_out = [name for name in asked if name not in there]
+    with st.container(key=f"line of {job.id}"):
+        picture, name, when, models, stimuli, number, open_, more = _columns()
+        name.markdown(f"**{plain(names.get(job.id, job.id))}**")
+        if note:
+            lines = "  \n".join(plain(line) for line in note.splitlines())
+            name.caption(f":material/sticky_note_2: {lines}")
+        when.markdown("" if job.asked_at is None else f"{job.asked_at:%d %b %Y, %H:%M}")
+        models.markdown(plain(listed(there, most=3)))
+        if left_out:
+            models.caption(plain(f"Left out: {listed(left_out, most=3)}."))
+        if contents is not None:
+            picture.image(thumbnail(contents.rsa), width=40)
+            stimuli.markdown(f"{contents.n_stimuli:,}")
+            number.markdown("" if np.isnan(contents.similarity) else fraction(contents.similarity))
+        if state != "done":
+            label, color, symbol = STATES[state]
+            stimuli.badge(label, icon=f":material/{symbol}:", color=color)  # type: ignore[arg-type]
+        if state == "failed":
+            name.caption(plain(status.message))
+        here = job.id == choices.get_one("analysis")
+        if open_.button(
+            "Shown" if here else "Open",
+            key=f"open {job.id}",
+            disabled=here or state != "done",
+            help="Shows it here and on all pages.",
+        ):
+            choices.open_job(job.id)
+            st.rerun()
+        menu = more.popover(
+            "More",
+            key=f"more {job.id}",
+            on_change="rerun",
+            help="Rename it, write a note, compare it with another, duplicate or delete it.",
+        )
+        if menu.open:
+            with menu:
+                frame.attempt(partial(_more, job, names))
+
+
+def _more(job: Job, names: dict[str, str]) -> None:
+    from mlem_core.tasks import notes
+
+    written = notes.read_notes(job.id, stored.store())
+
+    def write(change: Callable[[Notes], Notes]) -> None:
+        notes.change_notes(job.id, stored.store(), change)
+
+    st.text_input(
+        "Name",
+        placeholder=names.get(job.id, ""),
+        max_chars=notes.LONGEST_NAME,
+        help="What the analysis is called everywhere; empty for a name made of what was chosen.",
+        **choices.bound(
+            f"name {job.id}",
+            written.name,
+            lambda text: write(lambda old: old.named(text)),
+            typed=True,
+        ),
+    )
+    st.text_area(
+        "Note",
+        max_chars=notes.LONGEST_NOTE,
+        help="Anything that you want to remember of it; it stands in the list.",
+        **choices.bound(
+            f"note {job.id}",
+            written.note,
+            lambda text: write(lambda old: old.noted(text)),
+            typed=True,
+        ),
+    )
+    if job.status().state == "done":
+        _offer_link(job.id)
+    _compare(job, names)
+    with st.container(horizontal=True):
+        if st.button(
+            "Duplicate",
+            icon=":material/content_copy:",
+            key=f"duplicate {job.id}",
+            help="Opens New analysis with all choices of this one, to be changed.",
+        ):
+            choices.put_all(duplicate.form_of(job.spec))
+            st.switch_page(SCREENS["new"].file)
+        if job.id != stored.EXAMPLE and st.button(
+            "Delete",
+            icon=":material/delete:",
+            key=f"delete {job.id}",
+            help="Takes it out of the list, with its intervals and audit; if it runs, it is "
+            "stopped. Undo brings it back.",
+        ):
+            _delete(job, names.get(job.id, job.id))
+
+
+def _compare(job: Job, names: dict[str, str]) -> None:
+    done = opening.finished()
+    if job.id not in done or len(done) < 2:
+        return
+    other = st.selectbox(
+        "Compare with",
+        [one for one in done if one != job.id],
+        index=None,
+        format_func=lambda one: names.get(one, one),
+        placeholder="Choose another analysis",
+        key=f"compare {job.id}",
+        help="Shows both side by side: their profiles, and what differs, with intervals.",
+    )
+    if other is not None:
+        choices.put("versus", [job.id, other])
+        st.switch_page(SCREENS["versus"].file)
+
+
+def _delete(job: Job, name: str) -> None:
+    from mlem_core.tasks import trash
+
+    trash.delete(job.id, name, stored.store())
+    if choices.get_one("analysis") == job.id:
+        choices.open_job("", step=False)
+    st.rerun()
+
+
+def _show_deleted(deleted: list[Deleted]) -> None:
+    for entry in deleted:
+        with st.container(border=not entry.dismissed, horizontal=True, vertical_alignment="center"):
+            name = plain(entry.name)
+            st.markdown(name if entry.dismissed else f":material/delete: Deleted **{name}**")
+            _undo(entry)
+            if not entry.dismissed and st.button(
+                "Dismiss",
+                type="tertiary",
+                icon=":material/close:",
+                key=f"dismiss {entry.folder.name}",
+                help="Takes this line away; below the list it can still be brought back for a "
+                "while.",
+            ):
+                entry.dismiss()
+                st.rerun()
+
+
+def _undo(deleted: Deleted) -> None:
+    from mlem_core.tasks import trash
+
+    if st.button(
+        "Undo",
+        icon=":material/undo:",
+        key=f"undo {deleted.folder.name}",
+        help="Brings the analysis back, with its notes and all that was computed of it.",
+    ):
+        trash.restore(deleted, stored.store())
+        st.rerun()
+
+
+def _offer_link(job_id: str) -> None:
+    """Buttons that make a link to an analysis that nobody can guess, show it, and take it back."""
+    if shared() is None or job_id == stored.EXAMPLE:
+        return
+    from mlem_core.tasks import visitors
+
+    store = stored.store()
+    secret = visitors.shared_as(job_id, store)
+    if not secret:
+        st.button(
+            "Show to others",
+            icon=":material/share:",
+            key=f"share {job_id}",
+            on_click=partial(_share, job_id),
+            help="Makes a link. Whoever has it gets a copy of this analysis, with its stimuli.",
+        )
+        return
+    st.caption("Whoever has this link gets a copy of the analysis, with its stimuli:")
+    st.code(f"{_server()}/?{frame.SHARED}={secret}", language=None, wrap_lines=True)
+    st.button(
+        "Take the link back",
+        icon=":material/link_off:",
+        key=f"unshare {job_id}",
+        on_click=partial(visitors.unshare, job_id, store),
+        help="The link shows nothing any more; those who have opened it keep their copies.",
+    )
+
+
+def _share(job_id: str) -> None:
+    from mlem_core.tasks import visitors
+
+    try:
+        visitors.share(job_id, stored.store())
+    except InputError as error:
+        st.toast(str(error))
+
+
+def _server() -> str:
+    """The address of the server as the browser knows it, with the path it is served under."""
+    here = (st.context.url or "").rstrip("/")
+    return here.removesuffix("/home")  # the page of the list
 
 
 frame.page(home_body)

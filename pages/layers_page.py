@@ -1,14 +1,248 @@
-"""The layer map, groups of models, and pairs that surprise."""
+"""The layer map, groups of models and training, contributions by model, and pairs that surprise."""
 
 from __future__ import annotations
 
-from pages.explore.all_layers import show_all_layers
-from pages.parts import frame
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.analysis.maps import easiest_to_read, some_layers
+from mlem_core.base.text import minus
+from mlem_core.figures.stimulus_maps import MOST, points_of
+from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
+from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
+from pages.parts.view import View, has_pairs
+from pages.parts.wording import plain, without_minus_zero
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.figures.context import FigureContext
+
+KINDS = {
+    "distances": "More similar by distances than by features",
+    "features": "More similar by features than by distances",
+    "unexplained": "Similar, and hardly explained by these features",
+}
 
 
 def layers_body() -> None:
-    show_view("layers", show_all_layers)
+    show_view("layers", _show_all_layers)
 
+
+def _show_all_layers(view: View) -> None:
+    """Figures of all layers together, a part at a time."""
+    if not has_pairs(view) or view.results() is None:
+        return
+    part = choices.choose_part("Part", {name: title for name, (title, _) in PARTS.items()}, "part")
+    frame.attempt(partial(PARTS[part][1], view))
+
+
+def _maps(view: View) -> None:
+    frame.alone(partial(_clickable_maps, view))
+    _show_model_maps(view)
+    exporting.show_tab(view, "all")
+
+
+def _clickable_maps(view: View) -> None:
+    place = st.container()
+    panel = Panel.of(view, "layer_maps", "layer-map")
+    if panel is not None:
+        chosen = panel.select("points", "lasso")
+        with place:
+            navigation.one_after_the_other(view, chosen, "map")
+
+
+def _show_model_maps(view: View) -> None:
+    """Maps of the stimuli in all layers of one model (paper 1, figure 3); folded away."""
+    frame.folded_part(
+        "The stimuli in all layers of a model",
+        ":material/grid_view:",
+        "model maps",
+        partial(_model_maps, view),
+    )
+
+
+def _model_maps(view: View) -> None:
+    models = list(dict.fromkeys(model for model, _ in view.layers))
+    first, second = st.columns(2)
+    with first:
+        model = choices.choose_one(
+            "Model", models, "mapped", models[0], format_func=naming.of_models(models),
+            help="The model whose layers are drawn.",
+        )  # fmt: skip
+    with second:
+        color = choices.choose_one(
+            "Colour of the stimuli",
+            view.all_features,
+            "colour",
+            easiest_to_read(view.analysis.stimuli, view.features),
+            format_func=naming.of_features(view.all_features),
+            help="The feature that colours the maps.",
+        )
+    shown = view.shown()
+    if shown is None:
+        return
+    with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
+        # Where one cannot be had, this says why.
+        for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
+            points_of(shown, layer)
+    exporting.show_figure(view, "map_panels", mapped=model, color=color)
+
+
+def _models_alike(view: View) -> None:
+    from mlem_core.figures.captions import of_chance
+    from mlem_core.figures.terms import models_alike
+    from mlem_core.pairs.similarities import RSA, SIMILARITIES
+
+    of_layers = alike.choose_similarity(view)
+    chosen = alike.option(of_layers)
+    if of_layers.similarity.no_terms:
+        said = f"{of_layers.similarity.no_terms} What follows is RSA."
+        st.info(said, icon=":material/info:")
+        chosen = {}
+    shown, panel = view.shown(**chosen), Panel.of(view, "why_layers", **chosen)
+    if shown is None or panel is None:
+        return
+    means = models_alike(shown)
+    terms = naming.of_features(list(means["term"]))
+    uncertainty.offer_intervals(view, chosen.get("similarity", RSA))
+    st.dataframe(
+        without_minus_zero(means.assign(term=means["term"].map(terms))),
+        hide_index=True,
+        key="models alike",
+        column_config={
+            pair: st.column_config.NumberColumn(format="%+.3f") for pair in means.columns[1:]
+        },
+    )
+    similarity = SIMILARITIES[chosen.get("similarity", RSA)]
+    st.caption(
+        "Mean of each contribution over the pairs of layers of every two models (and within each). "
+        "A column adds up to the mean "
+        f"{similarity.called}. {of_chance(shown.chance)} {shown.computed_on}"
+    )
+    panel.show()
+
+
+def _groups(view: View) -> None:
+    """Results on groups and on trajectories; nothing where the analysis has neither."""
+    from mlem_core.figures.groups import of_groups
+    from mlem_core.figures.trajectories import depths, of_training
+    from mlem_core.groups.summary import group_lines, training_lines
+
+    shown = view.shown()
+    if shown is None:
+        return
+    summary, training = of_groups(shown), of_training(shown)
+    if summary is None and training is None:
+        st.caption("No group of this analysis has two models, and none is of one training.")
+    if summary is not None:
+        st.subheader("Groups of models")
+        for line in group_lines(summary):
+            st.markdown(plain(line))
+        exporting.show_tab(view, "groups", titled=False)
+    if training is not None:
+        st.subheader("Training")
+        for line in training_lines(training):
+            st.markdown(plain(line))
+        _trajectories(view, depths(shown))
+
+
+# A fragment, so that choosing a depth draws nothing but this.
+@st.fragment
+def _trajectories(view: View, depths: list[str]) -> None:
+    frame.attempt(partial(_of_depth, view, depths))
+
+
+def _of_depth(view: View, depths: list[str]) -> None:
+    from mlem_core.figures.trajectories import MEAN
+
+    choices.choose_one(
+        "Depth",
+        [MEAN, *depths],
+        "depth",
+        MEAN,
+        format_func=lambda one: "mean over layers" if one == MEAN else f"relative depth {one}",
+        help="0 is the first layer, 1 the last; of models with other layers the nearest is taken.",
+    )
+    exporting.show_figure(view, "trajectories")
+
+
+def _surprises(view: View) -> None:
+    """Pairs on which both similarities disagree, or that nothing explains."""
+    from mlem_core.measures import decomposition as of
+
+    shown = view.shown()
+    if shown is None:
+        return
+    table = _table(shown)
+    if table.empty:
+        st.caption(f"None of the pairs stands out, or there are fewer than {of.FEWEST}.")
+        return
+    for kind, rows in table.groupby("kind", sort=False):
+        st.markdown(f"**{KINDS[str(kind)]}**")
+        for values in rows.to_dict("records"):
+            row = {str(name): value for name, value in values.items()}
+            a, b = row["layer_a"], row["layer_b"]
+            said = f"{naming.layer(a)} and {naming.layer(b)}: {_numbers(row)}"
+            if st.button(
+                plain(said),
+                key=f"surprise {kind} {a} {b}",
+                type="tertiary",
+                icon=":material/arrow_forward:",
+                help="Shows these two layers.",
+            ):
+                navigation.open_why(view, a, b)
+    exporting.show_table(
+        table,
+        "surprises",
+        "As a table",
+        "Of layers of different models (of one model: that are not neighbours), without pairs that "
+        "the audit changes; a layer comes once a kind. Both similarities disagree where their "
+        f"ranks differ by {of.APART:.0%} of the pairs, and both layers have a held-out ρ of "
+        f"{of.PREDICTED} or more. Profiles in random order give the limit for τ. Hardly "
+        f"explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the median. These "
+        "limits are conventions, no tests. above: share of pairs that are below. "
+        "Intervals of RSA hold for all pairs of layers at once.",
+    )
+
+
+def _numbers(row: Mapping[str, Any]) -> str:
+    sure = " [{rsa_lower:.2f}, {rsa_upper:.2f}]".format(**row) if "rsa_lower" in row else ""
+    if row["kind"] == "unexplained":
+        return minus("RSA {rsa:.2f}{}, {unexplained:.0%} of it unexplained".format(sure, **row))
+    text = "RSA {rsa:.2f}{} (above {above_rsa:.0%} of pairs), τ {tau:.2f} (above {above_tau:.0%})"
+    return minus(text.format(sure, **row))
+
+
+def _table(shown: FigureContext) -> pd.DataFrame:
+    from mlem_core.figures.terms import decomposition
+    from mlem_core.inference.largest import with_bounds
+    from mlem_core.measures.decomposition import discordant_pairs
+
+    results, layers = shown.results, list(shown.selection.layers)
+    rho = results.scores.groupby(["model", "layer"])["rho"].mean()
+    every = replace(shown, drawing=replace(shown.drawing, flags=True))
+    found = discordant_pairs(
+        decomposition(shown),
+        results.similarity_profiles.to_numpy(),
+        rho[layers].to_numpy(),
+        layers,
+        results.n_profile_features,
+        {frozenset(pair) for pair in every.reasons("rsa")},
+    )
+    return found if shown.intervals is None else with_bounds(found, shown.intervals, layers)
+
+
+PARTS: dict[str, tuple[str, Callable[[View], None]]] = {
+    "map": ("Layer map", _maps),
+    "groups": ("Groups", _groups),
+    "terms": ("Contributions", _models_alike),
+    "surprises": ("Surprises", _surprises),
+}
 
 frame.page(layers_body)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from pages.parts import adding, frame, naming, report_cards, report_whole
+from mlem_core.base.errors import InputError
+from pages.parts import adding, frame, naming, report_cards, stored, visitor
 from pages.parts.opening import open_view
 from pages.parts.paper import paper
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
+    from mlem_core.base.labels import Names
     from mlem_core.figures import Paper
+    from mlem_core.figures.plots import RenderedFigure
     from pages.parts.view import View
 
 
@@ -34,10 +39,10 @@ def body() -> None:
     cards = [report_cards.Card(at, one, size, flags) for at, one in enumerate(chosen)]
     for card in cards:
         frame.attempt(card.show)
-    report_whole.names(view)
-    frame.attempt(lambda: report_whole.methods_texts(view))
+    _names(view)
+    frame.attempt(lambda: _methods_texts(view))
     if chosen:
-        frame.attempt(lambda: report_whole.download(view, cards, size))
+        frame.attempt(lambda: _download(view, cards, size))
 
 
 def _how_printed() -> tuple[Paper, bool]:
@@ -72,6 +77,139 @@ def _offer_figures(view: View) -> None:
                 on_click=report_cards.add,
                 args=(figure,),
             )
+
+
+def _names(view: View) -> None:
+    """A table of what features and models are called, to be changed."""
+    import pandas as pd
+
+    with st.expander("Names of features and models", icon=":material/badge:"):
+        called = naming.now()
+        features = view.all_features
+        models = list(dict.fromkeys(model for model, _ in view.analysis.layers))
+        table = pd.DataFrame(
+            {
+                "what": ["feature"] * len(features) + ["model"] * len(models),
+                "name": [*features, *models],
+                "shown as": [*map(called.feature, features), *map(called.model, models)],
+            }
+        )
+        key = f"report names {view.job_id}"
+        if key not in st.session_state:
+            # Another table begins anew and loses what is typed before its names are there.
+            st.session_state[f"{key} table"] = table
+        st.data_editor(
+            st.session_state[f"{key} table"],
+            key=key,
+            hide_index=True,
+            disabled=["what", "name"],
+            on_change=_rename,
+            args=(key, table["name"].tolist()),
+        )
+        st.caption(
+            "What stands in *shown as* is written on all screens, and in all figures, captions and "
+            "LaTeX tables of the report; CSV files keep the names on the left."
+        )
+
+
+def _rename(key: str, identifiers: Sequence[str]) -> None:
+    from mlem_core.tasks import notes
+
+    edited: dict[int, dict[str, Any]] = st.session_state[key]["edited_rows"]
+
+    def change(kept: notes.Notes) -> notes.Notes:
+        for row, cells in edited.items():
+            kept = kept.showing(identifiers[row], str(cells.get("shown as") or ""))
+        return kept
+
+    notes.change_notes(adding.analysis_id(), stored.store(), change)
+
+
+def _written(view: View, called: Names) -> dict[str, str] | None:
+    """methods.md, methods.tex and references.bib; None while the tables are computed."""
+    from mlem_core.report import methods
+
+    results = view.results()
+    if results is None:
+        return None
+    return methods.texts(view.analysis, results, view.selection, called)
+
+
+@st.fragment
+def _methods_texts(view: View) -> None:
+    """The methods paragraph and the references, folded away."""
+    part = st.expander(
+        "Methods paragraph and references", icon=":material/article:", key="report texts",
+        on_change="rerun",
+    )  # fmt: skip
+    if not part.open:
+        return
+    with part:
+        written = _written(view, naming.now())
+        if written is None:
+            return
+        st.markdown(written["methods.md"])
+        st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
+        st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
+        st.code(written["references.bib"], language="bibtex", height=200)
+
+
+@st.fragment
+def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> None:
+    """LaTeX of all figures and tables, and everything in one zip."""
+    from mlem_core import figures
+    from mlem_core.report.chosen import as_zip
+    from mlem_core.report.formats import FORMATS, as_latex, pictures
+
+    called = naming.now()  # a file is written where the address is not known
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    forms = [one.name for one in pictures(figures.can_write_images())]
+    form = row.segmented_control(
+        "Pictures", forms, default=forms[0], required=True, key="report form",
+        format_func=lambda one: FORMATS[one].label,
+        help="What the pictures in the zip are; LaTeX reads PDF.",
+    )  # fmt: skip
+
+    def whole() -> tuple[list[str], list[RenderedFigure]]:
+        made = [(card.name, card.drawn(called)) for card in cards]
+        there = [(name, one) for name, one in made if one is not None]
+        if len(there) < len(made):
+            raise InputError("a figure is still computed; try again when it is there.")
+        return [name for name, _ in there], [one for _, one in there]
+
+    def tex() -> bytes:
+        parts = [as_latex(one, name, paper) for name, one in zip(*whole(), strict=True)]
+        return "\n".join(parts).encode()
+
+    def everything() -> bytes:
+        written = _written(view, called)
+        if written is None:
+            raise InputError("the tables are still computed; try again when they are there.")
+        return as_zip(*whole(), paper, str(form), written)
+
+    name = Path(view.analysis.stimuli.name).stem
+    row.download_button(
+        "Download the report",
+        data=visitor.token_bound(everything),
+        file_name=f"{name}-report.zip",
+        mime="application/zip",
+        key="report zip",
+        type="primary",
+        icon=":material/folder_zip:",
+        on_click="ignore",
+        help="All figures, their tables as CSV, all of it as LaTeX, methods and references. About "
+        "two seconds a figure.",
+    )
+    row.download_button(
+        "LaTeX of all",
+        data=visitor.token_bound(tex),
+        file_name=f"{name}-report.tex",
+        mime="application/x-tex",
+        key="report tex",
+        icon=":material/download:",
+        on_click="ignore",
+        help="A figure environment and a table for each, to be put into a paper.",
+    )
 
 
 frame.page(body)

@@ -1,14 +1,33 @@
-"""The stimuli of an analysis."""
+"""The stimuli: their features (table S1, figure S5 of paper 1)."""
 
 from __future__ import annotations
 
-from pages.explore.stimuli import show_stimuli
-from pages.parts import frame
+from dataclasses import replace
+
+from pages.parts import exporting, frame
 from pages.parts.opening import show_view
+from pages.parts.view import View
+from pages.parts.wording import plain
 
 
 def stimuli_body() -> None:
-    show_view("stimuli", show_stimuli)
+    show_view("stimuli", _show_stimuli)
+
+
+def _show_stimuli(view: View) -> None:
+    """The stimuli with their features, and how these are spread and go together."""
+    stimuli = view.analysis.stimuli
+    exporting.show_table(
+        stimuli.table,
+        "stimuli",
+        plain(stimuli.name),
+        f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
+        first=True,
+        features=[feature.name for feature in stimuli.features],
+    )
+    # How features vary together is the same whatever is fitted: with ridge there is no wait.
+    quick = replace(view.selection, estimator="ridge", interactions=False)
+    exporting.show_tab(replace(view, selection=quick), "stimuli")
 
 
 frame.page(stimuli_body)

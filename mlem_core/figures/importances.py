@@ -132,8 +132,7 @@ def drawn_profiles(
     "profiles",
     "Importance over the layers",
     lambda context: (
-        f"The drop in ρ (on {held_out(context.analysis)}) when a feature is permuted, layer by "
-        "layer."
+        f"Drop in ρ on {held_out(context.analysis)} when a feature is permuted, layer by layer."
     ),
     offered=True,
 )

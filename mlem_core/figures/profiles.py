@@ -109,13 +109,26 @@ def profiles(
             begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
             triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
             traces += in_panel(panel.ref, [triangles])
-        layer_axes(layout, panel.ref, (model, numbers), value if column == 1 else None)
+        # Of many panels each is too low for the whole title.
+        title = value if len(models) <= 4 * across else unit
+        layer_axes(layout, panel.ref, (model, numbers), title if column == 1 else None)
         marked = [
             (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
         ]
         _mark_layers(layout, marked, panel.ref)
+    _all_in_legend(traces)
     # Checking each property would take half of the time; the tests check them.
     return go.Figure(traces, layout, _validate=False)
+
+
+def _all_in_legend(traces: list[Trace]) -> None:
+    """Name in the legend too what the first panel does not have."""
+    named = {trace["legendgroup"] for trace in traces if trace.get("showlegend")}
+    for trace in traces:
+        group = trace.get("legendgroup", "chance")
+        if trace.get("name") != "band" and group not in named:
+            trace["showlegend"] = True
+            named.add(group)
 
 
 def layer_axes(
@@ -272,6 +285,7 @@ def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
         "line": {"color": GREY, "width": 1.5, "dash": dash},
         "marker": {"symbol": "line-ew-open", "size": 14},
         "name": label,
+        "legendrank": 1001,  # behind all features
         "legendgroup": label,
         "showlegend": panel.first,
     }

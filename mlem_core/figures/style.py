@@ -32,18 +32,18 @@ MODEL_COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE"
 # Cividis without its ends, which are lost on a dark page and on a white one.
 SEQUENTIAL = sample_colorscale("Cividis", [0.12 + 0.085 * i for i in range(11)])
 
-# Blue to brown over a light middle, for signed values: distinct with every common colour vision,
-# both ends neither lost on a dark page nor on a white one.
+# Brown to blue over a light middle, for signed values, as on the canvas: distinct with every common
+# colour vision, both ends neither lost on a dark page nor on a white one.
 _SIGNED = (
     *("#1B4F8A", "#3B7DB8", "#7FB0D6", "#C3DAEA"),
     "#F5F3EF",
     *("#F6D3B3", "#E9A066", "#CB6A2B", "#963F0F"),
 )
-DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED)]
+DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED[::-1])]
 
 # On a dark page both ends are light.
 _DARK = ("#C3DAEA", "#7FB0D6", "#3B7DB8", "#24486F", "#20262D", "#5E3A1C", "#A8642D", "#E9A066")
-DARK = [[at / 8, color] for at, color in enumerate((*_DARK, "#F6D3B3"))]
+DARK = [[at / 8, color] for at, color in enumerate(("#F6D3B3", *_DARK[::-1]))]
 
 GREY = "#8C8C8C"
 WARNING = "#D55E00"

@@ -171,7 +171,7 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
         ),
         "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
-        "cross-fitted), and the unexplained part. Orange: more similar; blue: less similar. "
+        "cross-fitted), and the unexplained part. Blue: more similar; brown: less similar. "
         f"{of_chance(context.chance)} {context.computed_on}",
         split.table(layers).rename(columns={"rsa": similarity.name}),
         # A row two models: of these there are more than terms.

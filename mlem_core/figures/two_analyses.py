@@ -77,7 +77,7 @@ def side_by_side(
 def side_by_side_caption(names: tuple[str, str]) -> str:
     """Caption of the profiles of two analyses, by what these are called."""
     return joined(
-        f"First (left): “{names[0]}”. Second (right): “{names[1]}”.",
+        f"First: “{names[0]}”. Second: “{names[1]}”.",
         "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
         f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
     )

@@ -163,7 +163,7 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
 
 @figure(
     "why",
-    "Why two layers are alike",
+    "Why two layers are similar",
     "The contribution of each feature to the similarity of two layers, and the unexplained part.",
     offered=True,
 )
@@ -180,7 +180,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
     over = Units.of(context.analysis.stimuli).over
     return RenderedFigure(
         waterfall(explained.terms, context.all_features, similarity.unit),
-        f"What makes {a} and {b} alike" + ("" if of_rsa else f" ({similarity.short})"),
+        f"Why {a} and {b} are similar" + ("" if of_rsa else f" ({similarity.short})"),
         joined(
             f"{what} as a sum of cross-fitted Shapley contributions and the unexplained part.",
             f"Bars: 95 % CI over {over}, {how}." if how else "",
@@ -193,7 +193,7 @@ def draw_why(context: FigureContext) -> RenderedFigure | None:
 
 @figure(
     "why_tau",
-    "Why two profiles are alike",
+    "Why two profiles are similar",
     "The contribution of each feature to the τ of the two profiles.",
 )
 def draw_why_tau(context: FigureContext) -> RenderedFigure | None:
@@ -205,7 +205,7 @@ def draw_why_tau(context: FigureContext) -> RenderedFigure | None:
     a, b = context.called
     return RenderedFigure(
         waterfall(table, context.all_features, "weighted Kendall τ"),
-        f"What makes the profiles of {a} and {b} alike",
+        f"Why the profiles of {a} and {b} are similar",
         "Weighted Kendall τ of the two importance profiles as a sum over features. Negative: the "
         f"layers rank the feature differently. {tau_by_chance(results.n_profile_features)} "
         f"{context.basis}",

@@ -351,7 +351,7 @@ def _shared(row: pd.Series, by: Similarity, over: str) -> str:
     if np.isnan(row["within_lower"]):
         claim = "with so few models it says nothing of others"
     else:
-        claim = f"95 % intervals are over {over}; they speak of others of these groups"
+        claim = f"95 % CI over {over}"
     return f"{within}, {between} ({claim})."
 
 

@@ -236,7 +236,7 @@ def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
     Shapley of arrays (n_draws, n_layers, n_layers)
     """
     orders = sampled_orders(fit.codes, SAMPLED) if orders is None else orders
-    if fit.sums.shape[-1] > 1 and len(fit.priority) <= FEW_LAYERS and orders == 0:
+    if len(fit.priority) <= FEW_LAYERS and orders == 0:
         sets = FeatureSubsets.of(fit.codes, fit.priority)
         if sets is not None:
             values = both_ways(sets.explained(fit.sums), fit.spread)

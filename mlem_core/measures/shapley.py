@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import factorial
 
@@ -301,8 +301,15 @@ class FeatureSubsets:
         ----------
         codes, priority : see `mlem_core.pairs.crossfit.CrossFit`
         """
-        shapes = codes.shape, priority.shape
-        return _subsets_of(codes.tobytes(), priority.tobytes(), *shapes)
+        made = _subsets_of(codes.tobytes(), codes.shape)
+        return None if made is None else made._of_layers(priority)
+
+    def _of_layers(self, priority: IntArray) -> FeatureSubsets:
+        """These sets, for layers with an order of priority each."""
+        last = np.where(self.members > 0, priority[:, None], -1).argmax(axis=-1)
+        groups = np.arange(self.begins[-1])
+        of_group = np.repeat(last, np.diff(self.begins), axis=1)
+        return replace(self, coarser=self.coarser[of_group, groups])
 
     def explained(self, sums: FloatArray) -> FloatArray:
         """What each set explains one way, (n_draws, n_sets, n_layers, n_layers).
@@ -327,37 +334,34 @@ class FeatureSubsets:
 
 
 @lru_cache(maxsize=4)
-def _subsets_of(
-    codes: bytes, priority: bytes, shape: tuple[int, int], layers: tuple[int, int]
-) -> FeatureSubsets | None:
+def _subsets_of(codes: bytes, shape: tuple[int, int]) -> FeatureSubsets | None:
+    """The sets of some patterns, in which `coarser` is of the pattern without each feature."""
     patterns = np.frombuffer(codes, dtype=np.int64).reshape(shape)
-    places = np.frombuffer(priority, dtype=np.int64).reshape(layers)
     n = shape[1]
     numbers = sorted(range(2**n), key=lambda s: (-s.bit_count(), s))
     at = {number: place for place, number in enumerate(numbers)}
-    features = [np.flatnonzero([s >> f & 1 for f in range(n)]) for s in numbers]
-    first, group = group_rows(patterns)
-    own, into, source, sizes = [patterns[first]], [group], [0], [len(first)]
-    for s in numbers[1:]:
-        larger = [at[s | 1 << f] for f in range(n) if not s >> f & 1]
-        source.append(min(larger, key=lambda place: sizes[place]))
-        place = len(own)
-        rest = np.isin(features[source[-1]], features[place])
-        first, group = group_rows(own[source[-1]][:, rest])
-        own.append(own[source[-1]][first][:, rest])
-        into.append(group)
-        sizes.append(len(first))
-        if sum(sizes) > MOST_GROUPS:
+    members = np.array([[s >> f & 1 for f in range(n)] for s in numbers], dtype=bool)
+    own, group = group_rows(patterns)
+    # Of each set: a pattern of each group, and the group of each pattern.
+    one_of, group_of = [own], [group.astype(np.int32)]
+    into, source, begins = [group], [0], [0, len(own)]
+    for place, s in enumerate(numbers[1:], 1):
+        larger = {f: at[s | 1 << f] for f in range(n) if not s >> f & 1}
+        nearest = min(larger.values(), key=lambda other: len(one_of[other]))
+        first, merged = group_rows(patterns[one_of[nearest]][:, members[place]])
+        source.append(nearest)
+        into.append(merged)
+        one_of.append(one_of[nearest][first])
+        group_of.append(merged.astype(np.int32)[group_of[nearest]])
+        begins.append(begins[-1] + len(first))
+        if begins[-1] > MOST_GROUPS:
             return None
-    begins = np.concatenate(([0], np.cumsum(sizes)))
-    coarser = np.full((layers[0], begins[-1]), -1)
-    for place, s in enumerate(numbers[:-1]):
-        groups = slice(begins[place], begins[place + 1])
-        last = features[place][np.argmax(places[:, features[place]], axis=1)]
-        for f in np.unique(last):
+    coarser = np.full((n, begins[-1]), -1)
+    for place, s in enumerate(numbers):
+        for f in np.flatnonzero(members[place]):
             without = at[s & ~(1 << int(f))]
-            _, group = group_rows(own[place][:, features[place] != f])
-            coarser[last == f, groups] = begins[without] + group
-    members = np.array([[float(s >> f & 1) for f in range(n)] for s in numbers])
+            groups = slice(begins[place], begins[place + 1])
+            coarser[f, groups] = begins[without] + group_of[without][one_of[place]]
     edges = np.concatenate(([0], np.cumsum([len(group) for group in into])))
-    return FeatureSubsets(members, begins, np.array(source), edges, np.concatenate(into), coarser)
+    arrays = np.array(begins), np.array(source), edges, np.concatenate(into), coarser
+    return FeatureSubsets(members.astype(np.float64), *arrays)

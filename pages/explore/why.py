@@ -20,6 +20,7 @@ from pages.parts import (
     choices,
     exporting,
     frame,
+    manual,
     naming,
     navigation,
     stored,
@@ -160,6 +161,7 @@ def _figures(view: View, a: str, b: str) -> None:
     with left:
         exporting.show_figure(view, "why", **chosen)
         st.caption(plain(alike.explanation(view, a, b, **chosen).sentence))
+        manual.example_link()
     with right:
         for place in "ab":
             frame.attempt(partial(exporting.show_figure, view, f"stimulus_map_{place}"))

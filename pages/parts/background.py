@@ -31,7 +31,7 @@ TITLES = {
     "running": ":material/hourglass: Running:",
     "done": ":material/check_circle: Done:",
     "cancelled": ":material/cancel: Cancelled:",
-    "failed": ":material/error: Not done:",
+    "failed": ":material/error: Failed:",
 }
 UNDER_WAY = ("queued", "running")
 AHEAD = "ahead"  # in the session: what `begin_ahead` has begun

@@ -89,6 +89,12 @@ def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_s
     assert guess_roles(read_table(again.replace(b",3,", b",2,")))["Position"] == "ordered"
     once = again.replace(b"the dog saw", b"a dog saw")
     assert guess_roles(read_table(once))["Position"] == "ordered"
+    # Without words, so does one that numbers different words of sentences that recur.
+    places = b"sentence,Position,f\nthe dog runs,0,1\nthe dog runs,2,2\na cat sits,1,3\n"
+    assert guess_roles(read_table(places))["Position"] == "word_index"
+    assert apply_roles(read_table(places)).words == ["the", "runs", "cat"]
+    for other in (places.replace(b"runs,2", b"runs,3"), places.replace(b"runs,2", b"runs,0")):
+        assert guess_roles(read_table(other))["Position"] == "ordered"
     other = read_table(b"sentence,word,f\nthe dog runs,x1,1\na cat sits,x2,2\n")
     assert guess_roles(other)["word"] == "word"
     read = apply_roles(other)

@@ -322,7 +322,11 @@ def test_models_of_both_analyses_stand_beside_each_other_and_others_come_last():
         return importance.assign(importance=scale * (1 + importance["layer"]))
 
     both = of_one_analysis(["a", "only", "b"], 0.1), of_one_analysis(["b", "a"], 0.2)
+    both = both[0][both[0]["feature"] != FEATURES[-1]], both[1]
     figure = figures.side_by_side(both, tuple(map(scores_of, both)), FEATURES)
+    # The legend has what only the second has too, each once.
+    legend = sorted(trace.name for trace in figure.data if trace.showlegend)
+    assert legend == sorted([*FEATURES, ACCURACY, CEILING])
     titles = [one.text for one in figure.layout.annotations]
     assert titles == ["a, first", "a, second", "b, first", "b, second", "only, first"]
     assert max(named(figure, "tense")[0].y) == pytest.approx(0.3)
