@@ -118,7 +118,7 @@ def of_explained_parts(
     """1 less S_feat of the layers of the same relative depth together.
 
     What the features explain of two layers, and of each with itself, is averaged over these first:
-    a layer of which they explain nothing has no S_feat.
+    a layer has no S_feat where they explain nothing of it.
 
     Parameters
     ----------
