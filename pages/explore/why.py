@@ -78,7 +78,7 @@ def _wait(view: View, shown: FigureContext) -> None:
         with contextlib.suppress(InputError, OSError):
             begin(work)
     if maps or (work is not None and _goes_on(work)):
-        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps)
+        st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, [])
 
 
 def begin(work: Followup) -> None:
@@ -90,13 +90,18 @@ def _goes_on(work: Followup) -> bool:
     return work.status().state in background.UNDER_WAY
 
 
-def _arrive(shown: FigureContext, work: Followup | None, maps: list[Any]) -> None:
-    """Draw the canvas anew once what it lacked is there; at first it is left time to appear."""
+def _arrive(
+    shown: FigureContext, work: Followup | None, maps: list[Any], looked: list[bool]
+) -> None:
+    """Draw the canvas anew once what it lacked is there.
+
+    Not in the run that draws the page (`looked` is empty): the canvas is left time to appear, and
+    a click on what stands below it is heard.
+    """
     from mlem_core.figures.stimulus_maps import points_of
 
-    looked = (shown.pair, work and work.id)
-    if st.session_state.get("looked") != looked:
-        st.session_state["looked"] = looked
+    if not looked:
+        looked.append(True)
         return
     made = False
     for layer in maps:
