@@ -239,4 +239,4 @@ def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind,
     if said == 1:
         assert "far from 0" in notes[0]
     if said == 2:
-        assert "alike" in notes[0]
+        assert "the same distance" in notes[0]
