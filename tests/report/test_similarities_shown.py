@@ -117,6 +117,7 @@ def test_the_interval_of_an_alignment_is_in_the_capsule(made):
     assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""
 
 
+@pytest.mark.slow
 def test_the_command_line_says_that_a_similarity_has_no_terms(made, tmp_path, capsys, monkeypatch):
     analysis, _ = made
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
