@@ -36,7 +36,7 @@ def on_dark_page(figure: go.Figure) -> go.Figure:
 
 
 def as_files(
-    figure: go.Figure,
+    figure: go.Figure | Sequence[go.Figure],
     name: str,
     format: str,
     paper: Paper | None = None,
@@ -51,6 +51,7 @@ def as_files(
 
     Parameters
     ----------
+    figure : or, of a PDF, SVG or PNG, its pages on this paper, as `on_pages` gives them
     format : "pdf", "svg", "png" or "html"; PDF and SVG are vector graphics whose text stays text.
         An SVG names its font, a PDF carries it. HTML is interactive, needs no network and keeps the
         figure's own size.
@@ -71,7 +72,7 @@ def as_files(
     scale = paper.scale * (paper.dpi / 96 if format == "png" else 1)
     written = [
         image(page, format, width=page.layout.width, height=page.layout.height, scale=scale)
-        for page in on_pages(figure, paper)
+        for page in (on_pages(figure, paper) if isinstance(figure, go.Figure) else figure)
     ]
     if format == "pdf":
         return {f"{name}.pdf": _document(written, title)}

@@ -50,7 +50,7 @@ class ExportFormat:
         self, drawn: RenderedFigure, name: str, paper: figures.Paper | None
     ) -> tuple[str, Callable[[], bytes]]:
         """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
-        pages = paper and self.by_visitor and len(figures.on_pages(drawn.figure, paper)) > 1
+        pages = paper and self.by_visitor and len(drawn.pages(paper)) > 1
 
         def content() -> bytes:
             files = self.write(drawn, name, paper)
@@ -84,7 +84,7 @@ def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str =
     form : ending of the picture; LaTeX reads PDF
     """
     path, title = f"figures/{name}.{form}", drawn.title
-    pages = len(figures.on_pages(drawn.figure, paper))
+    pages = len(drawn.pages(paper))
     size = paper.width_mm, pages
     picture = latex.figure(path, size, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
@@ -101,7 +101,10 @@ def _picture(
     drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str
 ) -> dict[str, bytes]:
     words = {"title": drawn.title or name, "caption": drawn.caption}
-    return figures.as_files(drawn.figure, name, form, paper, **words)
+    if form == "html":
+        return figures.as_files(drawn.figure, name, form, None, **words)
+    paper = paper or figures.Paper()
+    return figures.as_files(drawn.pages(paper), name, form, paper, **words)
 
 
 def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> dict[str, bytes]:

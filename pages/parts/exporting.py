@@ -237,7 +237,7 @@ def _download(
     from mlem_core import figures
 
     if paper is not None and not figures.can_write_images():
-        _from_the_browser(made.figure, name, form, paper)
+        _from_the_browser(made, name, form, paper)
         return
     file, write = form.download(made, name, paper)
     st.download_button(
@@ -253,9 +253,8 @@ def _download(
     )
 
 
-def _from_the_browser(figure: Figure, name: str, form: ExportFormat, paper: Paper) -> None:
+def _from_the_browser(made: RenderedFigure, name: str, form: ExportFormat, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
-    from mlem_core import figures
     from mlem_core.report.formats import FORMATS
 
     if not form.by_visitor:
@@ -267,7 +266,7 @@ def _from_the_browser(figure: Figure, name: str, form: ExportFormat, paper: Pape
         )
         return
     scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
-    for page, drawn in enumerate(figures.on_pages(figure, paper), 1):
+    for page, drawn in enumerate(made.pages(paper), 1):
         st.plotly_chart(
             drawn,
             theme=None,

@@ -102,9 +102,8 @@ class Card:
             )
 
     def _preview(self, made: RenderedFigure) -> None:
-        from mlem_core import figures
 
-        pages = figures.on_pages(made.figure, self.paper)
+        pages = made.pages(self.paper)
         # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
         place = f"report-preview-{self.name}"
         st.html(
