@@ -7,7 +7,7 @@ share: universality is the one over the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,13 +111,30 @@ def model_similarity(squares: FloatArray, members: Members) -> FloatArray:
     -------
     (..., n_members, n_members), symmetric where the squares are; NaN on the diagonal
     """
-    n = len(members.members)
-    found = np.full((*squares.shape[:-2], n, n), np.nan)
+
+    def matched(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+        i, j = members.matched(a, b)
+        return squares[..., i, j].mean(axis=-1), squares[..., j, i].mean(axis=-1)
+
+    return of_every_two(matched, len(members.members), squares.shape[:-2], np.nan)
+
+
+def of_every_two(
+    both: Callable[[int, int], tuple[FloatArray, FloatArray]],
+    n: int,
+    shape: tuple[int, ...],
+    alone: float,
+) -> FloatArray:
+    """(*shape, n, n) of what `both` gives of two of n models, each beside the other.
+
+    Parameters
+    ----------
+    alone : on the diagonal
+    """
+    found = np.full((*shape, n, n), alone)
     for a in range(n):
         for b in range(a + 1, n):
-            i, j = members.matched(a, b)
-            found[..., a, b] = squares[..., i, j].mean(axis=-1)
-            found[..., b, a] = squares[..., j, i].mean(axis=-1)
+            found[..., a, b], found[..., b, a] = both(a, b)
     return found
 
 

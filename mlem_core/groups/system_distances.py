@@ -2,8 +2,8 @@
 
 Three measures, each 0 for a system beside itself: the importance profiles over layers, aligned by
 dynamic time warping; 1 less the mean similarity of layers of the same relative depth; and 1 less
-that of their explained parts (S_feat). Noise makes a distance of profiles too large, never too
-small: seeds of one group say how large that is.
+that of their explained parts (S_feat). Noise in the importances sets profiles of equal models
+apart: how far, seeds of one group say.
 
 Sources: Sakoe and Chiba (1978), dynamic time warping; Salle et al. (2026, third version of
 arXiv:2406.12620), of importance profiles of models.
@@ -19,7 +19,7 @@ import pandas as pd
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.groups.members import Members
+from mlem_core.groups.members import Members, of_every_two
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import jackknife
 from mlem_core.measures.partial import feature_similarity
@@ -82,13 +82,12 @@ def of_profiles(
 
     def warped(profiles: FloatArray) -> FloatArray:
         """(..., n_systems, n_systems) of profiles (..., n_layers, n_features)."""
-        n = len(members.members)
-        found = np.zeros((*profiles.shape[:-2], n, n))
-        for a in range(n):
-            for b in range(a + 1, n):
-                pair = (profiles[..., members.places[at], :] for at in (a, b))
-                found[..., a, b] = found[..., b, a] = warped_distance(*pair)
-        return found
+
+        def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+            apart = warped_distance(*(profiles[..., members.places[at], :] for at in (a, b)))
+            return apart, apart
+
+        return of_every_two(both, len(members.members), profiles.shape[:-2], 0.0)
 
     values = warped(by_fold).mean(axis=0)
     if left is None:
@@ -126,13 +125,14 @@ def of_explained_parts(
         all stimuli and then without each block
     sizes : of the blocks; empty where there are none
     """
-    n = len(members.members)
-    shared = np.ones((len(explained), n, n))
-    for a in range(n):
-        for b in range(a + 1, n):
-            i, j = members.matched(a, b)
-            parts = (explained[:, x, y].mean(axis=-1) for x, y in ((i, j), (i, i), (j, j)))
-            shared[:, a, b] = shared[:, b, a] = feature_similarity(*parts, drawn=True)
+
+    def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+        i, j = members.matched(a, b)
+        parts = (explained[:, x, y].mean(axis=-1) for x, y in ((i, j), (i, i), (j, j)))
+        together = feature_similarity(*parts, drawn=True)
+        return together, together
+
+    shared = of_every_two(both, len(members.members), explained.shape[:1], 1.0)
     return of_similarity(shared[0], Left(shared[1:], tuple(sizes)) if sizes else None)
 
 
