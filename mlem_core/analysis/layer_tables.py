@@ -91,7 +91,9 @@ def layer_tables(
         on_cluster.append(units)
         found = _made(index, spec, sources, units, store, progress)
         usable = [list(sources.items())[i] for i in found.kept]
-        return found._replace(notes=[*found.notes, *_cost_of_bins(index, columns, spec, usable)])
+        found.notes.extend(_cost_of_bins(index, columns, spec, usable))
+        give_back_memory()
+        return found
 
     some: dict[str, Any] = {}
     if not design.is_complete:
@@ -103,7 +105,6 @@ def layer_tables(
         **some,
     }
     found = TABLES.get(store, depends_on, make)
-    give_back_memory()
     for units in filter(None, on_cluster):
         units.forget()
     return found
