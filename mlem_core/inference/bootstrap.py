@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.solver import Solution
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import resample
-from mlem_core.measures.decomposition import ceilings_of, divide
+from mlem_core.measures.decomposition import ceilings_of, divide, explained_by
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.partial import transfer
-from mlem_core.measures.shapley import FEWEST_ORDERS, FeatureSet, of_feature, sampled_orders
+from mlem_core.measures.shapley import FEWEST_ORDERS, of_feature, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
 from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
@@ -64,11 +65,8 @@ def contribution_replicates(
     priority, parts = CrossFit.of(tables).priority, []
     for sums in pairs.draw(weights):
         fit = CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority)
-
-        def explained(chosen: FeatureSet, fit: CrossFit = fit) -> FloatArray:
-            return fit.explained(chosen.features, chosen.codes, chosen.sums)[:, 0, 1]
-
-        parts.append(of_feature(fit.codes, fit.flat, explained, feature, order))
+        of_sets = partial(explained_by, fit)
+        parts.append(of_feature(fit.codes, fit.flat, of_sets, feature, order)[:, 0, 1])
     return np.concatenate(parts)
 
 
@@ -260,6 +258,7 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
     tables = pairs.tables
     n_layers, n_cells = tables.n_layers, len(tables.counts)
     distances = np.stack(pairs.squared)
+    bins = tables.coarser
     for row in kept:
         counts, targets = np.zeros(n_cells), np.zeros((n_layers, n_cells))
         gone = row[pairs.groups] == 0
@@ -276,7 +275,7 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
             within[:, tables.held_out(fold)] = sums.sums[0]
             squares[:, fold] = sums.squares[0]
         filled = counts > 0
-        yield replace(
+        without = replace(
             tables,
             cell_block=tables.cell_block[filled],
             cell_pattern=tables.cell_pattern[filled],
@@ -289,6 +288,9 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
             train_sums=None,
             train_squares=None,
         )
+        # Patterns are the same, and so are their bins.
+        vars(without)["coarser"] = bins
+        yield without
 
 
 def without_each(

@@ -29,9 +29,14 @@ from mlem_core.inference.corrections import PERMUTATIONS
 from mlem_core.inference.jackknife import Estimate
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.resample import in_parts
-from mlem_core.measures.decomposition import FEW_LAYERS, SAMPLED, Decomposition, divide
+from mlem_core.measures.decomposition import (
+    FEW_LAYERS,
+    SAMPLED,
+    Decomposition,
+    divide,
+    explained_by,
+)
 from mlem_core.measures.shapley import (
-    FeatureSet,
     sampled_orders,
     with_feature,
     without_feature,
@@ -308,25 +313,16 @@ def _without_each(tables: PairTables, n_permutations: int, rng: np.random.Genera
     if not _one_by_one(tables):
         return np.zeros(n_features), [None] * n_permutations
     fit = CrossFit.of(tables)
-    explained, n_orders = _explained(fit), sampled_orders(tables.codes, SAMPLED)
+    explained, n_orders = partial(explained_by, fit), sampled_orders(tables.codes, SAMPLED)
     if n_orders == 0:
-        own = divide(fit).terms[:, 0]
+        own = divide(fit).terms
         of_sets = partial(with_feature, fit.codes, fit.flat, explained)
-        rest = np.stack([own[f] - of_sets(f) for f in range(n_features)])[:, None]
+        rest = np.stack([own[f] - of_sets(f) for f in range(n_features)])
         return rest, [None] * n_permutations
     orders = [rng.permutation(n_features) for _ in range(min(n_orders, n_permutations))]
-    rest = -np.stack([without_feature(fit.codes, fit.flat, explained, one) for one in orders], 1)
+    each = [without_feature(fit.codes, fit.flat, explained, one) for one in orders]
     turns = np.arange(n_permutations) % len(orders)
-    return rest[:, turns], [orders[turn] for turn in turns]
-
-
-def _explained(fit: CrossFit) -> Callable[[FeatureSet], FloatArray]:
-    """What a set of features explains of the one draw of a fit: (n_layers, n_layers)."""
-
-    def explained(chosen: FeatureSet) -> FloatArray:
-        return fit.explained(chosen.features, chosen.codes, chosen.sums)[0]
-
-    return explained
+    return -np.concatenate(each, axis=1)[:, turns], [orders[turn] for turn in turns]
 
 
 def _permuted(
@@ -369,6 +365,7 @@ def _permuted(
         keys, sums = relabelled.sums(givers[number[0]], values)
         cells = relabelled.tables(keys)
         fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares[None], None)
-        return with_feature(fit.codes, fit.flat, _explained(fit), f, orders[number[0]])[None]
+        of_sets = partial(explained_by, fit)
+        return with_feature(fit.codes, fit.flat, of_sets, f, orders[number[0]])
 
     return rest + in_parts(one, np.arange(len(givers)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -243,10 +244,12 @@ def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
             terms = np.tensordot(sets.shares, values, axes=(1, 1))
             return Shapley(terms, values[:, 0])
 
-    def explained(chosen: FeatureSet) -> FloatArray:
-        return fit.explained(chosen.features, chosen.codes, chosen.sums)
+    return shapley(fit.codes, fit.flat, partial(explained_by, fit), orders=orders, seed=seed)
 
-    return shapley(fit.codes, fit.flat, explained, orders=orders, seed=seed)
+
+def explained_by(fit: CrossFit, chosen: FeatureSet) -> FloatArray:
+    """(n_draws, n_layers, n_layers) what a set of features explains, see `CrossFit.explained`."""
+    return fit.explained(chosen.features, chosen.codes, chosen.sums)
 
 
 def ceilings_of(whole: FloatArray) -> FloatArray:
