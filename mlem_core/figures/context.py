@@ -20,7 +20,6 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.press import Paper, on_pages
 from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.corrections import FamilyOfTests
@@ -106,14 +105,6 @@ class RenderedFigure:
     def printed(self) -> pd.DataFrame:
         """The table for a paper."""
         return self.data if self.table is None else self.table
-
-    def pages(self, paper: Paper) -> list[go.Figure]:
-        """Pages of the figure on a paper, laid out once for all files, see `on_pages`."""
-        known = vars(self).setdefault("_pages", {})
-        if paper not in known:
-            known[paper] = on_pages(self.figure, paper)
-        found: list[go.Figure] = known[paper]
-        return found
 
 
 @dataclass(frozen=True)

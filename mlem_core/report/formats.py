@@ -8,6 +8,7 @@ from functools import partial
 from io import BytesIO
 
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mlem_core import figures
 from mlem_core.base.parameters import Registry
@@ -50,7 +51,7 @@ class ExportFormat:
         self, drawn: RenderedFigure, name: str, paper: figures.Paper | None
     ) -> tuple[str, Callable[[], bytes]]:
         """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
-        pages = paper and self.by_visitor and len(drawn.pages(paper)) > 1
+        pages = paper and self.by_visitor and len(pages_of(drawn, paper)) > 1
 
         def content() -> bytes:
             files = self.write(drawn, name, paper)
@@ -74,6 +75,14 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
+def pages_of(drawn: RenderedFigure, paper: figures.Paper) -> list[Figure]:
+    """Pages of a figure on a paper, laid out once for all of its files, see `figures.on_pages`."""
+    known: dict[figures.Paper, list[Figure]] = vars(drawn).setdefault("_pages", {})
+    if paper not in known:
+        known[paper] = figures.on_pages(drawn.figure, paper)
+    return known[paper]
+
+
 def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str = "pdf") -> str:
     """A figure and its table as LaTeX.
 
@@ -84,7 +93,7 @@ def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str =
     form : ending of the picture; LaTeX reads PDF
     """
     path, title = f"figures/{name}.{form}", drawn.title
-    pages = len(drawn.pages(paper))
+    pages = len(pages_of(drawn, paper))
     size = paper.width_mm, pages
     picture = latex.figure(path, size, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
@@ -104,7 +113,7 @@ def _picture(
     if form == "html":
         return figures.as_files(drawn.figure, name, form, None, **words)
     paper = paper or figures.Paper()
-    return figures.as_files(drawn.pages(paper), name, form, paper, **words)
+    return figures.as_files(pages_of(drawn, paper), name, form, paper, **words)
 
 
 def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> dict[str, bytes]:

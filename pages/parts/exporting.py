@@ -255,7 +255,7 @@ def _download(
 
 def _from_the_browser(made: RenderedFigure, name: str, form: ExportFormat, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
-    from mlem_core.report.formats import FORMATS
+    from mlem_core.report.formats import FORMATS, pages_of
 
     if not form.by_visitor:
         others = listed([one.label for one in FORMATS.values() if one.by_visitor])
@@ -266,7 +266,7 @@ def _from_the_browser(made: RenderedFigure, name: str, form: ExportFormat, paper
         )
         return
     scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
-    for page, drawn in enumerate(made.pages(paper), 1):
+    for page, drawn in enumerate(pages_of(made, paper), 1):
         st.plotly_chart(
             drawn,
             theme=None,

@@ -103,7 +103,9 @@ class Card:
 
     def _preview(self, made: RenderedFigure) -> None:
 
-        pages = made.pages(self.paper)
+        from mlem_core.report.formats import pages_of
+
+        pages = pages_of(made, self.paper)
         # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
         place = f"report-preview-{self.name}"
         st.html(
