@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import short
 
@@ -59,7 +59,8 @@ class Grouped:
     labels: tuple[tuple[str, tuple[str, ...]], ...] = asked(
         (),
         "Labels of models",
-        "What a model or group is, such as mini=objective:mlm; the test of factors uses it.",
+        "Properties of a model or group, such as mini=objective:mlm or mini=parameters:4e6, "
+        "which may make models alike. See also --systems.",
         metavar="MODEL=FACTOR:VALUE",
         pair=_labels,
         option="label",
@@ -73,6 +74,23 @@ class Grouped:
         metavar="NAME=MODEL@STEP,MODEL@STEP",
         pair=parse_names,
         option="trajectory",
+    )
+    property_groups: tuple[tuple[str, tuple[str, ...]], ...] = asked(
+        (),
+        "Groups of properties",
+        "Properties of models that have one importance together, such as training=objective,data.",
+        metavar="NAME=PROPERTY,PROPERTY",
+        pair=parse_names,
+        option="property-group",
+    )
+    resampled_whole: str = asked(
+        "",
+        "Property whose models are left out together",
+        "Models with the same value of it are in one fold and are left out as a whole, as a family "
+        "is: intervals of the importances of properties are over families then. Empty: each model "
+        "for itself.",
+        metavar="PROPERTY",
+        option="families",
     )
 
     @property
@@ -159,7 +177,7 @@ def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
 
 
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The labels of each factor, a value a model in the order of `models`.
+    """The labels of each factor, a value a model in the order of `models`; empty: unknown.
 
     Raises as `check_groups`, of labels.
     """
@@ -178,15 +196,19 @@ def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str
                         f"the {short(factor)} of {model!r} is {found[factor][model]!r} and "
                         f"{value!r}; expected one of them."
                     )
-    for factor, values in found.items():
-        without = [model for model in models if model not in values]
-        if without:
-            raise InputError(
-                f"the model {without[0]!r} has no {short(factor)}, which others have; expected "
-                f"--label {without[0]}={factor}:VALUE, with a value such as "
-                f"{', '.join(sorted({*values.values()}))}."
-            )
-    return {factor: tuple(values[model] for model in models) for factor, values in found.items()}
+    return {
+        factor: tuple(values.get(model, "") for model in models) for factor, values in found.items()
+    }
+
+
+def check_properties(said: Grouped, models: Sequence[str]) -> None:
+    """Raise InputError for a group of properties, or one of families, that no model has."""
+    properties = labels_of(said.groups, said.labels, models)
+    for group, names in said.property_groups:
+        for name in names:
+            check_choice(f"property of the group {short(group)}", name, properties)
+    if said.resampled_whole:
+        check_choice("property", said.resampled_whole, properties)
 
 
 def of_these(

@@ -10,6 +10,7 @@ from typing import Any, cast
 from mlem_core.analysis.grouped import (
     Grouped,
     check_groups,
+    check_properties,
     check_trajectories,
     of_these,
     trajectories_of,
@@ -367,7 +368,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Which models belong together.
-OF_MODELS = ("groups", "labels", "trajectories")
+OF_MODELS = ("groups", "labels", "trajectories", "property_groups")
 # What representations files hold.
 OF_FILES = ("precomputed", "first_column")
 
@@ -405,6 +406,7 @@ def _check_models(spec: AnalysisSpec) -> None:
                 "another one."
             )
     check_groups(spec.groups, spec.labels, names)
+    check_properties(spec, names)
     check_trajectories(spec.trajectories, names)
 
 

@@ -128,7 +128,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
-    from mlem_core.groups.summary import GroupSummary, lines
+    from mlem_core.groups.summary import GroupSummary, group_tables, lines
     from mlem_core.inference.layer_chance import known_layer_chance
     from mlem_core.inference.layer_intervals import stimuli_left
 
@@ -138,7 +138,7 @@ def _groups(
             left = stimuli_left(analysis, store, chosen, report=bars.show)
     chance = known_layer_chance(analysis, store, chosen)
     summary = GroupSummary(analysis, results, None, bounds, left, compared=by, chance=chance)
-    extra |= summary.tables()
+    extra |= group_tables(summary)
     return lines(summary)
 
 
@@ -315,6 +315,15 @@ def _stimuli(options: argparse.Namespace) -> None:
         complain(f"Read it with --nominal {','.join(names)}: the values are numbers, and names.")
 
 
+def _systems(options: argparse.Namespace) -> None:
+    from mlem_core.data.stimulus_csv import write_table
+    from mlem_core.models.model_properties import systems_table
+
+    table, notes = systems_table(options.models)
+    write_table(table, Path(options.out))
+    complain(*notes)
+
+
 def _lint(options: argparse.Namespace) -> None:
     from mlem_core.analysis.diagnostics import lint
 
@@ -371,6 +380,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "audit": _audit,
     "lint": _lint,
+    "systems": _systems,
     "multiverse": _multiverse,
     "replicate": _replicate,
     "stimuli": _stimuli,

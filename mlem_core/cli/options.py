@@ -29,7 +29,9 @@ _GROUPS = {
         *("models", "representations", "precomputed", "layers", "device", "dtype", "pooling"),
         *("special_tokens", "positions", "units", "first_column", "already_squared"),
     ),
-    "groups of models": ("groups", "labels", "trajectories"),
+    "groups of models": (
+        *("groups", "labels", "trajectories", "property_groups", "resampled_whole"),
+    ),
 }
 _RUN = "python -m mlem_core"
 _EXAMPLES = {
@@ -45,6 +47,7 @@ _EXAMPLES = {
     ),
     "stimuli": ("stimuli treebank --add frequency --bins frequency=4 --out words.csv",),
     "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
+    "systems": ("systems --model minilm --model smollm2 --out systems.csv",),
     "verify": ("verify my.zip",),
     "replicate": ("replicate out1 out2 --out found.csv", "replicate out1 --halves"),
 }
@@ -221,6 +224,30 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_systems(commands: Any, analyze: argparse.ArgumentParser) -> None:
+    analyze.add_argument(
+        "--systems",
+        metavar="SYSTEMS.csv",
+        help="a table of models and representations files, a row each in the column system, with "
+        "properties that may make them alike; the column group names groups",
+    )
+    systems = commands.add_parser(
+        "systems",
+        help="write a table of models with the properties that their configurations tell",
+        description="To be completed by hand: family, release date and training tokens stand in "
+        "no configuration. A column that is empty or the same for all models does no harm.",
+    )
+    systems.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        required=True,
+        metavar="NAME",
+        help="may be given several times",
+    )
+    systems.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
+
+
 def _add_verify(commands: Any) -> argparse.ArgumentParser:
     verify: argparse.ArgumentParser = commands.add_parser(
         "verify",
@@ -270,7 +297,17 @@ def _add_replicate(commands: Any) -> argparse.ArgumentParser:
 
 
 def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
-    """The analysis of the options of a command."""
+    """The analysis of the options of a command, with the systems of a table where one is named."""
+    if vars(options).get("systems"):
+        from mlem_core.groups.properties import read_systems
+
+        table = read_systems(options.systems)
+        named = dict(options.representations)
+        options.models += [name for name in table.models if name not in options.models]
+        options.representations += [one for one in table.files if one[0] not in named]
+        options.groups += table.groups
+        options.labels += table.labels
+        options.systems = None
     return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
 
 
@@ -350,6 +387,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     lint = commands.add_parser("lint", help="check stimuli before a run")
     _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
+    _add_systems(commands, analyze)
     verify = _add_verify(commands)
     _add_cluster(analyze, why, audit, multiverse, verify, _add_replicate(commands))
     return whole

@@ -13,9 +13,15 @@ sizes exchange labels, with an effect of each group (as of actors in the social 
 the other factors explain as much in each permutation, and permuting the labels, their part that the
 others do not explain (double semi-partialing) or the residuals (Freedman and Lane) is the same.
 
+A factor may be numbers too, such as a size or a date, and several may be tested together. No two
+models agree on a number: what is permuted is the part of a factor that the others do not explain,
+as it is where labels leave fewer than 20 orders. Numbers that models of one label share more than
+others do (intraclass correlation above `CLUSTERED`) are exchanged by these labels as a whole.
+
 Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing;
 Winkler, Webster, Vidaurre, Nichols and Smith (2015), on permutations within and of whole blocks;
-Snijders and Kenny (1999), on effects of actors.
+Snijders and Kenny (1999), on effects of actors; Shrout and Fleiss (1979), ICC(1), by the size of
+groups as of Donner (1986).
 """
 
 from __future__ import annotations
@@ -38,6 +44,12 @@ EXACT, PERMUTATIONS = 7, 9_999
 LEVEL = 0.05
 # Same group, as a factor beside those that are named.
 GROUP = "group"
+# Numbers that lie closer within labels than this intraclass correlation are no independent ones.
+CLUSTERED = 0.3
+# Labels, empty where unknown, or numbers, NaN where unknown; of each model.
+Values = Sequence[str] | FloatArray
+# A factor, or several that are tested together.
+Factor = Values | tuple[Values, ...]
 _SAME = 1e-9
 _AT_ONCE = 2**22
 
@@ -48,9 +60,10 @@ class FactorTest(NamedTuple):
     Attributes
     ----------
     factor : its name
-    value : the coefficient: how much more similar two models (or groups) of the same label are,
-        others given
-    t : the coefficient over its standard error by least squares
+    value : the coefficient: how much more similar two models (or groups) of the same label are
+        than two of others, or of the same number than the two farthest apart, others given; NaN of
+        several together
+    t : the coefficient over its standard error by least squares; of several together √F
     p : two-sided, the share of permutations with as large a t; never 0; NaN where `smallest` is
         above `LEVEL`
     smallest : the smallest p that these models allow, whatever their similarities: 1 over the
@@ -70,15 +83,55 @@ class FactorTest(NamedTuple):
     n_permutations: int
 
 
-def same_label(labels: Sequence[str]) -> FloatArray:
-    """(n, n) 1 where two models have the same label, else 0."""
-    found = np.array(labels, dtype=object)
-    return (found[:, None] == found[None, :]).astype(np.float64)
+def same_label(values: Values) -> FloatArray:
+    """(n, n) 1 where two models have the same label, else 0; of numbers 1 less their distance.
+
+    Numbers are scaled to their range. What is unknown has no distance to anything.
+    """
+    if _is_numeric(values):
+        apart = np.abs(np.subtract.outer(values, values))
+        largest = np.nanmax(apart, initial=0.0)
+        return 1.0 - np.nan_to_num(apart / (largest or 1.0))
+    found = np.array(values, dtype=object)
+    unknown = found == ""
+    same = (found[:, None] == found[None, :]) | unknown[:, None] | unknown
+    return np.asarray(same, dtype=np.float64)
+
+
+def _is_numeric(values: Values) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind == "f"
+
+
+def _parts(factor: Factor) -> tuple[Values, ...]:
+    return factor if isinstance(factor, tuple) and not isinstance(factor[0], str) else (factor,)  # type: ignore[return-value]
+
+
+def tests_of(
+    similarity: FloatArray,
+    factors: Mapping[str, Factor],
+    *,
+    n_permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> tuple[list[FactorTest], list[str]]:
+    """Tests of the factors that can be tested, and sentences that say which cannot and why."""
+    found, notes = list[FactorTest](), list[str]()
+    try:
+        _check(similarity)
+    except InputError as error:
+        return found, [f"No test of {listed(list(factors))}: {error}"]
+    for name in factors:
+        try:
+            _check_factor(name, factors)
+        except InputError as error:
+            notes.append(f"No test of {name}: {error}")
+        else:
+            found.append(_tested(similarity, factors, name, n_permutations, seed))
+    return found, notes
 
 
 def mrqap(
     similarity: FloatArray,
-    factors: Mapping[str, Sequence[str]],
+    factors: Mapping[str, Factor],
     *,
     n_permutations: int = PERMUTATIONS,
     seed: int = 0,
@@ -88,8 +141,8 @@ def mrqap(
     Parameters
     ----------
     similarity : (n_models, n_models) symmetric; its diagonal is not looked at
-    factors : of each factor the labels (n_models,); the group of a model is one, where there are
-        groups
+    factors : of each factor the labels or numbers (n_models,), or several; the group of a model is
+        one, where there are groups
     n_permutations : where not every order is looked at, so many random ones
 
     Raises
@@ -98,56 +151,88 @@ def mrqap(
         Fewer than four models; a factor that has one label, or no label twice, or that the others
         together say already; similarities that are not defined, or all the same.
     """
-    n, pairs = len(similarity), np.triu_indices(len(similarity), 1)
-    same = {name: same_label(labels)[pairs] for name, labels in factors.items()}
-    _check(similarity[pairs], n, same)
+    _check(similarity)
+    for name in factors:
+        _check_factor(name, factors)
     return [_tested(similarity, factors, name, n_permutations, seed) for name in factors]
 
 
 def _tested(
     similarity: FloatArray,
-    factors: Mapping[str, Sequence[str]],
+    factors: Mapping[str, Factor],
     name: str,
     n_permutations: int,
     seed: int,
 ) -> FactorTest:
-    codes = {key: np.unique(labels, return_inverse=True)[1] for key, labels in factors.items()}
-    own = codes.pop(name)
-    units, strata = _units(own, list(codes.values()))
+    own = _parts(factors[name])
+    others = [part for key, factor in factors.items() if key != name for part in _parts(factor)]
+    units, strata = _units(own, [_codes(part) for part in others if not _is_numeric(part)])
+    every = (similarity, *map(same_label, (*own, *others)))
+    within = _by_permutation(every, len(own), units, strata, (n_permutations, seed))
+    if within.smallest > LEVEL and np.ptp(strata):
+        free = _by_permutation(every, len(own), units, 0 * strata, (n_permutations, seed))
+        within = min((within, free), key=lambda test: test.smallest)
+    return within._replace(factor=name)
+
+
+def _by_permutation(
+    every: Sequence[FloatArray],
+    n_own: int,
+    units: IntArray,
+    strata: IntArray,
+    many_: tuple[int, int],
+) -> FactorTest:
+    """The test of the first `n_own` matrices after the similarities, those behind them given.
+
+    Parameters
+    ----------
+    every : similarities and matrices of factors, each (n_models, n_models)
+    units, strata : see `_units`
+    many_ : number of permutations, and their seed
+    """
+    n_permutations, seed = many_
     members = np.eye(len(strata))[units]
     members /= members.sum(axis=0)
     first, second = np.triu_indices(len(strata), 1)
-    known = np.where(np.eye(len(own), dtype=bool), 0.0, similarity)
-    every = (known, *(same_label(factors[key]) for key in codes))
-    y, *others = ((members.T @ one @ members)[first, second] for one in every)
+    alone = np.eye(len(units), dtype=bool)
+    known = (np.where(alone, 0.0, every[0]), *every[1:])
+    y, *columns = ((members.T @ one @ members)[first, second] for one in known)
+    own, others = np.stack(columns[:n_own]), columns[n_own:]
     n_models = np.bincount(units)
     if any(np.ptp(n_models[strata == stratum]) for stratum in strata):
         # How similar a group is to all others varies less where it is large, and is taken out.
         others += [*np.eye(len(strata))[:, first] + np.eye(len(strata))[:, second]]
     left, sizes, _ = np.linalg.svd(np.column_stack((np.ones(len(y)), *others)), False)
     basis = left[:, sizes > _SAME * sizes[0]]
-    beside, free = y - basis @ (basis.T @ y), max(1, len(y) - basis.shape[1] - 1)
+    beside, free = y - basis @ (basis.T @ y), max(1, len(y) - basis.shape[1] - n_own)
 
+    def of_units(values: FloatArray) -> FloatArray:
+        matrix = np.zeros((len(values), len(strata), len(strata)))
+        matrix[:, first, second] = matrix[:, second, first] = values
+        return matrix
+
+    raw, rest = of_units(own), of_units(own - (own @ basis) @ basis.T)
     orders = _orders(strata, n_permutations, seed)
-    labels = own[np.unique(units, return_index=True)[1]]
     value = observed = 0.0
     as_large, different = 0, set[bytes]()
-    size = max(1, _AT_ONCE // len(y))
+    size = max(1, _AT_ONCE // (n_own * len(y)))
     for start in range(0, len(orders), size):
-        drawn = labels[orders[start : start + size]]
-        same = drawn[:, first] == drawn[:, second]
-        different.update(map(bytes, np.packbits(same, axis=1)))
-        values, t = _statistics(same.astype(np.float64), beside, basis, free)
+        drawn = orders[start : start + size]
+        a, b = drawn[:, first], drawn[:, second]
+        different.update(map(np.ndarray.tobytes, raw[:, a, b].swapaxes(0, 1).round(9)))
+        values, t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, free)
         if start == 0:  # the labels as they are
             value, observed = float(values[0]), float(t[0])
         as_large += int((np.abs(t) >= abs(observed) * (1 - _SAME)).sum())
     smallest = 1 / len(different)
     p = as_large / len(orders) if smallest <= LEVEL else np.nan
-    permuted = "models" if len(strata) == len(own) else "groups"
-    return FactorTest(name, value, observed, p, smallest, permuted, len(strata), len(orders))
+    permuted = "models" if len(strata) == len(units) else "groups"
+    return FactorTest("", value, observed, p, smallest, permuted, len(strata), len(orders))
 
 
-def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
+def _check(similarity: FloatArray) -> None:
+    n = len(similarity)
+    y = similarity[np.triu_indices(n, 1)]
     if n < 4:
         raise InputError(f"found {many(n, 'model')}; a test of their similarity needs 4.")
     if not np.isfinite(y).all() or not np.ptp(y) > 0:
@@ -155,36 +240,71 @@ def _check(y: FloatArray, n: int, columns: Mapping[str, FloatArray]) -> None:
             "the similarities of the models are all the same or not defined; expected numbers that "
             "differ."
         )
-    for name, column in columns.items():
+
+
+def _check_factor(name: str, factors: Mapping[str, Factor]) -> None:
+    parts = {key: _parts(factor) for key, factor in factors.items()}
+    n = len(parts[name][0])
+    pairs = np.triu_indices(n, 1)
+    columns = {
+        key: np.stack([same_label(one)[pairs] for one in own], 1) for key, own in parts.items()
+    }
+    for column in columns[name].T:
         if not np.ptp(column) > 0:
             what = "the same label in all models" if column.any() else "another label in each model"
             raise InputError(f"the factor {name!r} has {what}; expected some that share one.")
-    whole = np.column_stack((np.ones(len(y)), *columns.values()))
-    if len(y) <= whole.shape[1] or np.linalg.matrix_rank(whole) < whole.shape[1]:
+    others = [np.ones((len(pairs[0]), 1)), *(columns[key] for key in columns if key != name)]
+    without = np.column_stack(others)
+    whole = np.column_stack((without, columns[name]))
+    gained = np.linalg.matrix_rank(whole) - np.linalg.matrix_rank(without)
+    if len(pairs[0]) <= whole.shape[1] or gained < columns[name].shape[1]:
         raise InputError(
-            f"the factors {listed(list(columns))} cannot be separated in {many(n, 'model')}: one "
+            f"the factors {listed(list(factors))} cannot be separated in {many(n, 'model')}: one "
             "follows from the others; leave one out."
         )
 
 
-def _units(own: IntArray, others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-    """Units of models that have one label of a factor together, and those that exchange it.
+def _codes(labels: Values) -> IntArray:
+    return np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.int64)
+
+
+def intraclass_correlation(numbers: FloatArray, codes: IntArray) -> float:
+    """Intraclass correlation of numbers (n,) within codes (n,): ICC(1), 0 without groups."""
+    known = np.isfinite(numbers)
+    values, own = numbers[known], np.unique(codes[known], return_inverse=True)[1]
+    sizes = np.bincount(own)
+    n, k = len(values), len(sizes)
+    if k < 2 or k == n:
+        return 0.0
+    means = np.bincount(own, values) / sizes
+    within = ((values - means[own]) ** 2).sum() / (n - k)
+    between = (sizes * (means - values.mean()) ** 2).sum() / (k - 1)
+    size = (n - (sizes**2).sum() / n) / (k - 1)
+    return float((between - within) / ((between + (size - 1) * within) or 1.0))
+
+
+def _units(own: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+    """Units of models that have the values of a factor together, and those that exchange them.
 
     Parameters
     ----------
-    own : (n_models,) labels of the factor, from 0
-    others : of each other factor the same
+    own : of the factor
+    others : of each other factor of labels these (n_models,), from 0
 
     Returns
     -------
     (n_models,) the unit of each model, and (n_units,) the stratum of each unit, from 0
     """
-    unit = np.arange(len(own))
+    unit = np.arange(len(own[0]))
     roles = np.column_stack((np.zeros_like(unit), *others))
-    for at, labels in enumerate(others, 1):
-        for level in np.unique(labels):
-            inside = labels == level
-            if len(np.unique(own[inside])) == 1:
+    labels = [_codes(part) for part in own if not _is_numeric(part)]
+    numbers = [np.asarray(part, dtype=np.float64) for part in own if _is_numeric(part)]
+    for at, codes in enumerate(others, 1):
+        whole = any(intraclass_correlation(part, codes) > CLUSTERED for part in numbers)
+        for level in np.unique(codes):
+            inside = codes == level
+            together = labels and all(np.ptp(part[inside]) == 0 for part in labels)
+            if whole or (together and not numbers):
                 unit[np.isin(unit, unit[inside])] = unit[inside].min()
                 roles[inside, at] = -1
     units = np.unique(unit, return_inverse=True)[1]
@@ -215,21 +335,29 @@ def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
 def _statistics(
     drawn: FloatArray, beside: FloatArray, basis: FloatArray, free: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Coefficient and t (n_orders,) of each predictor (n_orders, n_pairs), the others given.
+    """Coefficient and t (n_orders,) of predictors (n_orders, n_own, n_pairs), the others given.
+
+    Of several predictors √F, and no coefficient.
 
     Parameters
     ----------
     beside : (n_pairs,) the similarities less what the others explain
     basis : (n_pairs, n_others) orthonormal, of the others
+    free : degrees of freedom of what is left
     """
     own = drawn - (drawn @ basis) @ basis.T
-    squares = (own**2).sum(axis=1)
-    known = squares > _SAME
-    value = np.divide(own @ beside, squares, out=np.full(len(own), np.nan), where=known)
-    rest = np.maximum(beside @ beside - value**2 * squares, 0.0) / free
-    error = np.sqrt(np.divide(rest, squares, out=np.ones(len(own)), where=known))
-    t = np.divide(value, error, out=np.full(len(own), np.inf), where=error > 1e-15)
-    return value, np.where(known, t, 0.0)
+    gram, moment = own @ own.swapaxes(1, 2), own @ beside
+    n_own = drawn.shape[1]
+    known = np.linalg.eigvalsh(gram)[:, 0] > _SAME
+    gram[~known] = np.eye(n_own)
+    value = np.linalg.solve(gram, moment[..., None])[..., 0]
+    explained = (value * moment).sum(axis=1)
+    rest = np.maximum(beside @ beside - explained, 0.0) / free
+    size = np.sqrt(np.maximum(explained, 0.0) / n_own)
+    t = np.divide(size, np.sqrt(rest), out=np.full(len(own), np.inf), where=rest > 1e-30)
+    coefficient = value[:, 0] if n_own == 1 else np.full(len(own), np.nan)
+    sign = np.where(coefficient < 0, -1.0, 1.0)
+    return np.where(known, coefficient, np.nan), np.where(known, sign * t, 0.0)
 
 
 def table_of(tests: Sequence[FactorTest]) -> pd.DataFrame:

@@ -211,7 +211,7 @@ def estimate(
             for step, weights in zip(moved, drawn, strict=True)
         ]
     )
-    reach = _reach(np.stack(variance), np.array(freedom))
+    reach = reach_of(np.stack(variance), np.array(freedom))
     # Members that are drawn so that nothing is compared say nothing of the shape.
     replicates = np.where(np.isfinite(replicates), replicates, value)
     return Estimate(value, *shaped(value, replicates, reach))
@@ -237,7 +237,9 @@ def _member_variance(
     return variances, freedom
 
 
-def _reach(variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE) -> FloatArray:
+def reach_of(
+    variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE
+) -> FloatArray:
     """Half-width of an interval whose variance is a sum of several (n, ...), each of few units.
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
@@ -271,5 +273,5 @@ def mean_estimate(
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
         freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
-    reach = _reach(np.stack(variances), np.array(freedom), confidence)
+    reach = reach_of(np.stack(variances), np.array(freedom), confidence)
     return Estimate(mean, mean - reach, mean + reach)

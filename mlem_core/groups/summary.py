@@ -14,12 +14,11 @@ from mlem_core.analysis.grouped import Member, is_control, labels_of, run_of, st
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names
 from mlem_core.base.text import listed, many, number
 from mlem_core.base.typing import FloatArray
 from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
-from mlem_core.groups.mrqap import GROUP, FactorTest, mrqap, sentence, table_of
+from mlem_core.groups.mrqap import GROUP, FactorTest, sentence, table_of, tests_of
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
@@ -27,9 +26,12 @@ from mlem_core.groups.profiles import (
     layer_scores_left,
     mean_profiles,
 )
+from mlem_core.groups.properties import Properties, values_of
+from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.groups.system_distances import (
     FEATURES,
     PROFILES,
+    Measured,
     of_explained_parts,
     of_profiles,
     of_similarity,
@@ -174,25 +176,39 @@ class GroupSummary:
         return _universality(terms, found)
 
     @cached_property
+    def system_distances(self) -> tuple[dict[str, Measured], Members]:
+        """Distances of every two models by each measure; none with fewer than three models."""
+        return _distances(self)
+
+    @cached_property
+    def second_level(self) -> SecondLevel | None:
+        """What of the properties of models explains their distances; None without properties."""
+        return _second_level(self)
+
+    @cached_property
     def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
         """The tests of all factors at once on the similarity of models, and why there are none."""
         return _tests(self.analysis, self.members, self._similarities[1][-1])
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of the command line and the capsule, by their file names."""
-        found: dict[str, pd.DataFrame] = {}
-        if self.analysis.spec.has_groups:
-            found |= {
-                "groups.csv": self.profiles,
-                "group_similarity.csv": self.similarity,
-                "universality.csv": self.universality,
-            }
-            found |= {"group_tests.csv": table_of(self.tests[0])} if self.tests[0] else {}
-        if len(distances := _distances(self)):
-            found["system_distances.csv"] = distances
-        if self.analysis.spec.trajectories:
-            found["trajectories.csv"] = self.trajectories
-        return found
+
+def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
+    """The tables of the command line and the capsule, by their file names."""
+    found: dict[str, pd.DataFrame] = {}
+    if summary.analysis.spec.has_groups:
+        found |= {
+            "groups.csv": summary.profiles,
+            "group_similarity.csv": summary.similarity,
+            "universality.csv": summary.universality,
+        }
+        found |= {"group_tests.csv": table_of(summary.tests[0])} if summary.tests[0] else {}
+    if summary.system_distances[0]:
+        found["system_distances.csv"] = table_of_distances(*summary.system_distances)
+    if (second := summary.second_level) is not None:
+        found["system_scores.csv"] = second.scores
+        found["system_importance.csv"] = second.importances
+    if summary.analysis.spec.trajectories:
+        found["trajectories.csv"] = summary.trajectories
+    return found
 
 
 def _top_features(summary: GroupSummary) -> TopFeatures | None:
@@ -239,13 +255,12 @@ def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
     return names, squares, known, explained
 
 
-def _distances(summary: GroupSummary) -> pd.DataFrame:
-    """Distances of every two models (`system_distances`); no rows with fewer than three."""
+def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
     layers, bounds = summary.chosen.layers, summary.bounds
     models = dict.fromkeys(model for model, _ in layers)
     members = Members.of([Member(model, model) for model in models], layers)
     if len(models) < 3:
-        return table_of_distances({}, members)
+        return {}, members
     _, squares, left, explained = summary._of_layers
     _, _, scores_left = summary._scores
     values, of_all = squares[-1], None if left is None else Left(left.without[:, -1], left.sizes)
@@ -261,7 +276,7 @@ def _distances(summary: GroupSummary) -> pd.DataFrame:
     if explained is not None:
         sizes = () if left is None else left.sizes
         measured[FEATURES] = of_explained_parts(explained, members, sizes)
-    return table_of_distances(measured, members)
+    return measured, members
 
 
 def _by_model(left: Left | None, members: Members) -> Left | None:
@@ -291,30 +306,48 @@ def _universality(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
     return table
 
 
+def _labels(analysis: Analysis, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Of each factor the labels of these models, empty where unknown."""
+    spec = analysis.spec
+    every = [*spec.models, *(name for name, _ in spec.representations)]
+    at = [every.index(model) for model in models]
+    of_every = labels_of(spec.groups, spec.labels, every)
+    return {factor: tuple(values[i] for i in at) for factor, values in of_every.items()}
+
+
+def _second_level(summary: GroupSummary) -> SecondLevel | None:
+    spec, (measured, members) = summary.analysis.spec, summary.system_distances
+    labels = _labels(summary.analysis, members.members)
+    if not (measured and labels):
+        return None
+    properties = Properties.of_cells(labels, spec.property_groups)
+    groups = [spec.group_of.get(name, name) for name in members.members]
+    families = labels.get(spec.resampled_whole, ())
+    return second_level(measured, properties, groups=groups, families=families, seed=spec.seed)
+
+
 def _tests(
     analysis: Analysis, members: Members, matrix: FloatArray
 ) -> tuple[tuple[FactorTest, ...], list[str]]:
     """The tests of all factors at once, or a note that says why there are none."""
-    spec = analysis.spec
     groups = tuple(members.groups[at] for at in members.group_of)
-    models = [*spec.models, *(name for name, _ in spec.representations)]
-    labels = {
-        factor: tuple(dict(zip(models, values, strict=True))[one] for one in members.members)
-        for factor, values in labels_of(spec.groups, spec.labels, models).items()
-    }
+    labels = _labels(analysis, members.members)
     # Nothing new where each model is a group of its own, or where a label says the same.
     own = len(members.groups) < len(members.members) and groups not in labels.values()
-    factors = {GROUP: groups} | labels if own else labels
-    try:
-        return tuple(mrqap(matrix, factors)) if factors else (), []
-    except InputError as error:
-        return (), [f"No test of {listed(list(factors))}: {error}"]
+    factors = {name: values_of(values) for name, values in labels.items()}
+    if own:
+        factors = {GROUP: groups} | factors
+    if not factors:
+        return (), []
+    tests, notes = tests_of(matrix, factors)
+    return tuple(tests), notes
 
 
 def lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups and on trajectories, where the analysis has them."""
     of_groups = group_lines(summary) if summary.analysis.spec.has_groups else []
-    return of_groups + training_lines(summary)
+    second = summary.second_level
+    return of_groups + training_lines(summary) + (second.lines() if second is not None else [])
 
 
 def sizes(summary: GroupSummary) -> str:

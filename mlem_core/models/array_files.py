@@ -286,14 +286,16 @@ def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
     return np.asarray(np.memmap(path, _TYPES[about["dtype"]], "r", begin, shape))
 
 
-_FORMATS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors}
+_READERS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors}
+# Endings of files that can hold representations.
+FORMATS = (*_READERS, ".csv")
 
 
 def check_format(path: Path, first_column: str = "") -> None:
     """Raise `InputError` where there is no such file, or its ending is not that of a format;
     `first_column` as of `csv_array`."""
-    suffix, suffixes = path.suffix.lower(), ", ".join(_FORMATS)
-    if suffix not in (*_FORMATS, ".csv"):
+    suffix, suffixes = path.suffix.lower(), ", ".join(_READERS)
+    if suffix not in FORMATS:
         raise InputError(
             f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
             f"expected {suffixes} or .csv."
@@ -306,8 +308,8 @@ def check_format(path: Path, first_column: str = "") -> None:
 
 def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
-    if path.suffix.lower() in _FORMATS:
-        return _FORMATS[path.suffix.lower()](path)
+    if path.suffix.lower() in _READERS:
+        return _READERS[path.suffix.lower()](path)
     read = partial(csv_array, path, first_column)
     return {"layer_00": FileArray(read().shape, "float64", "", read)}
 

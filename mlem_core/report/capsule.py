@@ -37,7 +37,7 @@ from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.figures.robustness import claimed
-from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
 from mlem_core.inference.partial import partial_of_layers
 from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
@@ -211,7 +211,7 @@ def _tables(shown: FigureContext) -> dict[str, pd.DataFrame]:
     if shown.several:
         tables |= _why_alike(shown)
     summary = GroupSummary(analysis, results, selection, chance=shown.chance_of(RSA))
-    return tables | summary.tables()
+    return tables | group_tables(summary)
 
 
 def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:

@@ -56,7 +56,7 @@ def test_the_command_line_and_python_say_the_same(models, line, expected):
     ({"groups": {"b": ["a", "c"]}}, ["the group 'b' has the name of a model"]),
     ({"groups": {"g": []}}, ["'g' has 0 members"]),
     ({"labels": {"x": ["f:1"]}}, ["'x'"]),
-    ({"labels": {"g": ["f:1"]}}, ["'b' has no 'f'", "--label b=f:VALUE"]),
+    ({"labels": {"g": ["f:1"]}, "resampled_whole": "h"}, ["unknown property 'h'", "f"]),
     ({"labels": {"g": ["f:1"], "a": ["f:2"]}}, ["the 'f' of 'a' is '1' and '2'"]),
     ({"trajectories": {"t": ["a@step1", "c@step2"]}}, ["'t'", "'c@step2'", "a@step"]),
     ({"trajectories": {"t": ["a@step1", "a"]}}, ["'a'", "no training step"]),

@@ -260,6 +260,7 @@ def test_a_model_that_cannot_be_reached_is_left_out(store, csv):
 TABLE = words(20).assign(tense=["past", "present"] * 34 + ["past"] * (len(words(20)) - 68))
 BANK = "bank.conllu"
 TWO, STEPS = ("mini-gpt2", "mini-bert"), ("mini-bert@step512", "mini-bert@step1024")
+PROPERTIES = {"models": TWO, "labels": tuple((name, ("size:small",)) for name in TWO)}
 # Each field with a value that is none's default, and what else such an analysis needs.
 ASKED = {
     "stimuli": ("words.csv", {}),
@@ -306,8 +307,10 @@ ASKED = {
     "units": ("standardised", {}),
     "half": ("second", {}),
     "groups": ((("g", TWO[:1]), ("h", TWO[1:])), {"models": TWO}),
-    "labels": (tuple((name, ("size:small",)) for name in TWO), {"models": TWO}),
+    "labels": (PROPERTIES["labels"], {"models": TWO}),
     "trajectories": ((("t", STEPS),), {"models": STEPS}),
+    "property_groups": ((("g", ("size",)),), PROPERTIES),
+    "resampled_whole": ("size", PROPERTIES),
 }
 
 

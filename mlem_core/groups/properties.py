@@ -1,0 +1,200 @@
+"""Properties of systems (models or representations files): a table, and distances by it.
+
+A row is a system, a column a property: numbers (a date is its year, sizes over a hundredfold range
+are taken as logarithms) or classes. An empty cell is unknown, and has no distance to anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.text import listed, short, some
+from mlem_core.base.typing import FloatArray
+from mlem_core.data.columns import guess_kind, number_of, without_marks
+from mlem_core.data.reading.table import read_table
+from mlem_core.groups.mrqap import GROUP, Factor, Values, same_label
+from mlem_core.models.array_files import FORMATS
+
+# Positive numbers whose largest is so many times the smallest are compared by their logarithms.
+LOG_RANGE = 100.0
+# Properties whose distances correlate as much are said to go together.
+TOGETHER = 0.7
+# The column of a table of systems that names them.
+SYSTEM = "system"
+_DATE = re.compile(r"(\d{4})-(\d\d)(?:-(\d\d))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Properties of n_systems systems.
+
+    Attributes
+    ----------
+    values : of each property by name: numbers (n_systems,), NaN where unknown, or labels, empty
+        where unknown
+    groups : properties that have one importance together, by the name of the group
+    """
+
+    values: Mapping[str, Values]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of_cells(
+        cls,
+        cells: Mapping[str, Sequence[str | None]],
+        groups: Iterable[tuple[str, tuple[str, ...]]] = (),
+    ) -> Properties:
+        """Properties of cells as text; those that differ between no two systems are left out.
+
+        Raises InputError: a group of a property that is not there, or that is in two groups.
+        """
+        values = {name: values_of(own) for name, own in cells.items()}
+        kept = {name: own for name, own in values.items() if (same_label(own) < 1).any()}
+        seen: dict[str, str] = {}
+        for group, names in groups:
+            for name in names:
+                check_choice(f"property of the group {short(group)}", name, values)
+                if name in seen:
+                    raise InputError(
+                        f"the property {name!r} is in the groups {seen[name]!r} and {group!r}; "
+                        "expected it in one."
+                    )
+                seen[name] = group
+        there = {group: tuple(name for name in names if name in kept) for group, names in groups}
+        return cls(kept, {group: names for group, names in there.items() if names})
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """What has an importance of its own: each group with its properties, and each other one."""
+        grouped = {name for names in self.groups.values() for name in names}
+        alone = {name: (name,) for name in self.values if name not in grouped}
+        return dict(self.groups) | alone
+
+    @property
+    def factors(self) -> dict[str, Factor]:
+        """The values of each part, as tests take them (`mlem_core.groups.mrqap`)."""
+        return {
+            part: tuple(self.values[name] for name in names)
+            if len(names) > 1
+            else self.values[names[0]]
+            for part, names in self.parts.items()
+        }
+
+    def distances(self) -> FloatArray:
+        """(n_properties, n_systems, n_systems) from 0 to 1; 0 where a value is unknown."""
+        return np.stack([1.0 - same_label(own) for own in self.values.values()])
+
+    def correlations(self) -> pd.DataFrame:
+        """Correlations of the distances of every two properties: property, other, r."""
+        first, second = np.triu_indices(len(self.distances()[0]), 1)
+        names = list(self.values)
+        r = np.atleast_2d(np.corrcoef(self.distances()[:, first, second]))
+        a, b = np.triu_indices(len(names), 1)
+        return pd.DataFrame(
+            {"property": [names[i] for i in a], "other": [names[i] for i in b], "r": r[a, b]}
+        )
+
+    def notes(self) -> list[str]:
+        """A sentence on properties that go together, of different parts."""
+        part_of = {name: part for part, names in self.parts.items() for name in names}
+        table = self.correlations()
+        apart = table["property"].map(part_of) != table["other"].map(part_of)
+        table = table[apart & (table["r"] > TOGETHER)].sort_values("r", ascending=False)
+        if table.empty:
+            return []
+        pairs = [f"{row.property} with {row.other} ({row.r:.2f})" for row in table.itertuples()]
+        return [
+            f"Properties whose distances correlate above {TOGETHER:g}: {listed(pairs)}. What one "
+            "explains may be due to the other."
+        ]
+
+
+def values_of(cells: Sequence[str | None]) -> Values:
+    """Values of a property: numbers, as years or logarithms where they are such, or labels."""
+    own = without_marks(cells)
+    known = [cell for cell in own if cell is not None]
+    if known and all(_DATE.fullmatch(cell) for cell in known):
+        return np.array([np.nan if cell is None else _year(cell) for cell in own])
+    if known and guess_kind(own) == "ordered":
+        numbers = np.array([np.nan if cell is None else number_of(cell) for cell in own])
+        low, high = np.nanmin(numbers), np.nanmax(numbers)
+        return np.log10(numbers) if low > 0 and high >= LOG_RANGE * low else numbers
+    return ["" if cell is None else cell for cell in own]
+
+
+def _year(cell: str) -> float:
+    year, month, day = (int(part or 1) for part in _DATE.fullmatch(cell).groups())  # type: ignore[union-attr]
+    try:
+        return year + (date(year, month, day) - date(year, 1, 1)).days / 365.25
+    except ValueError:
+        raise InputError(
+            f"the date {cell!r} is in no calendar; expected one such as 2024-07-23."
+        ) from None
+
+
+class SystemsTable(NamedTuple):
+    """A table of systems as options of an analysis.
+
+    models : of the rows that name a model
+    files : name and path of the rows that name a representations file
+    groups, labels : see `mlem_core.analysis.grouped.Grouped`; the column `group` names groups
+    """
+
+    models: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+    labels: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def read_systems(path: str | Path) -> SystemsTable:
+    """The systems of a table and their properties.
+
+    Raises InputError: no column `system`; a row without one, or one that is there twice; a property
+    whose name has a colon; a table that cannot be read.
+    """
+    table = read_table(path)
+    names = [str(name) for name in table.frame.columns]
+    if SYSTEM not in names:
+        raise InputError(
+            f"{table.name} has the columns {some(names)}; expected one called {SYSTEM!r}, with a "
+            "model or a representations file a row."
+        )
+    systems = table.values(SYSTEM)
+    groups, labels = dict[str, list[str]](), dict[str, list[str]]()
+    models, files = list[str](), dict[str, str]()
+    for row, system in enumerate(systems, 1):
+        if system is None or systems.index(system) < row - 1:
+            what = "no system" if system is None else f"the system {system!r} again"
+            raise InputError(f"{table.name} has {what} in row {row}; expected a new one a row.")
+        suffix = Path(system).suffix.lower()
+        name = Path(system).stem if suffix in FORMATS else system
+        if suffix in FORMATS:
+            files[name] = str(Path(path).parent / system)
+        else:
+            models.append(name)
+        for column in names:
+            cell = table.values(column)[row - 1] if column != SYSTEM else None
+            if ":" in column:
+                raise InputError(
+                    f"{table.name} has a column {column!r}; expected names without a colon."
+                )
+            if cell is not None and column == GROUP:
+                groups.setdefault(cell, []).append(name)
+            elif cell is not None:
+                labels.setdefault(name, []).append(f"{column}:{cell}")
+    grouped = tuple((group, tuple(own)) for group, own in groups.items() if {*own} != {group})
+    return SystemsTable(
+        tuple(models),
+        tuple(files.items()),
+        grouped,
+        tuple((name, tuple(own)) for name, own in labels.items()),
+    )

@@ -1,0 +1,378 @@
+"""What makes systems differ: a MLEM whose stimuli are systems and whose features are properties.
+
+The distances of systems are predicted from those of their properties by the non-negative ridge
+regression of `RidgeMLEM`. Systems are divided into folds, several times at random. ρ is of the
+pairs inside a fold, by a metric fitted to the pairs of the other systems. The importance of a
+property is how much ρ falls when the systems of a fold exchange its values; properties of a group
+exchange them together.
+
+Intervals are over systems and stimuli: the jackknife leaves out each system (or each whole class of
+a property, such as a family) and each block of stimuli, the penalty held. p is of the test of
+`mlem_core.groups.mrqap`, corrected over properties (Holm 1979).
+
+Source: Salle et al. (2026, third version of arXiv:2406.12620), its second level and its grouped
+importance, which has no intervals over systems.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.text import listed, many, number
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.folds import group_folds
+from mlem_core.estimators.normal_equations import Moments, ridge_weights
+from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
+from mlem_core.estimators.solver import FoldFits
+from mlem_core.groups.mrqap import GROUP, tests_of
+from mlem_core.groups.profiles import reach_of
+from mlem_core.groups.properties import Properties
+from mlem_core.groups.system_distances import Measured
+from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.inference.jackknife import fewest, standard_error
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.crossfit import share_alone
+from mlem_core.pairs.distances import PRECOMPUTED
+from mlem_core.pairs.patterns import PairIndex
+
+# Divisions into folds, and permutations of the systems of a fold (all, where there are no more).
+DIVISIONS, PERMUTATIONS = 20, 12
+# Blocks of pairs that are left out in turn.
+PAIR_BLOCKS = 30
+# Share of pairs that no other has the pattern of, above which there is no ceiling.
+MOST_ALONE = 0.5
+# Systems of a fold, so that it has six pairs; folds at most; and systems at least: with fewer, two
+# folds cannot both be so large.
+IN_FOLD, MOST_FOLDS, FEWEST = 4, 5, 8
+# Predictions that differ by less are the same.
+_SAME = 1e-12
+Mask = NDArray[np.bool_]
+SCORES = ["measure", "fold", "rho", "ceiling"]
+IMPORTANCES = ["measure", "property", "importance", "lower", "upper", "p"]
+TESTED = 999
+
+
+class SecondLevel(NamedTuple):
+    """Held-out scores of the second level, importances of properties, and sentences on them.
+
+    scores : `SCORES`, a row for each measure and fold of each division
+    importances : `IMPORTANCES`, a row for each measure and property (or group of properties)
+    """
+
+    scores: pd.DataFrame
+    importances: pd.DataFrame
+    notes: list[str]
+
+    def lines(self) -> list[str]:
+        """Sentences on what the distances of systems go with, by each measure."""
+        found = []
+        for measure, rows in self.importances.groupby("measure", sort=False):
+            scores = self.scores[self.scores["measure"] == measure]
+            rho = number(scores["rho"].mean())
+            sure = rows[(rows["lower"] > 0) & (rows["p"] < SIGNIFICANT)]
+            ordered = sure.sort_values("importance", ascending=False)
+            named = [f"{row.property} ({number(row.importance)})" for row in ordered.itertuples()]
+            told = f"importances {listed(named)}" if named else "no property is told from chance"
+            found.append(
+                f"What makes systems differ ({measure}): {told}; held-out ρ {rho}, mean over folds "
+                "of systems."
+            )
+        return found + self.notes
+
+
+def second_level(
+    measured: Mapping[str, Measured],
+    properties: Properties,
+    *,
+    groups: Sequence[str] = (),
+    families: Sequence[str] = (),
+    seed: int = 0,
+) -> SecondLevel:
+    """Fit the second level to each measure of distance.
+
+    Parameters
+    ----------
+    measured : distances of n_systems systems by the name of each measure
+    groups : (n_systems,) group of each system, such as seeds of one model, which are in one fold
+        and are left out as a whole; empty: each system for itself
+    families : (n_systems,) in the place of groups there, where families are left out as a whole
+    seed : of the folds and permutations
+    """
+    n = len(next(iter(measured.values())).values)
+    labels = list(families or groups)
+    units = np.unique(labels, return_inverse=True)[1] if labels else np.arange(n)
+    n_units = int(units.max()) + 1
+    notes = properties.notes()
+    if not properties.values or n < FEWEST or n_units < 4:
+        few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
+        what = few if properties.values else "no property that differs"
+        note = f"No second level: found {what}; expected at least {FEWEST} systems."
+        return SecondLevel(*_tables([], []), [note])
+    scores, rows = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    factors = properties.factors | ({GROUP: list(groups)} if len({*groups}) < len(groups) else {})
+    for measure, (values, left) in measured.items():
+        try:
+            fits = Divisions.of(values, properties, units, seed)
+        except InputError as refused:
+            return SecondLevel(*_tables([], []), [*notes, f"No second level: {refused}"])
+        scores += [(measure, number, *both) for number, both in enumerate(fits.scores, 1)]
+        importances = fits.importances(values[None])[0]
+        variances, freedom = [fits.variance(values)], [n_units - 1]
+        if left is not None:
+            error = standard_error(fits.importances(left.without), left.sizes)
+            variances.append(error**2)
+            freedom.append(fewest(left.without, left.sizes) - 1)
+        reach = reach_of(np.stack(variances), np.array(freedom))
+        tests, untested = tests_of(-values, factors, n_permutations=TESTED, seed=seed)
+        notes += [note for note in untested if note not in notes]
+        p = _holm({test.factor: test.p for test in tests if test.factor in properties.parts})
+        for part, value, half in zip(properties.parts, importances, reach, strict=True):
+            rows.append((measure, part, value, value - half, value + half, p.get(part, np.nan)))
+    return SecondLevel(*_tables(scores, rows), notes)
+
+
+def _tables(scores: list[Any], rows: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return pd.DataFrame(scores, columns=SCORES), pd.DataFrame(rows, columns=IMPORTANCES)
+
+
+def _variance(without: FloatArray) -> FloatArray:
+    """Jackknife variance (...) from values without each unit (n_units, ...)."""
+    variance: FloatArray = (len(without) - 1) * without.var(axis=0)
+    return variance
+
+
+def _holm(p: Mapping[str, float]) -> dict[str, float]:
+    """p corrected over those that are known, step by step from the smallest."""
+    known = sorted((value, name) for name, value in p.items() if np.isfinite(value))
+    found, largest = dict[str, float](), 0.0
+    for at, (value, name) in enumerate(known):
+        largest = max(largest, min(1.0, value * (len(known) - at)))
+        found[name] = largest
+    return found
+
+
+@dataclass(frozen=True)
+class Divisions:
+    """Systems in folds, several times over, and the penalties that were chosen there.
+
+    Attributes
+    ----------
+    squares : (n_pairs, n_properties) squared distances by each property
+    places : (n_systems, n_systems) the number of each pair
+    parts : the properties of each part, by number
+    units : (n_systems,) what is in one fold together, and left out together
+    folds : (n_divisions, n_systems) the fold of each system
+    alphas : (n_divisions, n_folds) the penalty of each metric
+    scores : held-out ρ and feature ceiling of each fold of each division
+    seed : of the permutations
+    """
+
+    squares: FloatArray
+    places: IntArray
+    parts: tuple[tuple[int, ...], ...]
+    units: IntArray
+    folds: IntArray
+    alphas: FloatArray
+    scores: list[tuple[float, float]]
+    seed: int
+
+    @classmethod
+    def of(
+        cls, distances: FloatArray, properties: Properties, units: IntArray, seed: int = 0
+    ) -> Divisions:
+        """Divisions of systems, with what cross-validation by `RidgeSolver` finds in them."""
+        n, names = len(distances), list(properties.values)
+        first, second = np.triu_indices(n, 1)
+        places = np.zeros((n, n), dtype=np.int64)
+        places[first, second] = places[second, first] = np.arange(len(first))
+        folds, alphas, scores = divisions_of(units, seed), [], list[tuple[float, float]]()
+        for of_systems in folds:
+            fits = fold_fits(distances, properties, of_systems)
+            alphas.append(fits.alpha[0])
+            scores += [*zip(fits.rho[0].tolist(), fits.ceiling[0].tolist(), strict=True)]
+        parts = tuple(tuple(map(names.index, own)) for own in properties.parts.values())
+        squares = properties.distances()[:, first, second].T ** 2
+        return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
+
+    def importances(self, distances: FloatArray, kept: Mask | None = None) -> FloatArray:
+        """(n_sets, n_parts) importances with each set of distances, means over folds.
+
+        Parameters
+        ----------
+        distances : (n_sets, n_systems, n_systems)
+        kept : (n_systems, n_systems) mask of the pairs that are there; None: all
+        """
+        first, second = np.triu_indices(len(self.places), 1)
+        y = distances[:, first, second] ** 2
+        there = np.ones(self.places.shape, bool) if kept is None else kept
+        each = [
+            (folds != fold, alpha)
+            for folds, alphas in zip(self.folds, self.alphas, strict=True)
+            for fold, alpha in enumerate(alphas)
+        ]
+        outside, alphas = np.stack([one for one, _ in each]), np.array([one for _, one in each])
+        fitted = outside[:, first] & outside[:, second] & there[first, second]
+        weights = weights_of(self.squares, y, fitted, alphas)
+        found = []
+        for at, inside in enumerate(~outside):
+            tested = np.flatnonzero(inside)
+            tested = tested[there[np.ix_(tested, tested)].any(axis=1)]
+            if len(tested) > 2 and fitted[at].sum() > 2:
+                found.append(self._fall(weights[:, at], y, tested, there))
+        return np.mean(found, axis=0)
+
+    def variance(self, distances: FloatArray) -> FloatArray:
+        """(n_parts,) variance of the importances over units of systems.
+
+        The jackknife over units counts what pairs vary in alone twice, once for each of the two:
+        it is taken off, as the jackknife over blocks of pairs has it.
+        """
+        units = np.arange(int(self.units.max()) + 1)
+        of_unit = self.units[:, None] == units
+        rng = np.random.default_rng(self.seed)
+        drawn = rng.permutation(len(units) * (len(units) + 1) // 2) % PAIR_BLOCKS
+        block = np.zeros((len(units), len(units)), dtype=np.int64)
+        block[np.triu_indices(len(units))] = drawn
+        block = np.maximum(block, block.T)[np.ix_(self.units, self.units)]
+        n_blocks = min(PAIR_BLOCKS, len(drawn))
+        masks = [~(own[:, None] | own) for own in of_unit.T], [block != b for b in range(n_blocks)]
+        of_units, of_pairs = (
+            _variance(np.concatenate([self.importances(distances[None], one) for one in each]))
+            for each in masks
+        )
+        return np.maximum(of_units - of_pairs, of_pairs)
+
+    def _fall(
+        self, weights: FloatArray, y: FloatArray, tested: IntArray, there: Mask
+    ) -> FloatArray:
+        """(n_sets, n_parts) how much ρ falls on the pairs of the systems of a fold."""
+        a, b = np.triu_indices(len(tested), 1)
+        known = there[tested[a], tested[b]]
+        a, b = a[known], b[known]
+        pairs = self.places[tested[a], tested[b]]
+        truth = _centred_ranks(y[:, pairs])
+        terms = weights[:, None] * self.squares[pairs]
+        whole = terms.sum(axis=-1)
+        rho = _correlation(_centred_ranks(whole), truth)
+        orders = orders_of(len(tested), self.seed)
+        exchanged = self.places[tested[orders[:, a]], tested[orders[:, b]]]
+        own = np.stack([terms[..., part].sum(axis=-1) for part in self.parts], axis=1)
+        others = np.stack(
+            [weights[:, part] @ self.squares[:, part].T for part in self.parts], axis=1
+        )[..., exchanged]
+        drawn = (whole[:, None] - own)[:, :, None] + others
+        fall = rho[:, None, None] - _correlation(_centred_ranks(drawn), truth[:, None, None])
+        return np.asarray(fall.mean(axis=-1))
+
+
+def divisions_of(units: IntArray, seed: int) -> IntArray:
+    """(n_divisions, n_systems) the fold of each system, several times; as many folds as can be.
+
+    Raises InputError: units that make no two folds of three systems.
+    """
+    for n_folds in range(int(np.clip(len(units) // IN_FOLD, 2, MOST_FOLDS)), 0, -1):
+        found = list[IntArray]()
+        for trial in range(3 * DIVISIONS):
+            try:
+                found.append(group_folds(units, n_folds, seed + trial, "systems"))
+            except InputError:
+                continue
+            if len(found) == DIVISIONS:
+                return np.stack(found)
+    raise InputError(
+        "found systems that make no two folds of three; expected more of them, or smaller groups."
+    )
+
+
+def fold_fits(distances: FloatArray, properties: Properties, folds: IntArray) -> FoldFits:
+    """Fits of `RidgeSolver` to the distances of systems, one layer, tested on each fold.
+
+    With fewer than three folds none is left to choose the penalty, which is the smallest then.
+    """
+    columns = feature_columns(
+        pd.DataFrame({name: _column(own) for name, own in properties.values.items()})
+    )
+    index = PairIndex.build(columns, folds, "ignore")
+    tables = pair_tables(index, [lambda: distances], distance=PRECOMPUTED)
+    solver = RidgeSolver()
+    if folds.max() < 2:
+        solver.alphas = ALPHAS[:1]
+    fits = solver.cross_validate(tables)
+    # Where most pairs are the only ones of their pattern, no mean says what patterns explain.
+    alone = share_alone(tables) > MOST_ALONE
+    return replace(fits, ceiling=np.full_like(fits.rho, np.nan)) if alone else fits
+
+
+def _column(values: Any) -> Any:
+    return (
+        values
+        if isinstance(values, np.ndarray)
+        else pd.Series([value or None for value in values], dtype=object)
+    )
+
+
+def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArray) -> FloatArray:
+    """(n_sets, n_fits, n_properties) weights of ridge regressions on some pairs.
+
+    Parameters
+    ----------
+    squares : (n_pairs, n_properties)
+    y : (n_sets, n_pairs) squared distances
+    pairs : (n_fits, n_pairs) mask of those that are fitted
+    alphas : (n_fits,) penalties
+    """
+    n = pairs.sum(axis=1).astype(np.float64)
+    x_mean = pairs @ squares / n[:, None]
+    products = squares[:, :, None] * squares[:, None]
+    gram = np.tensordot(pairs.astype(np.float64), products, axes=1)
+    gram += alphas[:, None, None] * np.eye(squares.shape[1])
+    gram -= n[:, None, None] * x_mean[:, :, None] * x_mean[:, None]
+    low = np.where(pairs, y[:, None], np.inf).min(axis=-1)
+    span = np.where(pairs, y[:, None], -np.inf).max(axis=-1) - low
+    # The least target has no part in what is centred.
+    masked = pairs * y[:, None]
+    y_mean = masked.sum(axis=-1) / n
+    moment = masked @ squares - (n * y_mean)[..., None] * x_mean
+    moment = np.divide(
+        moment, span[..., None], out=np.zeros_like(moment), where=span[..., None] > 0
+    )
+    # The penalty is in the matrix already.
+    none = np.zeros((1, squares.shape[1], squares.shape[1]))
+    found: FloatArray = ridge_weights(Moments(gram, moment, x_mean, y_mean), none)[:, :, 0]
+    return found
+
+
+@cache
+def orders_of(n: int, seed: int) -> IntArray:
+    """(n_orders, n) orders of the systems of a fold: all, or `PERMUTATIONS` random ones."""
+    every = list(itertools.islice(itertools.permutations(range(n)), PERMUTATIONS + 1))
+    if len(every) <= PERMUTATIONS:
+        return np.array(every)
+    rng = np.random.default_rng(seed)
+    return rng.permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1)
+
+
+def _centred_ranks(values: FloatArray) -> FloatArray:
+    """Ranks (..., n) of a few numbers less their mean, those of ties their mean."""
+    apart = values[..., :, None] - values[..., None, :]
+    ranks: FloatArray = ((apart > _SAME).sum(axis=-1) - (apart < -_SAME).sum(axis=-1)) / 2
+    return ranks
+
+
+def _correlation(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Correlations (...) of centred numbers (..., n); 0 where all are the same."""
+    scale = np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
+    found: FloatArray = np.divide(
+        (a * b).sum(axis=-1), scale, out=np.zeros(scale.shape), where=scale > 0
+    )
+    return found

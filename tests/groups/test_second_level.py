@@ -1,0 +1,130 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from sklearn.linear_model import Ridge
+
+from mlem_core.cli.commands import main
+from mlem_core.groups.mrqap import intraclass_correlation, mrqap
+from mlem_core.groups.properties import Properties, read_systems, values_of
+from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
+from mlem_core.groups.system_distances import Measured
+from mlem_core.models.model_properties import systems_table
+from tests.inputs import refused
+
+
+def systems(n, rng):
+    """Properties of n systems, one of them known of some only, and distances by the first."""
+    properties = Properties(
+        {
+            "date": rng.random(n),
+            "family": [f"f{at}" for at in rng.integers(0, 4, n)],
+            "size": np.where(rng.random(n) < 0.2, np.nan, rng.random(n)),
+        }
+    )
+    noise = rng.random((n, n)) * 0.1
+    distances = np.sqrt(0.2 + properties.distances()[0] ** 2 + (noise + noise.T) / 2)
+    np.fill_diagonal(distances, 0)
+    return properties, distances
+
+
+def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
+    properties, distances = systems(20, np.random.default_rng(0))
+    found = second_level({"rsa": Measured(distances)}, properties)
+    of = found.importances.set_index("property")
+    assert of.loc["date", "lower"] > 0.3 and of.loc["date", "p"] < 0.01
+    assert (of.loc[["family", "size"], "importance"].abs() < 0.1).all()
+
+    divisions = Divisions.of(distances, properties, np.arange(20))
+    falls = []
+    for division, folds in enumerate(divisions.folds):
+        for fold in range(folds.max() + 1):
+            train, tested = (np.flatnonzero(own) for own in (folds != fold, folds == fold))
+            i, j = (train[own] for own in np.triu_indices(len(train), 1))
+            target = distances[i, j] ** 2
+            target = (target - target.min()) / np.ptp(target)
+            ridge = Ridge(divisions.alphas[division, fold], positive=True, tol=1e-12)
+            weights = ridge.fit(properties.distances()[:, i, j].T ** 2, target).coef_
+            a, b = np.triu_indices(len(tested), 1)
+            squares = properties.distances()[:, tested[:, None], tested] ** 2
+            predicted, truth = weights @ squares[:, a, b], distances[tested[a], tested[b]]
+            rho = spearmanr(predicted, truth).statistic if np.ptp(predicted) else 0.0
+            scores = divisions.scores[division * (folds.max() + 1) + fold]
+            assert scores[0] == pytest.approx(rho, abs=1e-9)
+            for order in orders_of(len(tested), 0):
+                moved = squares.copy()
+                moved[0] = squares[0][np.ix_(order, order)]
+                drawn = weights @ moved[:, a, b]
+                fall = rho - (spearmanr(drawn, truth).statistic if np.ptp(drawn) else 0.0)
+                falls.append((fold, division, fall))
+    by_fold = pd.DataFrame(falls).groupby([0, 1])[2].mean()
+    assert of.loc["date", "importance"] == pytest.approx(by_fold.mean(), abs=1e-9)
+
+
+def test_a_division_without_three_folds_has_the_smallest_penalty():
+    properties, distances = systems(8, np.random.default_rng(1))
+    assert (fold_fits(distances, properties, np.arange(8) % 2).alpha == 1e-4).all()
+    few = Properties({"date": np.arange(6.0)})
+    assert "expected at least 8" in second_level({"rsa": Measured(np.ones((6, 6)))}, few).notes[0]
+
+
+@pytest.mark.parametrize("clustered", [0.0, 1.0])
+def test_numbers_that_families_share_are_exchanged_by_families(clustered):
+    family = np.repeat(np.arange(10), 4)
+    rejected = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        date = clustered * 5 * rng.random(10)[family] + rng.random(40)
+        pairs = rng.standard_normal((10, 10))[np.ix_(family, family)] * 0.2
+        noise = rng.standard_normal((40, 40)) * 0.1
+        similarity = pairs + pairs.T + noise + noise.T + 0.3 * (family[:, None] == family)
+        factors = {"date": date, "family": [str(one) for one in family]}
+        test = mrqap(similarity, factors, n_permutations=99, seed=seed)[0]
+        assert (test.permuted == "groups") == (intraclass_correlation(date, family) > 0.3)
+        rejected += test.p <= 0.05
+    assert rejected <= 8
+
+
+def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
+    np.testing.assert_allclose(
+        values_of(["2023-07", None, "2024-01-01"]), [2023.4956, np.nan, 2024], atol=1e-3
+    )
+    np.testing.assert_allclose(values_of(["1e6", "1e9"]), [6, 9])
+    assert values_of(["rope", "", None]) == ["rope", "", ""]
+    path = tmp_path / "systems.csv"
+    path.write_text("system,group,size\nminilm,a,1\nbrain.npz,a,\ngpt2,gpt2,3\n")
+    table = read_systems(path)
+    assert table.models == ("minilm", "gpt2") and table.groups == (("a", ("minilm", "brain")),)
+    assert table.files == (("brain", str(tmp_path / "brain.npz")),)
+    assert dict(table.labels) == {"minilm": ("size:1",), "gpt2": ("size:3",)}
+    path.write_text("system,size\nminilm,1\nminilm,2\n")
+    with refused("'minilm' again", "row 2"):
+        read_systems(path)
+    together = Properties(
+        {"a": np.arange(9.0), "b": np.arange(9.0) ** 1.1, "c": ["x"] * 5 + ["y"] * 4}
+    )
+    assert "a with b" in together.notes()[0]
+    with refused("unknown property of the group", "'d'"):
+        Properties.of_cells({"a": ["1", "2"]}, [("g", ("d",))])
+
+
+def test_configurations_fill_the_table_of_systems(tmp_path):
+    assert (
+        main(
+            [
+                "systems",
+                "--model",
+                "mini-mamba",
+                "--model",
+                "mini-gpt2",
+                "--out",
+                str(tmp_path / "s.csv"),
+            ]
+        )
+        == 0
+    )
+    table = pd.read_csv(tmp_path / "s.csv").set_index("system")
+    assert table.loc["mini-gpt2", ["architecture", "layers", "heads"]].tolist() == ["gpt2", 6, 4]
+    assert table.loc["mini-mamba", "positional_encoding"] == "none"
+    _, notes = systems_table(["no/such-model"])
+    assert "only the name is known" in notes[0]
