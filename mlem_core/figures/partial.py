@@ -31,7 +31,7 @@ def partial_matrix(
     pair: Pair | None = None,
     flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
     *,
-    small: bool = False,
+    arranged: Arrangement = "alone",
 ) -> go.Figure:
     """Heatmap of the layers' similarity by one measure of `mlem_core.measures.partial`, by model.
 
@@ -45,7 +45,7 @@ def partial_matrix(
     unit : what it is, told on hovering
     pair : the two layers whose cells are outlined, with the value of the one to the upper right
     flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
-    small : for half of a window: the names of the models stand below it only
+    arranged : "small" for half of a window: names of models below it only; "narrow" for a column
     """
     layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
     matrix = Matrix(
@@ -57,7 +57,6 @@ def partial_matrix(
     # The value that is shown is that of the cell in which it stands.
     if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
         pair = pair[1], pair[0]
-    arranged: Arrangement = "small" if small else "alone"
     return matrix_figure(grid(layers, "model", values), [matrix], arranged, pair)
 
 
@@ -116,9 +115,12 @@ def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
         context.once("partial", lambda: partial_of_layers(*of)),
         context.selection.layers,
     )
-    small = context.drawing.screen
+    screen, narrow = context.drawing.screen, context.drawing.narrow
+    arranged: Arrangement = "small" if screen else "narrow" if narrow else "alone"
     return RenderedFigure(
-        partial_matrix(found.square(name, layers), UNITS[name], context.marked_pair, small=small),
+        partial_matrix(
+            found.square(name, layers), UNITS[name], context.marked_pair, arranged=arranged
+        ),
         NAMES[name],
         f"{_CAPTIONS[name]} {context.basis}",
         found.table(layers),

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
-from mlem_core.base.text import number
+from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -138,8 +138,8 @@ def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
     return Matrix(Measure("both", "both", title, "", f"{a.unit}; {b.unit}"), values, hover, flags)
 
 
-Arrangement = Literal["alone", "small", "row", "column", "halves"]
-_SINGLE = ("alone", "small")
+Arrangement = Literal["alone", "small", "narrow", "row", "column", "halves"]
+_SINGLE = ("alone", "small", "narrow")
 _NAMED_BELOW = ("small", "column")  # there is little room at their sides
 
 
@@ -147,9 +147,9 @@ def matrix_figure(
     of: Grid, matrices: Sequence[Matrix], arranged: Arrangement, pair: Pair | None
 ) -> go.Figure:
     """The matrices beside or below each other; one alone has neither title nor dots."""
-    side = {"alone": SIDE, "small": _SMALL, "row": SIDE, "column": _COLUMN, "halves": _HALVES}[
-        arranged
-    ]
+    side = {"small": _SMALL, "column": _COLUMN, "narrow": _HALVES, "halves": _HALVES}.get(
+        arranged, SIDE
+    )
     around, several = labels(of, side), arranged not in _SINGLE
     layout = quiet_layout(_ALONE, len(matrices)) | {"annotations": []}
     traces: list[Trace] = []
@@ -205,7 +205,7 @@ def _arrange(
 ) -> None:
     """Set the places of the matrices, all of one size, and the height of all."""
     if arranged in (*_SINGLE, "halves"):
-        layout["height"] = {"small": _SMALL, "alone": _ALONE, "halves": _HALVES}[arranged]
+        layout["height"] = {"small": _SMALL, "alone": _ALONE}.get(arranged, _HALVES)
         layout["yaxis"]["constraintoward"] = "top"
     elif arranged == "row":
         layout["height"] = SIDE
@@ -348,7 +348,7 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
         agrees = agreement(results.similarity_profiles.to_numpy(), other.values)
     elif tested is not None:
         intervals = f"Table: 95 % CI over {context.over}; p corrected over {tested.family}."
-    here = "" if math.isnan(agrees) else f" (agreement: Spearman's ρ = {agrees:.2f})"
+    here = "" if math.isnan(agrees) else f" (agreement: Spearman's ρ = {fraction(agrees)})"
     return joined(
         f"Weighted Kendall τ of importance profiles and {agnostic}{here}.",
         "" if other is None else other.similarity.no_terms,
@@ -385,7 +385,7 @@ def tested_pairs(table: pd.DataFrame) -> pd.DataFrame:
     """
     cells = {
         heading: [
-            f"{number(value)} [{number(low)}, {number(high)}]"
+            f"{fraction(value)} [{fraction(low)}, {fraction(high)}]"
             for value, low, high in table[[name, f"{name}_lower", f"{name}_upper"]].to_numpy()
         ]
         for name, heading in (("weighted_tau", "τ [95 %]"), ("rsa", "RSA [95 %]"))
