@@ -64,7 +64,7 @@ def _verdicts(view: View) -> None:
     if shown is None or not shown.several:
         return
     table, icons = verdicts(shown), {"holds": ":green[●]", "fails": ":red[●]"}
-    table["verdict"] = [f"{icons.get(one, ':gray[○]')} {one}" for one in table["verdict"]]
+    table["verdict"] = [f"{icons.get(one, ':gray[○]')}\xa0{one}" for one in table["verdict"]]
     table["claim"] = table["claim"].map(plain)
     st.table(table.set_index("claim"))
     st.caption(

@@ -26,7 +26,7 @@ def versus_body() -> None:
     st.markdown("What changed between two analyses, and what it did to the results.")
     done = opening.finished()
     if len(done) < 2:
-        st.info("It takes two analyses that are done; run another one.", icon=":material/info:")
+        st.info("Two finished analyses can be compared. Run another one.", icon=":material/info:")
         return
     ids = _choose(list(done))
     if ids[0] == ids[1]:

@@ -100,9 +100,8 @@ def verdicts(context: FigureContext) -> pd.DataFrame:
         known = sure is not None and pd.notna(row["p"])
         above = sure is not None and row["term"] in set(sure["term"])
         verdict = untested if not known else "holds" if above else "fails"
-        basis = _interval("contribution", row) + (f", p {row['p']:.3f}" if known else "").replace(
-            "0.", "."
-        )
+        basis = _interval("contribution", row)
+        basis += f", p\xa0=\xa0{fraction(row['p'], 3)}" if known else ""
         name = context.names.feature(row["term"])
         rows.append((f"{sentence_case(name)} contributes more than chance", verdict, basis))
     return pd.DataFrame(rows, columns=["claim", "verdict", "basis"])

@@ -37,6 +37,7 @@ a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 60
   .st-key-matrices > * > * > [data-testid="stColumn"] { min-width: 100%; }
 }
 @media (max-width: 640px) {
+  [data-testid="stToolbar"] div:has(> [data-testid="stMainMenu"]) { min-width: 0; }
   [class*="st-key-line-of-"] [data-testid="stColumn"] { min-width: 0; flex: 0 1 auto; width: auto; }
   [class*="st-key-line-of-"] [data-testid="stColumn"]:nth-child(2) { flex: 1 0 75%; }
 }
