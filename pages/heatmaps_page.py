@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.text import fraction
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
 from pages.explore import values
@@ -90,7 +91,7 @@ def _order(view: View) -> None:
 def _agreement(value: float, around: dict[str, Any]) -> None:
     st.metric(
         "Agreement of the two (Spearman ρ)",
-        "–" if math.isnan(value) else f"{value:.2f}",
+        "–" if math.isnan(value) else fraction(value),
         **around,
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
@@ -146,14 +147,14 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",
-        f"{results.similarity_profiles.loc[a, b]:.2f}",
+        fraction(results.similarity_profiles.loc[a, b]),
         **uncertainty.around(around_tau),
         help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
         + captions.tau_by_chance(results.n_profile_features),
     )
     right.metric(
         "By distances (RSA)",
-        f"{results.similarity_rsa.loc[a, b]:.2f}",
+        fraction(results.similarity_rsa.loc[a, b]),
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
@@ -162,7 +163,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
     if not by.of_ranks:
         st.metric(
             f"{by.title.capitalize()} ({by.short})",
-            f"{of_layers.square.loc[a, b]:.2f}",
+            fraction(of_layers.square.loc[a, b]),
             help=f"{by.called.capitalize()}: {by.meaning}.",
         )
     st.dataframe(
@@ -170,7 +171,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         hide_index=True,
         key="importances",
         column_config={
-            name: st.column_config.NumberColumn(naming.now().layer(name), format="%.3f")
+            name: st.column_config.NumberColumn(naming.layer(name), format="%.3f")
             for name in dict.fromkeys((a, b))
         },
     )

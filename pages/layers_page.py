@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.analysis.maps import easiest_to_read, some_layers
-from mlem_core.base.text import minus
+from mlem_core.base.text import fraction, percent
 from mlem_core.figures.stimulus_maps import MOST, points_of
 from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
 from pages.parts.exporting import Panel
@@ -203,20 +203,22 @@ def _surprises(view: View) -> None:
         "As a table",
         "Of layers of different models (of one model: that are not neighbours), without pairs that "
         "the audit changes; a layer comes once a kind. Both similarities disagree where their "
-        f"ranks differ by {of.APART:.0%} of the pairs, and both layers have a held-out ρ of "
+        f"ranks differ by {percent(of.APART)} of the pairs, and both layers have a held-out ρ of "
         f"{of.PREDICTED} or more. Profiles in random order give the limit for τ. Hardly "
-        f"explained: {of.NOT_EXPLAINED:.0%} or more of an RSA above the median. These "
+        f"explained: {percent(of.NOT_EXPLAINED)} or more of an RSA above the median. These "
         "limits are conventions, no tests. above: share of pairs that are below. "
         "Intervals of RSA hold for all pairs of layers at once.",
     )
 
 
 def _numbers(row: Mapping[str, Any]) -> str:
-    sure = " [{rsa_lower:.2f}, {rsa_upper:.2f}]".format(**row) if "rsa_lower" in row else ""
+    said = f"RSA {fraction(row['rsa'])}"
+    if "rsa_lower" in row:
+        said += f" [{fraction(row['rsa_lower'])}, {fraction(row['rsa_upper'])}]"
     if row["kind"] == "unexplained":
-        return minus("RSA {rsa:.2f}{}, {unexplained:.0%} of it unexplained".format(sure, **row))
-    text = "RSA {rsa:.2f}{} (above {above_rsa:.0%} of pairs), τ {tau:.2f} (above {above_tau:.0%})"
-    return minus(text.format(sure, **row))
+        return f"{said}, {percent(row['unexplained'])} of it unexplained"
+    above = f"{said} (above {percent(row['above_rsa'])} of pairs), τ {fraction(row['tau'])}"
+    return f"{above} (above {percent(row['above_tau'])})"
 
 
 def _table(shown: FigureContext) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from mlem_core.analysis.findings import MOST_ROWS, Lint, Severity, StimulusFindi
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many, sentence_case
+from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import IntArray
 from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.levels import STIMULUS, level_of
@@ -187,7 +187,7 @@ def _patterns(tables: PairTables) -> Iterator[StimulusFinding]:
             "caution",
             "patterns",
             f"The features divide the pairs of stimuli in {len(tables.codes):,} ways. So "
-            f"{share:.0%} of the pairs in a fold differ as no pair of other stimuli does, and "
+            f"{percent(share)} of the pairs in a fold differ as no pair of other stimuli does, and "
             "ceilings come out too low. Put continuous features into bins, choose fewer features "
             "or add stimuli"
             f"{', or code fewer features by value' if tables.resolved else ''}.",
@@ -248,8 +248,8 @@ def _correlated(
         StimulusFinding(
             "caution",
             "correlated",
-            f"The distances of {names[0]!r} and {names[1]!r} correlate at {value:.2f} over {of}. "
-            "So one may be credited with what the other explains. Read the two importances "
+            f"The distances of {names[0]!r} and {names[1]!r} correlate at {fraction(value)} over "
+            f"{of}. So one may be credited with what the other explains. Read the two importances "
             "together, or choose stimuli in which the two vary independently.",
             names,
         )
@@ -307,12 +307,14 @@ def _missing(columns: Sequence[FeatureColumn], policy: str) -> Iterator[Stimulus
             )
         else:
             its = "its distance" if len(names) == 1 else "each one's distance"
-            means = f"{its} is 0 in {without:.0%} of the pairs, and its weight rests on the others"
+            means = (
+                f"{its} is 0 in {percent(without)} of the pairs, and its weight rests on the rest"
+            )
         yield StimulusFinding(
             "caution" if n_absent > n / 2 else "note",
             "missing",
-            f"{who} in {n_absent:,} of {n:,} stimuli ({n_absent / n:.0%}): {means}; check that "
-            "these cells are meant to be empty.",
+            f"{who} in {n_absent:,} of {n:,} stimuli ({percent(n_absent / n)}): {means}; check "
+            "that these cells are meant to be empty.",
             tuple(names),
             _rows(np.flatnonzero(absent)),
         )
@@ -423,9 +425,10 @@ def _tested(
     yield StimulusFinding(
         "note",
         "folds",
-        f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, {of_one:.1%} "
-        f"are of one {item}, of all pairs {of_all:.1%}. They agree in every feature of the "
-        f"{item}: do not compare held-out scores with those of folds over sentences.",
+        f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, "
+        f"{percent(of_one, 1)} are of one {item}, of all pairs {percent(of_all, 1)}. They agree in "
+        f"every feature of the {item}: do not compare held-out scores with those "
+        "of folds over sentences.",
     )
 
 

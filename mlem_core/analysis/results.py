@@ -15,7 +15,8 @@ import pandas as pd
 
 from mlem_core.analysis.pair_errors import none
 from mlem_core.base.files import replacing_files
-from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, number, pairs_of
+from mlem_core.base.labels import NAMES
+from mlem_core.base.text import Later, Lines, as_html, as_lines, fraction, listed, many, pairs_of
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.estimators.solver import FoldFits
@@ -75,10 +76,10 @@ class Results:
         pairs = pairs_of(self.n_pairs, self.n_stimuli)
         title = f"Results of {n_layers} of {n_models} ({listed(models, most=4)})"
         rho = self.scores.groupby(["model", "layer"])["rho"].mean()
-        best = layer_name((str(rho.idxmax()[0]), int(rho.idxmax()[1])))
+        best = NAMES.layer_title((str(rho.idxmax()[0]), int(rho.idxmax()[1])))
         means = self.importance.groupby("feature", sort=False)["importance"].mean()
         first = means.sort_values(ascending=False, kind="stable")
-        features = [f"{name} {number(value)}" for name, value in first.items()]
+        features = [f"{name} {fraction(value)}" for name, value in first.items()]
         tables = (
             "scores, importance, weights, folds, similarity_profiles, similarity_rsa, layer_map"
         )
@@ -87,7 +88,7 @@ class Results:
             ("features", f"{len(self.feature_correlations)}, coded {self.coding}"),
             (
                 "held-out ρ",
-                f"{number(rho.min())} to {number(rho.max())}, highest in {best} (mean over "
+                f"{fraction(rho.min())} to {fraction(rho.max())}, highest in {best} (mean over "
                 f"{many(self.n_folds, 'fold')})",
             ),
             ("importance", f"{listed(features, most=4)} (mean over layers and folds)"),

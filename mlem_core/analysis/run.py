@@ -23,6 +23,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import NAMES
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import listed, span
 from mlem_core.base.typing import (
@@ -32,7 +33,6 @@ from mlem_core.base.typing import (
     Progress,
     Report,
     counting,
-    layer_name,
 )
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
@@ -205,7 +205,7 @@ def _alike(layers: Sequence[Layer], tables: PairTables, rsa: FloatArray) -> Iter
         )
     sums = tables.target_sums
     same = [
-        f"{layer_name(layers[a])} and {layer_name(layers[b])}"
+        f"{NAMES.layer_title(layers[a])} and {NAMES.layer_title(layers[b])}"
         for a, b in zip(*np.nonzero(np.triu(rsa > 1 - 1e-9, 1)), strict=True)
         if told[a] and told[b] and np.allclose(sums[a], sums[b], rtol=1e-6, atol=0)
     ]

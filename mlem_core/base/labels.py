@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mlem_core.base.text import listed
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 
 if TYPE_CHECKING:
@@ -65,6 +66,16 @@ class Names:
         """Display name of a layer in a sentence: "GPT-2 layer 11", "brain V1"."""
         return f"{self.model(layer[0])} {self.own(layer) or f'layer {layer[1]}'}"
 
+    def layers_title(self, layers: Sequence[Layer]) -> str:
+        """Display names of layers in a sentence, by model: "GPT-2 layers 3 and 11; brain V1"."""
+        of = {model: [one for one in layers if one[0] == model] for model, _ in layers}
+        return "; ".join(
+            self.layer_title(own[0])
+            if len(own) == 1
+            else f"{self.model(model)} layers {listed([self.own(at) or str(at[1]) for at in own])}"
+            for model, own in of.items()
+        )
+
     def table(self, table: pd.DataFrame, features: Sequence[str] = ()) -> pd.DataFrame:
         """A copy of a result table whose columns of features, models and layers have these names.
 
@@ -100,6 +111,7 @@ _CALLED = {
     "model": Names.model,
     **dict.fromkeys(("layer", "rsa_with"), Names.layer),
 }
+NAMES = Names()
 
 
 def distinct(identifiers: Sequence[str], called: Sequence[str]) -> list[str]:

@@ -88,40 +88,32 @@ def number(value: float, digits: int = 2) -> str:
     return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
-def fraction(value: float) -> str:
-    """A correlation as text, with two decimals and no 0 before the point: ".77", "−.05", "1.00"."""
-    return number(value).replace("0.", ".", 1) if abs(value) < 0.995 else number(value)
+def fraction(value: float, digits: int = 2) -> str:
+    """A correlation as text, with no 0 before the point: ".77", "−.05", "1.00"."""
+    return number(value, digits).replace("0.", ".", 1) if abs(value) < 1 else number(value, digits)
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share as text: "94 %", "−5 %"."""
+    return f"{number(100 * share, digits)} %"
 
 
 def in_letters(n: int) -> str:
     """A whole number as a word below ten, else in digits."""
-    words = [
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-    ]
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    words += "eleven", "twelve"
     return words[n] if n < len(words) else f"{n:,}"
 
 
 def stress_in_words(stress: float) -> str:
-    """The stress of a map with the nearest of Kruskal's words, "stress 0.12 (fair)".
+    """The stress of a map with the nearest of Kruskal's words, "stress .12 (fair)".
 
     Empty where it is not known.
     """
     if math.isnan(stress):
         return ""
     word = min(_STRESS, key=lambda one: abs(one[0] - stress))[1]
-    return f"stress {number(stress)} ({word})"
+    return f"stress {fraction(stress)} ({word})"
 
 
 # A name and what there is of it.

@@ -12,7 +12,8 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.defaults import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.labels import NAMES
+from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import Report, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
@@ -104,18 +105,18 @@ def bounds_of_all(
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
-    a, b = map(layer_name, why.layers)
+    a, b = map(NAMES.layer_title, why.layers)
     short, row = by.similarity.short, why.whole.iloc[0]
     sure, low = "no confidence interval: add --bootstrap 1000", why.value
     if "lower" in row.index:
         low = float(row["lower"])
-        sure = f"95 % CI {number(low)} to {number(row['upper'])}"
+        sure = f"95 % CI {fraction(low)} to {fraction(row['upper'])}"
         sure += "; the lower bound holds for all of them at once" * bool(why.among)
     among = why.among or "1 pair of layers"
     if why.value < HARDLY or low <= 0:
-        return f"Hardly similar: the highest {short} of {among} is {number(why.value)} ({sure})."
+        return f"Hardly similar: the highest {short} of {among} is {fraction(why.value)} ({sure})."
     said = (
-        f"Most similar of {among}: {a} and {b}, {short} {number(why.value)} ({sure}). "
+        f"Most similar of {among}: {a} and {b}, {short} {fraction(why.value)} ({sure}). "
         f"`audit{_option(by)}` checks whether an artefact explains it."
     )
     return f"{why.group_mean} {said}" if why.group_mean else said
@@ -151,7 +152,7 @@ def _matters(
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     tested = f"on {held_out(analysis)}"
     if rho.max() < HARDLY:
-        return f"Matters most: no feature does; ρ {tested} is at most {number(rho.max())}."
+        return f"Matters most: no feature does; ρ {tested} is at most {fraction(rho.max())}."
     by_fold = results.importance.pivot_table(
         index=["model", "layer"], columns="feature", values="importance", aggfunc=["mean", "min"]
     )
@@ -177,9 +178,9 @@ def _matters(
         return f"Matters most: no single feature in most layers; {scores}."
     average = means.mean()
     if (higher := str(average.idxmax())) != name:
-        scores = f"{higher} is higher on average, {number(average[higher])}; {scores}"
+        scores = f"{higher} is higher on average, {fraction(average[higher])}; {scores}"
     said = (
-        f"Matters most: {name}, importance {number(average[name])} on average over {layers} "
+        f"Matters most: {name}, importance {fraction(average[name])} on average over {layers} "
         f"(highest in {first}, above 0 {how} in {sure}); {scores}."
     )
     if chance is None:
@@ -189,7 +190,7 @@ def _matters(
 
 
 def _span(values: np.ndarray) -> str:
-    low, high = number(values.min()), number(values.max())
+    low, high = fraction(values.min()), fraction(values.max())
     return low if low == high else f"{low} to {high}"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from mlem_core.analysis.in_words import RESOLVED
+from mlem_core.base.text import fraction
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
 from mlem_core.measures import similarity
@@ -42,7 +43,7 @@ def tau_by_chance(n_features: int) -> str:
     """Size of τ by chance with so few features, in a sentence; empty where it is not defined."""
     if n_features < 2:
         return ""
-    return f"By chance |τ| ≤ {similarity.tau_by_chance(n_features):.2f} (95 %)."
+    return f"By chance |τ| ≤ {fraction(similarity.tau_by_chance(n_features))} (95 %)."
 
 
 def scores(coding: str) -> str:

@@ -215,8 +215,8 @@ class Selected:
     @property
     def called(self) -> tuple[str, str]:
         """Display names of the two compared layers."""
-        a, b = self.pair_names
-        return self.names.layer(a), self.names.layer(b)
+        a, b = map(self.names.layer_title, self.pair)
+        return a, b
 
     @property
     def correction(self) -> str:

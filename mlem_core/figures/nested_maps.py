@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.analysis import maps
-from mlem_core.base.text import listed, minus
+from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import FloatArray
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN
@@ -90,7 +90,7 @@ def nested_map(
     traces += _legend(features, colors, marks, bool((mark == OPEN).any()))
     figure.add_traces([trace for trace in traces if len(trace["x"])])
     between = groups.groupby("depth")["between"].first()
-    shares = [minus(f"{share:.0%}").replace("%", " %") for share in between if np.isfinite(share)]
+    shares = [percent(share) for share in between if np.isfinite(share)]
     said = f"between groups: {', then '.join(shares)}" if shares else ""
     finish(figure, 500, title, points, stress, said)
     return figure

@@ -18,7 +18,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import isolated, shortened
-from mlem_core.base.text import minus, number
+from mlem_core.base.text import fraction, minus
 from mlem_core.base.typing import Layer
 
 # Okabe and Ito's colours, distinct with every common colour vision, in an order that sets
@@ -300,7 +300,7 @@ def similarity_axis(
     unit : what its numbers are, below them
     most : how many values are named, 3 or 5
     """
-    ticks = {-1: "−1", -0.5: "−0.5", 0: f"0<br>{unit}", 0.5: "0.5", 1: "1"}
+    ticks = {-1: "−1", -0.5: "−.5", 0: f"0<br>{unit}", 0.5: ".5", 1: "1"}
     if most < len(ticks):
         ticks = {place: ticks[place] for place in (-1, 0, 1)}
     across = {"orientation": "h", "x": x, "xanchor": "center", "len": length}
@@ -405,7 +405,7 @@ def short(value: float) -> str:
 def as_number(value: float, digits: int = 3) -> str:
     if not np.isfinite(value):
         return "not defined"
-    return number(value, digits)
+    return fraction(value, digits)
 
 
 def as_p(p: float) -> str:

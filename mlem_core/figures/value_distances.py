@@ -201,7 +201,7 @@ def draw_values(context: FigureContext) -> RenderedFigure | None:
     own, name = _own(*values), context.names.feature(values[1])
     return RenderedFigure(
         value_matrices(*values, [layer]),
-        f"Distances of the values of {name} in {context.names.layer(layer_name(layer))}",
+        f"Distances of the values of {name} in {context.names.layer_title(layer)}",
         matrices_caption(name, context.basis),
         _of(own, layer),
     )

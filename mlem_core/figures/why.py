@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
+from mlem_core.base.text import fraction
 from mlem_core.base.typing import Layer
 from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
@@ -224,7 +225,7 @@ def draw_why_score(context: FigureContext, side: int) -> RenderedFigure | None:
         waterfall(table, context.all_features, "held-out ρ"),
         f"Contributions to the held-out ρ of {context.called[side]}",
         "Held-out ρ of the metric model as a sum over features (Shapley values), mean over folds; "
-        f"feature ceiling {ceiling:.2f}. {context.basis}",
+        f"feature ceiling {fraction(ceiling)}. {context.basis}",
         table,
     )
 

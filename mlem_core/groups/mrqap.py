@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 
 # Up to as many as of 7 things (7! = 5,040) every order is looked at, else so many random ones.
@@ -381,7 +381,7 @@ def sentence(test: FactorTest) -> str:
     if few := too_few(test):
         return few
     how = f"p = {test.p:.3f}" if test.p >= 0.001 else f"p = {test.p:.1g}"
-    what = f"{test.value:+.2f}".replace("-", "−")
+    what = "+" * (test.value > 0) + fraction(test.value)
     beyond = f"two models of the same {test.factor} differ in their similarity by {what}"
     told = "" if test.p <= LEVEL else ", which these models do not tell from 0"
     return (

@@ -15,7 +15,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.labels import Names
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray
 from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
 from mlem_core.groups.mrqap import GROUP, FactorTest, sentence, table_of, tests_of
@@ -393,8 +393,8 @@ def _with_interval(row: pd.Series, name: str) -> str:
     if np.isnan(value):
         return "no pair"
     if np.isnan(low):
-        return number(value)
-    return f"{number(value)} ({number(low)} to {number(high)})"
+        return fraction(value)
+    return f"{fraction(value)} ({fraction(low)} to {fraction(high)})"
 
 
 def training_lines(summary: GroupSummary) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlem_core.base.labels import Names
 from mlem_core.base.numbers import CONFIDENCE
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.groups.profiles import mean_estimate
 from mlem_core.inference.caveats import HARDLY
@@ -197,7 +197,7 @@ class TopFeatures:
 
     def _not(self, group: TopFeature) -> str:
         if group.rho < HARDLY:
-            return f"in {group.group} no feature does (held-out ρ {number(group.rho)})"
+            return f"in {group.group} no feature does (held-out ρ {fraction(group.rho)})"
         if not group.above:
             return f"in {group.group} no feature is above 0 for sure"
         top = self._called(group.feature)
@@ -221,5 +221,5 @@ class TopFeatures:
 
 def _span(claimed: Sequence[TopFeature]) -> str:
     values = [group.importance for group in claimed]
-    low, high = number(min(values)), number(max(values))
+    low, high = fraction(min(values)), fraction(max(values))
     return low if low == high else f"{low} to {high}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlem_core.base.text import listed, number
+from mlem_core.base.text import fraction, listed, percent
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import PERMUTED
 from mlem_core.inference.resample import REPLICATES
@@ -90,12 +90,12 @@ def below_ceiling(results: Results, estimator: str) -> str:
     # Of noise the mean of ceilings, none of which is below 0, is above 0; some of them are 0.
     means = of_models.mean()[of_models["ceiling"].min() >= HARDLY]
     means = means[means["rho"] < FAR_BELOW * means["ceiling"]]
-    each = [f"{m} ({number(rho)} of {number(most)})" for m, rho, most in means.itertuples()]
+    each = [f"{m} ({fraction(rho)} of {fraction(most)})" for m, rho, most in means.itertuples()]
     ways = ["the estimator ridge-rank"] * (estimator != "ridge-rank")
     ways += ["coding by value (--values all)"] * (not results.resolved)
     return (
-        f"The held-out ρ is below {FAR_BELOW:g} of its ceiling in {listed(each, most=4)}: try "
-        f"{listed([*ways, 'more features'], last='or')}."
+        f"The held-out ρ is below {percent(FAR_BELOW)} of its ceiling in {listed(each, most=4)}: "
+        f"try {listed([*ways, 'more features'], last='or')}."
     ) * bool(each)
 
 

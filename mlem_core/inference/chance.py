@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.parallel import cores
-from mlem_core.base.text import listed
+from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
@@ -126,13 +126,13 @@ class Chance(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         """A sentence on the features whose chance is not known; none where there are none."""
         rest = [
-            f"{name} ({share:.0%} of the stimuli would take the label of another {level})"
+            f"{name} ({percent(share)} of the stimuli would take the label of another {level})"
             for name, level, share in zip(self.features, self.levels, self.moved, strict=True)
             if share < MOVED
         ]
         text = (
-            f"Chance is not known for {listed(rest)}: it needs {MOVED:.0%}. Their contributions "
-            "may be word or sentence identity."
+            f"Chance is not known for {listed(rest)}: it needs {percent(MOVED)}. Their "
+            "contributions may be word or sentence identity."
         )
         return (text,) if rest else ()
 

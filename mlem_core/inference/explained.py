@@ -9,7 +9,7 @@ from typing import ClassVar
 import pandas as pd
 
 from mlem_core.base.labels import Names
-from mlem_core.base.text import as_html, fraction, in_letters, listed, number, sentence_case
+from mlem_core.base.text import as_html, fraction, in_letters, listed, percent, sentence_case
 from mlem_core.base.typing import Layer
 from mlem_core.inference import partial
 from mlem_core.inference.caveats import HARDLY
@@ -124,7 +124,7 @@ class Explanation:
     def finding(self) -> str:
         """Similarity of the two layers, as a sentence without its full stop."""
         a, b = self.called
-        return f"The {self.similarity.called} of {a} and {b} is {number(self.value)}"
+        return f"The {self.similarity.called} of {a} and {b} is {fraction(self.value)}"
 
     @property
     def meaning(self) -> str:
@@ -196,7 +196,7 @@ def _shares(why: Explanation) -> str:
     named = named[named["value"] >= SMALL * value]
     rest, identities = float(why.unexplained["value"]) / value, why.identities
     parts = [
-        f"{row['term']} for {_share(row['value'] / value)}"
+        f"{row['term']} for {percent(row['value'] / value)}"
         for _, row in identities[identities["value"] >= SMALL * value].iterrows()
     ]
     if len(named):
@@ -204,14 +204,14 @@ def _shares(why: Explanation) -> str:
         name, sum_of_others = call(top["term"]), others["value"].sum()
         if len(others) and sum_of_others >= 0:
             count = f"{in_letters(len(others))} other feature{'s' * (len(others) > 1)}"
-            parts.insert(0, f"{count} for {_share(sum_of_others / value)}")
-        text = f"{sentence_case(name)} accounts for {_share(top['value'] / value)}"
+            parts.insert(0, f"{count} for {percent(sum_of_others / value)}")
+        text = f"{sentence_case(name)} accounts for {percent(top['value'] / value)}"
     else:
         beyond = "a tenth of it" if why.sure is None else "more than chance gives"
         text, parts = f"No feature accounts for {beyond}", []
-    left = f"{_share(min(rest, 1.0))} is unexplained"
+    left = f"{percent(min(rest, 1.0))} is unexplained"
     if rest < 0:
-        left = f"what is unexplained lowers it by {_share(-rest)}"
+        left = f"what is unexplained lowers it by {percent(-rest)}"
     return f"{', '.join((text, *parts))}; {left}."
 
 
@@ -221,7 +221,7 @@ def _how_sure(why: Explanation) -> str:
         top = why.sure.iloc[0]
         parts.append((f"contribution of {why.names.feature(top['term'])}", top))
     bounds = ", ".join(
-        f"{name} {number(row['lower'])} to {number(row['upper'])}" for name, row in parts
+        f"{name} {fraction(row['lower'])} to {fraction(row['upper'])}" for name, row in parts
     )
     return f"95 % CI (over {why.others}): {bounds}."
 
@@ -263,9 +263,9 @@ def _in_a_sentence(why: Explanation) -> str:
     elif len(others):
         many = f"{len(others)} features together contribute"
         what = "feature contributes" if len(others) == 1 else many
-        text.append(f"The other {what} {_short(others['value'].sum())}.")
+        text.append(f"The other {what} {fraction(others['value'].sum(), 3)}.")
     if rest["value"] >= 0:
-        text.append(f"{_number(rest)} is unexplained (features coded {why.coding}).")
+        text.append(f"The unexplained part is {_number(rest)} (features coded {why.coding}).")
     else:
         text.append(
             f"The unexplained part makes the two less similar, by {_number(rest, -1)} (features "
@@ -282,26 +282,17 @@ def _in_a_terminal(why: Explanation) -> str:
     width = max(len(term) for term in rows["term"])
     lines = []
     for _, row in rows.iterrows():
-        line = f"{row['term']:<{width}}  {_short(row['value']):>7}"
+        line = f"{row['term']:<{width}}  {fraction(row['value'], 3):>7}"
         if "lower" in row.index and pd.notna(row["lower"]):
-            line += f"  {_short(row['lower']):>7} to {_short(row['upper']):>6}"
+            line += f"  {fraction(row['lower'], 3):>7} to {fraction(row['upper'], 3):>6}"
         lines.append(line)
     beside = [f"{said.name}: {said.value}. {said.sentence}" for said in why.beside]
     return "\n".join((*lines, "", why.sentence, *([""] if beside else []), *beside))
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
-
-
 def _number(row: pd.Series, sign: int = 1) -> str:
-    text = _short(sign * row["value"])
+    text = fraction(sign * row["value"], 3)
     if "lower" in row.index and pd.notna(row["lower"]):
         low, high = sorted((sign * row["lower"], sign * row["upper"]))
-        text += f" [{_short(low)}, {_short(high)}]"
+        text += f" [{fraction(low, 3)}, {fraction(high, 3)}]"
     return text
-
-
-def _short(value: float) -> str:
-    # Adding 0 makes a rounded -0.0 a plain 0.
-    return f"{round(value, 3) + 0.0:.3f}"

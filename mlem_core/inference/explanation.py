@@ -15,7 +15,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import listed, number
+from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
@@ -360,7 +360,7 @@ def as_chosen(
         whole = whole.reindex(columns=["quantity", "value", "lower", "upper"])
         whole.loc[0, ["lower", "upper"]] = found.lower[best], found.upper[best]
         mean = of_largest(means, Left(pairs.means(left.without), left.sizes))
-        sure = f" (95 % interval {number(mean.lower[cell])} to {number(mean.upper[cell])})"
+        sure = f" (95 % interval {fraction(mean.lower[cell])} to {fraction(mean.upper[cell])})"
     elif "lower" in whole:
         down, up = ndtri([CONFIDENCE ** (1 / n), CONFIDENCE]) / ndtri((1 + CONFIDENCE) / 2)
         value, low, high = whole.loc[0, ["value", "lower", "upper"]]
@@ -369,7 +369,7 @@ def as_chosen(
     if members > 1:
         of = listed([f"{group_of.get(model, model)} layer {layer}" for model, layer in why.layers])
         group_mean = f"The mean {why.similarity.short} of {members} pairs of members, {of}, is "
-        group_mean += f"{number(means[cell])}{sure}."
+        group_mean += f"{fraction(means[cell])}{sure}."
     return replace(why, whole=whole, among=f"{n:,} pairs of {pairs.what}", group_mean=group_mean)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.text import number
+from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import check_values, estimator_named
 from mlem_core.inference.jackknife import Estimate
@@ -194,9 +194,9 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
 def _shown(row: pd.Series) -> str:
     if np.isnan(row["value"]):
         return "–"
-    text = number(row["value"])
+    text = fraction(row["value"])
     if "lower" in row.index and np.isfinite(row["lower"]):
-        text += f" [{number(row['lower'])}, {number(row['upper'])}]"
+        text += f" [{fraction(row['lower'])}, {fraction(row['upper'])}]"
     return text
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_memory
-from mlem_core.base.text import listed, sentence_case
+from mlem_core.base.text import listed, percent, sentence_case
 from mlem_core.models.array_files import (
     ADVICE,
     are_distances,
@@ -209,7 +209,7 @@ def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:
 
 
 def _rounded(where: str, share: float) -> str:
-    what = f"{share:.1%} of their variance is rounding to floats"
+    what = f"{percent(share, 1)} of their variance is rounding to floats"
     if share == 1:
         what = "rounding leaves hardly a difference"
     where = sentence_case(where)

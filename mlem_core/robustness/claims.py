@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError, check_choice, unknown
-from mlem_core.base.labels import SEPARATOR, Names
-from mlem_core.base.text import minus
+from mlem_core.base.labels import NAMES, SEPARATOR, Names
+from mlem_core.base.text import fraction, minus
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.importance_chance import above_chance, chance_in_words
@@ -131,13 +131,13 @@ class Claim:
 
     @property
     def sentence(self) -> str:
-        """The claim in words, with identifiers."""
-        return self.named(None)
+        """The claim in words."""
+        return self.named(NAMES)
 
-    def named(self, names: Names | None) -> str:
+    def named(self, names: Names) -> str:
         """The claim in words, its features and layers called by these names."""
-        layers = [names.layer_title(one) if names else layer_name(one) for one in self.layers]
-        features = [names.feature(one) if names else one for one in self.features]
+        layers = [*map(names.layer_title, self.layers)]
+        features = [*map(names.feature, self.features)]
         called = dict(zip("abc", layers, strict=False)) | dict(zip("fg", features, strict=False))
         more: dict[str, object] = {"measure": short_of(self.measure), "threshold": self.threshold}
         return CLAIMS[self.kind].sentence.format(**called, **more)
@@ -254,7 +254,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names | None = None) -> str:
+def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names = NAMES) -> str:
     """Comparison with chance of a claim's first feature in its first layer, in a sentence.
 
     Parameters
@@ -262,8 +262,7 @@ def of_chance(claim: Claim, chance: pd.DataFrame | None, names: Names | None = N
     claim : on features
     chance : of `importances_by_chance`; None where that is not known
     """
-    call = names or Names()
-    called = call.feature(claim.features[0]), call.layer_title(claim.layers[0])
+    called = names.feature(claim.features[0]), names.layer_title(claim.layers[0])
     return chance_in_words(beyond(claim, chance), *called)
 
 
@@ -319,7 +318,7 @@ def check_features(claim: Claim, stimuli: StimulusSet) -> None:
 def verdict(
     claim: Claim,
     multiverse: Multiverse,
-    names: Names | None = None,
+    names: Names = NAMES,
     chance: pd.DataFrame | None = None,
 ) -> str:
     """Number of universes in which a claim holds, in a sentence, and the most decisive choice."""
@@ -339,7 +338,7 @@ def verdict(
     return f"{begin}; it depends most on {str(name).replace('_', ' ')} ({listed})."
 
 
-def orders(multiverse: Multiverse, names: Names | None = None) -> list[str]:
+def orders(multiverse: Multiverse, names: Names = NAMES) -> list[str]:
     """Orders that hold without any claim: of the features by importance, of layers by similarity.
 
     Returns
@@ -347,19 +346,17 @@ def orders(multiverse: Multiverse, names: Names | None = None) -> list[str]:
     A sentence a layer and a sentence a pair of layers
     """
     sentences, n = [], len(multiverse.universes)
-    feature = names.feature if names else str
-    title = names.layer_title if names else layer_name
     for (model, layer), part in multiverse.layers.groupby(["model", "layer"], sort=False):
         tops = part["top"].value_counts()
-        listed = ", ".join(f"{feature(str(name))} in {count}" for name, count in tops.items())
-        called = title((str(model), int(layer)))
+        listed = ", ".join(f"{names.feature(str(name))} in {count}" for name, count in tops.items())
+        called = names.layer_title((str(model), int(layer)))
         sentences.append(f"What matters most in {called}, of {n} analysis variants: {listed}.")
     ends = ["model_a", "layer_a", "model_b", "layer_b"]
     for (m, i, other, j), part in multiverse.similarity.groupby(ends, sort=False):
         spans = [
-            f"{short_of(name)} from {part[name].min():.2f} to {part[name].max():.2f}"
+            f"{short_of(name)} from {fraction(part[name].min())} to {fraction(part[name].max())}"
             for name in multiverse.measures
         ]
-        a, b = title((str(m), int(i))), title((str(other), int(j)))
+        a, b = map(names.layer_title, ((str(m), int(i)), (str(other), int(j))))
         sentences.append(f"{a} and {b}: {', '.join(spans)}.".replace("-", "−"))
     return sentences

@@ -13,15 +13,14 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from mlem_core.base.labels import Names
-from mlem_core.base.text import listed, many, number, sentence_case
-from mlem_core.base.typing import Layer, layer_name
+from mlem_core.base.labels import NAMES, Names
+from mlem_core.base.text import fraction, listed, many, percent, sentence_case
+from mlem_core.base.typing import Layer
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.robustness.variants import CONTROL, SAYS, VARIANTS, Audit, short_of
 
 Verdict = Literal["holds", "changes", "unknown"]
 
-NAMES = Names()
 COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity")
 # From here on a layer, or a pair of layers, is flagged and its sentence says so.
 POSITION_SHARE = 0.25  # of the variance of the ranks: as much as a whole profile often explains
@@ -107,7 +106,8 @@ def _layer_flags(changes: pd.DataFrame, names: Names = NAMES) -> list[tuple[Any,
         layer = (row.model, row.layer, "", -1, row.variant)
         if row.variant == CONTROL:
             if row.rho_before >= LEAST and row.rho >= CONTROL_SHARE * row.rho_before:
-                reason = f"random weights reach ρ = {row.rho:.2f} (trained {row.rho_before:.2f})"
+                rho, trained = fraction(row.rho), fraction(row.rho_before)
+                reason = f"random weights reach ρ = {rho} (trained {trained})"
                 rows.append(("scores", *layer, reason, _reached(row.rho, row.rho_before)))
             continue
         says = SAYS[row.variant]
@@ -118,7 +118,7 @@ def _layer_flags(changes: pd.DataFrame, names: Names = NAMES) -> list[tuple[Any,
             reason = f"{says} {more} {verb} {less}{'' if tops else ', before less'}"
             rows.append(("profiles", *layer, reason, row.lead / CLEAR_LEAD if tops else 0.0))
         if abs(row.rho - row.rho_before) >= RHO_CHANGE:
-            reason = f"{says} ρ is {number(row.rho)} instead of {number(row.rho_before)}"
+            reason = f"{says} ρ is {fraction(row.rho)} instead of {fraction(row.rho_before)}"
             rows.append(("scores", *layer, reason, 0.0))
     return rows
 
@@ -142,7 +142,7 @@ def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
     reached &= pairs[by.name] >= CONTROL_SHARE * pairs[f"{by.name}_before"]
     for row in pairs[reached].to_dict("records"):
         after, before = row[by.name], row[f"{by.name}_before"]
-        reason = f"with random weights {by.short} is {number(after)} (trained {number(before)})"
+        reason = f"with random weights {by.short} is {fraction(after)} (trained {fraction(before)})"
         alike = row["model_a"] != row["model_b"] and before >= ALIKE
         severity = _reached(after, before) if alike else 0.0
         rows.append((by.name, *_ends(row), reason, severity))
@@ -151,7 +151,7 @@ def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
         for row in pairs[apart & ~control].to_dict("records"):
             after, before = row[measure], row[f"{measure}_before"]
             says = f"{SAYS[row['variant']]} {short_of(measure)}"
-            reason = f"{says} is {number(after)} instead of {number(before)}"
+            reason = f"{says} is {fraction(after)} instead of {fraction(before)}"
             severity = abs(after - before) / least if _concludes(after, before) else 0.0
             rows.append((measure, *_ends(row), reason, severity))
     return rows
@@ -171,8 +171,9 @@ def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
         parts = []
         if row.position0_ranks >= POSITION_SHARE:
             parts.append(
-                f"{row.position0:.0%} of the variance of the distances ({row.position0_ranks:.0%} "
-                "of that of their ranks) is whether a stimulus is at position 0"
+                f"{percent(row.position0)} of the variance of the distances "
+                f"({percent(row.position0_ranks)} of that of their ranks) is whether a stimulus "
+                "is at position 0"
             )
         if row.outlier_share >= OUTLIER_SHARE:
             numbers = row.outliers.split()
@@ -181,10 +182,10 @@ def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
             more = f" and {len(numbers) - 3} others" if len(numbers) > 3 else ""
             parts.append(
                 f"{units}{more} of {row.n_units} {'has' if one else 'have'} "
-                f"{row.outlier_share:.0%} of the variance"
+                f"{percent(row.outlier_share)} of the variance"
             )
         if row.mean_cosine >= MEAN_COSINE:
-            parts.append(f"all stimuli point one way (mean cosine {row.mean_cosine:.2f})")
+            parts.append(f"all stimuli point one way (mean cosine {fraction(row.mean_cosine)})")
         for measure in ("profiles", "scores"):
             parts += reasons.get(((row.model, row.layer), measure), [])
         texts.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
@@ -238,24 +239,24 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
     def add(where: pd.Series, finding: str) -> None:
         if where.any():
             chosen = [(row.model, row.layer) for row in layers[where].itertuples()]
-            text.append(f"{finding}: {_spans(chosen, names)}.")
+            text.append(f"{finding}: {names.layers_title(chosen)}.")
 
     add(
         layers["position0_ranks"] >= POSITION_SHARE,
-        f"Position 0 accounts for at least {POSITION_SHARE:.0%} of the variance of the ranks",
+        f"Position 0 accounts for at least {percent(POSITION_SHARE)} of the variance of the ranks",
     )
     add(
         layers["outlier_share"] >= OUTLIER_SHARE,
-        f"Outlier units account for at least {OUTLIER_SHARE:.0%} of the variance",
+        f"Outlier units account for at least {percent(OUTLIER_SHARE)} of the variance",
     )
     add(
         layers["mean_cosine"] >= MEAN_COSINE,
-        f"The mean cosine of two stimuli is at least {MEAN_COSINE}",
+        f"The mean cosine of two stimuli is at least {fraction(MEAN_COSINE, 1)}",
     )
     n, n_pairs = len(layers), len(layers) * (len(layers) - 1) // 2
     measures = {measure: (name, f"{n} layers") for measure, name in _OF_LAYERS.items()}
     for measure in (audit.similarity.name, "tau"):
-        measures[measure] = short_of(measure), f"{n_pairs} pairs of layers"
+        measures[measure] = short_of(measure), f"{n_pairs:,} pairs of layers"
     for variant in VARIANTS:
         counts = flagged.loc[flagged["variant"] == variant.name, "measure"].value_counts()
         parts = [
@@ -270,21 +271,6 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
                 f"{sentence_case(variant.says)} there is a clear change in {listed(parts)}."
             )
     return text or ["Nothing is striking in any layer."]
-
-
-def _spans(layers: Sequence[Layer], names: Names) -> str:
-    """Layers as text, runs of consecutive ones as one: "a:0 to 3, b:1"."""
-    runs: list[list[Layer]] = []
-    for model, layer in layers:
-        if runs and runs[-1][-1] == (model, layer - 1):
-            runs[-1].append((model, layer))
-        else:
-            runs.append([(model, layer)])
-    return ", ".join(
-        names.layer(layer_name(run[0]))
-        + (f" to {names.own(run[-1]) or run[-1][1]}" if len(run) > 1 else "")
-        for run in runs
-    )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from mlem_core.analysis.analysis import Analysis, source_identity
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import NAMES
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import in_text
-from mlem_core.base.text import listed, number
+from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
@@ -357,13 +358,14 @@ def replication(
     for name, _, value, lower, upper in filter(lambda row: np.isfinite(row[2]), rows):
         sure = ""
         if intervals is not None and np.isfinite(lower):
-            sure = f" (95 % CI {number(lower)} to {number(upper)}, over {intervals.over})"
-        said.append(f"{_CALLED[name]} of the two correlate at {number(value)}{sure}.")
-    names = importances["feature"] + " in " + importances["model"] + ":"
+            sure = f" (95 % CI {fraction(lower)} to {fraction(upper)}, over {intervals.over})"
+        said.append(f"{_CALLED[name]} of the two correlate at {fraction(value)}{sure}.")
+    names = importances["feature"] + " in " + importances["model"] + " layer "
     said += _headline(both, intervals)
     said.append(_largest("importance", names + importances["layer"].astype(str), importances))
     if len(similarities):
-        names = similarities["layer_a"] + " and " + similarities["layer_b"]
+        ends = similarities[["layer_a", "layer_b"]].map(parse_layer).map(NAMES.layer_title)
+        names = ends["layer_a"] + " and " + ends["layer_b"]
         rsa = similarities.rename(columns=lambda name: name.removeprefix("rsa_"))
         said.append(_largest("RSA", names, rsa))
     return said, {"correlations": found, "importances": importances, "similarities": similarities}
@@ -388,20 +390,21 @@ def _headline(both: tuple[Analysis, Analysis], intervals: Paired | None) -> list
     sure = ""
     if intervals is not None:
         row = similarity_table(intervals.second, pair).table.iloc[0]
-        sure = f" (95 % CI {number(row['rsa_lower'])} to {number(row['rsa_upper'])})"
+        sure = f" (95 % CI {fraction(row['rsa_lower'])} to {fraction(row['rsa_upper'])})"
     there = "the most similar too"
     if {*most} != {*pair}:
-        there = f"less similar than {listed([*map(layer_name, most)])}"
+        there = f"less similar than {listed([*map(NAMES.layer_title, most)])}"
     return [
-        f"{listed([*map(layer_name, pair)])}, the most similar layers of the first (RSA "
-        f"{number(first)}), have RSA {number(again)}{sure} in the second, where they are {there}."
+        f"{listed([*map(NAMES.layer_title, pair)])}, the most similar layers of the first (RSA "
+        f"{fraction(first)}), have RSA {fraction(again)}{sure} in the second, where they are "
+        f"{there}."
     ]
 
 
 def _largest(what: str, names: pd.Series, table: pd.DataFrame) -> str:
     order = table["difference"].abs().sort_values(ascending=False, kind="stable").index[:LARGEST]
     parts = [
-        f"{names[at]} {number(table['first'][at])} and {number(table['second'][at])}"
+        f"{names[at]} {fraction(table['first'][at])} and {fraction(table['second'][at])}"
         + (f" (corrected p {table['p_corrected'][at]:.2g})" if table["p"].notna()[at] else "")
         for at in order
     ]

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from mlem_core.base.errors import InputError
+from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
 from pages.canvas import component
@@ -137,9 +138,9 @@ def _beside(view: View, a: str, b: str) -> None:
         why.whole.iloc[1:].iterrows(), (a, b), ("first", "second"), strict=True
     ):
         title = naming.now().layer_title(parse_layer(layer))
-        value = f"{row['value']:.2f}"
+        value = fraction(row["value"])
         if pd.notna(row.get("lower")):
-            value += f" [{row['lower']:.2f}, {row['upper']:.2f}]"
+            value += f" [{fraction(row['lower'])}, {fraction(row['upper'])}]"
         rows.append((f"Feature ceiling, {title}", value, captions.ceiling_of(side, why.coding)))
     places = [place for _ in rows[::3] for place in st.columns(3, gap="medium")]
     for place, (name, text, help) in zip(places, rows, strict=False):
@@ -244,7 +245,7 @@ def _show_pairs(pairs: pd.DataFrame, a: str, b: str, *, words: bool) -> None:
         table.insert(3, "in ", pairs["second_sentence"])
     shares: dict[str, Any] = {
         f"apart in {layer}": st.column_config.ProgressColumn(
-            f"apart in {naming.now().layer(layer)}", format="percent", min_value=0.0, max_value=1.0,
+            f"apart in {naming.layer(layer)}", format="percent", min_value=0.0, max_value=1.0,
             help="The share of all pairs that are nearer to one another in this layer.",
         )
         for layer in (a, b)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.base.text import minus
+from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, frame, naming, stored
@@ -209,7 +209,7 @@ def around(interval: tuple[float, float] | None) -> dict[str, Any]:
     """Arguments of `st.metric` that write an interval below its number."""
     if interval is None or interval[0] != interval[0]:
         return below_metric("")
-    return below_metric(minus(f"{interval[0]:.2f} to {interval[1]:.2f}"))
+    return below_metric(f"{fraction(interval[0])} to {fraction(interval[1])}")
 
 
 def below_metric(span: str) -> dict[str, Any]:

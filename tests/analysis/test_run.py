@@ -298,7 +298,7 @@ def test_what_is_planted_is_found(columns, kind, features, severity, facts):
     assert not severity or finding.severity == severity == found.findings[0].severity
     assert not [fact for fact in facts if fact not in finding.sentence], finding.sentence
     if kind == "correlated":
-        assert f"{found.correlations.loc[*features]:.2f}" in finding.sentence
+        assert f"{found.correlations.loc[*features]:.2f}"[1:] in finding.sentence
     assert kind != "copies" or "correlated" not in kinds(found)
 
 
@@ -326,7 +326,7 @@ def test_missing_values_are_counted_and_those_that_go_together_are_named():
     by = {finding.features: finding for finding in found.findings if finding.kind == "missing"}
     both = by[("tense", "person")]
     assert "80 of 240" in both.sentence and both.rows[:2] == (1, 4)
-    assert f"{1 - 160 * 159 / (240 * 239):.0%} of the pairs" in both.sentence
+    assert f"{100 - 100 * 160 * 159 / (240 * 239):.0f} % of the pairs" in both.sentence
     level = lint(stimuli(tense=tense, person=person), AnalysisSpec(missing="level"))
     assert "value of each" in only(level, "missing").sentence
     with refused("ignore, level"):
@@ -359,7 +359,7 @@ def test_every_run_says_problems_cautions_and_identical_layers(tmp_path, monkeyp
         said = capsys.readouterr().err
         assert "'kind' and 'copy' divide the stimuli in the same way" in said
         assert "2 cautions (few and folds)" in said
-        assert "same distances: one:0 and two:0." in said
+        assert "same distances: one layer 0 and two layer 0." in said
 
 
 def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):

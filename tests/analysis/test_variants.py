@@ -294,4 +294,4 @@ def test_what_is_far_below_its_ceiling_is_said_with_what_to_try(tmp_path):
     for share, named in ((0.7, False), (0.5, True)):
         scores = results.scores.assign(ceiling=0.5, rho=0.5 * share)
         said = below_ceiling(replace(results, scores=scores), "ridge")
-        assert ("m (0.25 of 0.50)" in said and "ridge-rank" in said) == named == bool(said)
+        assert ("m (.25 of .50)" in said and "ridge-rank" in said) == named == bool(said)

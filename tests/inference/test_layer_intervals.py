@@ -294,6 +294,6 @@ def test_in_groups_the_mean_over_members_comes_first(systems):
     (_, i), (_, j) = grouped.most_alike()
     found = as_chosen(explain(analysis, ("one", i), ("two", j)), grouped, grouped.layers)
     assert found.among == "18 pairs of layers of models of two groups"
-    mean = analysis.rsa[i, 3 + j] - 0.05
-    said = f"The mean RSA of 2 pairs of members, one layer {i} and g layer {j}, is {mean:.2f}."
+    mean = f"{analysis.rsa[i, 3 + j] - 0.05:.2f}"[1:]
+    said = f"The mean RSA of 2 pairs of members, one layer {i} and g layer {j}, is {mean}."
     assert found.headline.startswith(f"{said} Of these, one layer {i} and two layer {j} are")

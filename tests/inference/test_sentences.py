@@ -74,10 +74,10 @@ MODELS = tuple(
 WHOLE = [
     (
         PLAIN.sentence,
-        "The RSA correlation of one layer 3 and two layer 20 is 0.314. Of the features, pos "
-        "contributes 0.200 and place contributes 0.100. The two are less similar for length by "
-        "0.050. The other feature contributes 0.004. 0.060 is unexplained (features coded as same "
-        "or different).",
+        "The RSA correlation of one layer 3 and two layer 20 is .314. Of the features, pos "
+        "contributes .200 and place contributes .100. The two are less similar for length by "
+        ".050. The other feature contributes .004. The unexplained part is .060 (features coded as "
+        "same or different).",
     ),
     (
         SURE.headline,
@@ -87,7 +87,7 @@ WHOLE = [
     (PLAIN.how_sure, ""),
     (
         SURE.how_sure,
-        "95 % CI (over sentences): RSA 0.30 to 0.33, contribution of pos 0.19 to 0.22.",
+        "95 % CI (over sentences): RSA .30 to .33, contribution of pos .19 to .22.",
     ),
     (EACH.headline, "Over 3 models of each of 5 groups: pos matters most in each."),
     (
@@ -96,13 +96,13 @@ WHOLE = [
     ),
     (
         DIFFERENT.unsure,
-        "In k2 pos is not separated from tense; in k3 no feature does (held-out ρ 0.02).",
+        "In k2 pos is not separated from tense; in k3 no feature does (held-out ρ .02).",
     ),
     (COPIES.headline, "Over 3 models of one group: pos matters most in k1."),
 ]
 PARTS = [
-    (LESS.sentence, "0.143 [0.133, 0.163]"),
-    (LESS.sentence, "makes the two less similar, by 0.060 [0.040, 0.070]"),
+    (LESS.sentence, ".143 [.133, .163]"),
+    (LESS.sentence, "makes the two less similar, by .060 [.040, .070]"),
     (WORDS.how_sure, "95 % CI (over sentences and words): RSA"),
     (two_layers(0.5, pos=-0.1).headline, "No feature accounts for a tenth of it; 100 % is unex"),
     (LESS.headline, "what is unexplained lowers it by 42 %."),
@@ -111,10 +111,10 @@ PARTS = [
     (TESTED.headline, "(RSA .31). Pos accounts for 32 %, two other features for 48 %; 19 % is"),
     (BY_CHANCE.headline, "No feature accounts for more than chance gives; 19 % is unexplained."),
     (OF_WORDS.headline, "one other feature for 22 %, word identity for 22 %; 13 % is unexplained."),
-    (OF_WORDS.sentence, "Any labels of these words would contribute 0.100 [0.090, 0.120]"),
+    (OF_WORDS.sentence, "Any labels of these words would contribute .100 [.090, .120]"),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (COPIES.how_sure, "In k0 there is one model, which says nothing of other models."),
-    (TWO_TOPS.how_sure, "Importance 0.20 to 0.40, mean over layers"),
+    (TWO_TOPS.how_sure, "Importance .20 to .40, mean over layers"),
     (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly similar (RSA .09)."),
     (NONE.headline, ": no feature matters most for sure."),
     (

@@ -59,7 +59,7 @@ def test_words_and_names_are_the_users(example, tmp_path):
     drawing = Drawing(store=Store(tmp_path), names=names)
     chosen = kept(example, "compare")
     made = chosen.drawn(example, example.results(), drawing)
-    assert made.title == "Importances in GPT-2:6 and mini-mamba:11"
+    assert made.title == "Importances in GPT-2 layer 6 and mini-mamba layer 11"
     assert "word class" in {trace.name for trace in made.figure.data}
     assert list(made.printed.columns) == ["feature", "GPT-2:6", "mini-mamba:11"]
     assert made.printed["feature"][0] == "word class"
@@ -155,7 +155,7 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
     best = results.scores.groupby(["model", "layer"])["rho"].mean().idxmax()
     assert f"{len(analysis.stimuli)} words" in repr(analysis) and "ridge" in repr(analysis)
     assert all(
-        fact in repr(results) for fact in ("6 layers", "2 models", f"{best[0]}:2", "position")
+        fact in repr(results) for fact in ("6 layers", "2 models", f"{best[0]} layer 2", "position")
     )
     why = explain(analysis, "one:2", "two:2")
     assert repr(why) == why.headline
@@ -175,15 +175,15 @@ def test_repr_headline_and_plots_are_those_of_the_tables(systems):
 def test_three_lines_name_the_planted_truth(systems):
     analysis, store = systems.analysis, systems.store
     results = analysis.results()
-    rsa = results.similarity_rsa.loc["one:2", "two:2"]
+    rsa = f"{results.similarity_rsa.loc['one:2', 'two:2']:.2f}"[1:]
     mean = results.importance.query("feature == 'position'")["importance"].mean()
     alike, shared, matters = found(analysis, results)
     assert "--bootstrap" in shared and "position" not in shared
     sure = partial(with_intervals, analysis=analysis, store=store)
     for bounds in (None, layer_intervals(analysis, store, n_replicates=100)):
         alike, shared, matters = found(analysis, results, bounds, sure=bounds and sure)
-        assert all(fact in alike for fact in ("9 pairs", "one:2", "two:2", f"{rsa:.2f}"))
-        assert all(fact in matters for fact in ("position", f"{mean:.2f}", "6 layers"))
+        assert all(fact in alike for fact in ("9 pairs", "one layer 2", "two layer 2", rsa))
+        assert all(fact in matters for fact in ("position", f"{mean:.2f}"[1:], "6 layers"))
         assert ("95 %" in alike) == ("95 %" in matters) == (bounds is not None)
     assert "Position accounts for" in shared
 

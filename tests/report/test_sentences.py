@@ -57,7 +57,7 @@ TESTED = profiles_caption(SURE, flagged=True)
     (TESTED, "corrected over 9 tests"),
     (TESTED, f"Triangles: a conclusion changes in the audit. {BASIS}"),
     (similarity_caption(SURE, flagged=False), "over sentences and words; p corrected over 9"),
-    (similarity_caption(SURE, flagged=False), "agreement: Spearman's ρ = 0.63)."),
+    (similarity_caption(SURE, flagged=False), "agreement: Spearman's ρ = .63)."),
     (compare_caption(SURE, flagged=False), "95 % CI over sentences and words."),
     (compare_caption(PLAIN, flagged=False), FOLDS),
     (map_caption(1_000, 1_200), "random sample of 1,000"),

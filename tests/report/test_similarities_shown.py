@@ -61,8 +61,8 @@ def test_figures_show_the_similarity_that_is_chosen(made, name, monkeypatch):
     np.testing.assert_allclose(np.sort(values[np.isfinite(values)]), np.sort(found.values.ravel()))
     above = np.triu_indices(len(found.values), 1)
     np.testing.assert_array_equal(matrices.data[name], found.values[above])
-    both = agreement(shown.results.similarity_profiles.to_numpy(), found.values)
-    assert found.similarity.called in matrices.caption and f"{both:.2f}" in matrices.caption
+    both = abs(agreement(shown.results.similarity_profiles.to_numpy(), found.values))
+    assert found.similarity.called in matrices.caption and f"{both:.2f}"[1:] in matrices.caption
     titles = " ".join(one.text for one in matrices.figure.layout.annotations)
     assert found.similarity.title in titles and "RSA" not in titles
     why, layers = draw("why", shown), draw("why_layers", shown)

@@ -256,11 +256,11 @@ def test_what_no_variant_changes_holds(sides):
     "audit, why",
     (
         audit_of_two(cosine=BEFORE - flags.RSA_CHANGE - 0.01, standardised=BEFORE),
-        "with cosine distance RSA is 0.39 instead of 0.60",
+        "with cosine distance RSA is .39 instead of .60",
     ),
     (
         audit_of_two(cosine=BEFORE, random_weights=BEFORE * flags.CONTROL_SHARE + 0.01),
-        "with random weights RSA is 0.55 (trained 0.60)",
+        "with random weights RSA is .55 (trained .60)",
     ),
 )
 def test_what_a_variant_changes_fails_a_check_and_says_why(audit, why):

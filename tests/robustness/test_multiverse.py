@@ -94,7 +94,7 @@ def test_a_planted_claim_holds_where_it_was_planted(found):
     assert tuple(shares.loc[("positions", "all"), ["holds", "of"]]) == (4, 4)
     assert tuple(shares.loc[("distance", "manhattan"), ["holds", "of"]]) == (2, 4)
     assert verdict(position, found) == (
-        "position matters most in brain:0: holds in 4 of 8; it depends most on positions "
+        "position matters most in brain layer 0: holds in 4 of 8; it depends most on positions "
         "(4 of 4 with all, 0 of 4 with without-first)."
     )
     assert verdict(Claim("top", (B,), ("noun",)), found).endswith("holds in 8 of 8.")
@@ -133,11 +133,11 @@ def test_margins_are_those_of_the_formulas(found):
 
 @for_each(
     "text, sentence",
-    ("top 'part of speech' a:b:3", "part of speech matters most in a:b:3"),
-    ("above f g a:1", "f matters more than g in a:1"),
-    ("more-in f a:1 b:2", "f matters more in a:1 than in b:2"),
-    ("closer a:1 b:2 c:3 tau", "a:1 is more like b:2 than like c:3 by τ"),
-    ("alike a:1 b:2 .3", "RSA of a:1 and b:2 is above 0.3"),
+    ("top 'part of speech' a:b:3", "part of speech matters most in a:b layer 3"),
+    ("above f g a:1", "f matters more than g in a layer 1"),
+    ("more-in f a:1 b:2", "f matters more in a layer 1 than in b layer 2"),
+    ("closer a:1 b:2 c:3 tau", "a layer 1 is more like b layer 2 than like c layer 3 by τ"),
+    ("alike a:1 b:2 .3", "RSA of a layer 1 and b layer 2 is above 0.3"),
 )
 def test_claims_in_words(text, sentence):
     assert Claim.parse(text).sentence == sentence
