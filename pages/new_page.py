@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}
 _HELP = {
     "read": "Which stimuli, and how their file is read.",
-    "roles": "What each column is, features for free, and the checks.",
+    "roles": "What each column is, automatic features, and the checks.",
     "models": "Models, files of representations, and how it is computed.",
 }
 

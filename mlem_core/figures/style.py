@@ -410,7 +410,7 @@ def as_number(value: float, digits: int = 3) -> str:
 
 def as_p(p: float) -> str:
     """A p-value with its sign of comparison: "= 0.012" or "< 0.001"."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+    return "< .001" if p < 0.001 else f"= {fraction(p, 3)}"
 
 
 def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:

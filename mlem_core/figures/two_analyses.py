@@ -109,7 +109,7 @@ def importance_differences(
     )
     for trace in figure.data:
         if isinstance(trace.hovertext, tuple):
-            trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± 0.000 (sd)", "")
+            trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± .000 (sd)", "")
                                for text in trace.hovertext]  # fmt: skip
     return figure
 

@@ -380,7 +380,7 @@ def sentence(test: FactorTest) -> str:
     """Result of a test, in a sentence."""
     if few := too_few(test):
         return few
-    how = f"p = {test.p:.3f}" if test.p >= 0.001 else f"p = {test.p:.1g}"
+    how = f"p = {fraction(test.p, 3)}" if test.p >= 0.001 else f"p = {test.p:.1g}"
     what = "+" * (test.value > 0) + fraction(test.value)
     beyond = f"two models of the same {test.factor} differ in their similarity by {what}"
     told = "" if test.p <= LEVEL else ", which these models do not tell from 0"

@@ -214,7 +214,7 @@ class OverStimuli(NamedTuple):
     @property
     def sentence(self) -> str:
         """Margin in the main analysis with its interval and test, in words."""
-        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        p = "p < .001" if self.p < 0.001 else f"p = {fraction(self.p, 3)}"
         text = (
             f"In the main analysis the margin is {self.value:.3f} (95 % CI over {self.others}: "
             f"{self.lower:.3f} to {self.upper:.3f}, {p})."

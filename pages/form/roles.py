@@ -265,7 +265,7 @@ def _free(draft: Draft) -> None:
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.pills(
-            "Add features for free",
+            "Automatic features",
             options,
             selection_mode="multi",
             wrap=True,

@@ -59,7 +59,8 @@ def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
         for place, both, said in meetings(points):
             value, ((a, n), (b, m)) = value_of(square, both), both
             np.testing.assert_equal(painted(heat, place), value)
-            number = f"{value:.3f}".replace("-", "−") if np.isfinite(value) else "not defined"
+            number = f"{value:.3f}".replace("-", "−").replace("0.", ".")
+            number = number if np.isfinite(value) else "not defined"
             assert said == f"{a} {n} and {b} {m}<br>{unit} = {number}"
 
 
@@ -115,8 +116,8 @@ def test_hovering_over_two_layers_tells_their_intervals():
     figure = figures.similarity_matrices(square, square, annotations=figures.Annotations(table))
     tau, rsa = (points.hovertext for points in cells(figure))
     for cell in (2, 6):
-        assert "0.110 to 0.220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]
-        assert "−0.500 to 0.250" in rsa[cell] and "p = 0.040" in rsa[cell]
+        assert ".110 to .220" in tau[cell] and "p" not in tau[cell].split("<br>")[-1]
+        assert "−.500 to .250" in rsa[cell] and "p = .040" in rsa[cell]
     assert "interval" not in rsa[0]
 
 
@@ -140,9 +141,9 @@ def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
     np.testing.assert_allclose(heatmap.z, [[0.9, np.nan], [-0.2, np.nan]])
     texts = {(one.x, one.y): one.text for one in figure.layout.annotations}
     assert set(texts) == {(0, 0), (0, 1), (1, 1)}
-    assert "0.90" in texts[0, 0] and "0.80 to 0.95" in texts[0, 0]
-    assert "−0.20" in texts[0, 1] and texts[1, 1] == "one model"
-    assert "3 pairs of models" in heatmap.hovertext[1][0] and "−0.500" in heatmap.hovertext[1][0]
+    assert ".90" in texts[0, 0] and ".80 to .95" in texts[0, 0]
+    assert "−.20" in texts[0, 1] and texts[1, 1] == "one model"
+    assert "3 pairs of models" in heatmap.hovertext[1][0] and "−.500" in heatmap.hovertext[1][0]
 
 
 def test_correlations_show_the_lower_triangle_with_its_numbers():
@@ -150,7 +151,7 @@ def test_correlations_show_the_lower_triangle_with_its_numbers():
     square = pd.DataFrame(values, index=FEATURES, columns=FEATURES)
     (heat,) = figures.feature_correlations(square).data
     np.testing.assert_array_equal(heat.z, [[0.25, np.nan], [-0.001, np.nan]])
-    assert [list(row) for row in heat.text] == [["0.25", ""], ["0.00", "not defined"]]
+    assert [list(row) for row in heat.text] == [[".25", ""], [".00", "not defined"]]
 
 
 def test_matrices_of_terms_share_one_scale_and_leave_the_diagonal_blank():
@@ -180,7 +181,7 @@ def test_differences_of_similarity_are_signed_about_0():
     for trace in of_type(figure, "heatmap"):
         square = np.array(trace.z, dtype=float)
         assert square[0, 1] == square[1, 0] == 0.5 and square[2, 0] == -0.25
-        assert "0.490 to 0.510" in trace.hovertext[0][1]
+        assert ".490 to .510" in trace.hovertext[0][1]
     # The one pair whose difference of RSA is not 0 has a dot, on both sides.
     (dots,) = of_type(figure, "scatter")
     assert sorted(zip(dots.x, dots.y, strict=True)) == [(0, 1), (1, 0)]
@@ -256,7 +257,7 @@ def test_a_nested_map_has_every_stimulus_and_every_centre():
     np.testing.assert_array_equal(np.column_stack([centres.x, centres.y]), groups[["x", "y"]])
     (said,) = [one.text for one in figure.layout.annotations]
     shares = groups.groupby("depth")["between"].first()
-    assert "stress 0.12 (fair)" in said
+    assert "stress .12 (fair)" in said
     assert all(f"{share:.0%}".replace("%", " %").replace("-", "−") in said for share in shares)
     assert "u0" in centres.hovertext[0] and f"{groups['n'].iloc[0]} stimuli" in centres.hovertext[0]
 

@@ -126,8 +126,8 @@ def test_intervals_take_the_place_of_spreads_over_folds():
     bands = {t.legendgroup: t for t in reversed(figure.data) if t.name == "band"}
     np.testing.assert_allclose(bands["pos"].y[:3], np.array(line.y) + 0.3)
     np.testing.assert_allclose(bands["pos"].y[3:], (np.array(line.y) - 0.1)[::-1])
-    assert "p = 0.200" in line.hovertext[1] and "p < 0.001" in line.hovertext[0]
-    assert "0.400 to 0.800" in named(figure, ACCURACY)[0].hovertext[0]
+    assert "p = .200" in line.hovertext[1] and "p < .001" in line.hovertext[0]
+    assert ".400 to .800" in named(figure, ACCURACY)[0].hovertext[0]
     scatter = figures.importance_scatter(
         importance, (("a", 0), ("b", 1)), FEATURES, 0.5, 0.4, figures.Annotations(shuffled)
     )
@@ -148,7 +148,7 @@ def test_importance_scatter_puts_each_feature_at_its_two_means():
         (point,) = named(figure, name)
         assert (point.x[0], point.y[0]) == pytest.approx((x.mean(), y.mean()))
         assert point.error_x.array[0] == pytest.approx(x.std())
-    assert "−0.24" in figure.layout.title.text and "not defined" in figure.layout.title.text
+    assert "−.24" in figure.layout.title.text and "not defined" in figure.layout.title.text
     assert "&lt;here&gt;" in named(figure, "audit")[0].hovertext[0]
 
 
@@ -345,7 +345,7 @@ def test_differences_of_importance_tell_their_interval_and_test_if_there_is_one(
     figure = figures.importance_differences(table, ["colour", "size"])
     colour, size = (next(t for t in named(figure, f) if t.hovertext) for f in ("colour", "size"))
     told = colour.hovertext[0]
-    assert ("0.150 to 0.250" in told) == ("not 0: p" in told) == ("interval" in told) == sure
+    assert (".150 to .250" in told) == ("not 0: p" in told) == ("interval" in told) == sure
     assert "above 0" not in told and "sd" not in told and size.y[0] == -0.2
     if sure:
         assert list(colour.marker.symbol) == ["circle", "circle-open"]

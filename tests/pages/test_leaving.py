@@ -78,7 +78,7 @@ def test_a_report_is_chosen_worded_and_put_in_order(mine, offered):
         return [one for one in screen.app.text_input if one.label == "Title"]
 
     why, similarity = (one.value for one in titles(screen))
-    assert "one:2" in why and "one:2" not in similarity
+    assert "one layer 2" in why and "one layer 2" not in similarity
     screen.press("report Down 01-why")
     assert [one.value for one in titles(screen)] == [similarity, why]
     titles(screen)[1].set_value("Why both are alike")
