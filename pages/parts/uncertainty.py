@@ -216,7 +216,7 @@ def below_metric(span: str) -> dict[str, Any]:
     """Arguments of `st.metric`, for an interval in words; none where that is empty."""
     if not span:
         return {}
-    return {"delta": f"95 %: {span}", "delta_color": "off", "delta_arrow": "off"}
+    return {"delta": f"95 % CI {span}", "delta_color": "off", "delta_arrow": "off"}
 
 
 def intervals_of_pair(
