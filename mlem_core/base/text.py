@@ -100,7 +100,8 @@ def percent(share: float, digits: int = 0) -> str:
 
 def in_letters(n: int) -> str:
     """A whole number as a word below ten, else in digits."""
-    words = "zero one two three four five six seven eight nine ten eleven twelve".split(" ")
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    words += ["eleven", "twelve"]
     return words[n] if n < len(words) else f"{n:,}"
 
 
