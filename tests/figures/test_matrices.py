@@ -59,9 +59,8 @@ def test_each_cell_is_painted_told_and_chosen_where_its_layers_meet(order):
         for place, both, said in meetings(points):
             value, ((a, n), (b, m)) = value_of(square, both), both
             np.testing.assert_equal(painted(heat, place), value)
-            number = f"{value:.3f}".replace("-", "−").replace("0.", ".")
-            number = number if np.isfinite(value) else "not defined"
-            assert said == f"{a} {n} and {b} {m}<br>{unit} = {number}"
+            number = f"{value:.3f}".replace("-", "−") if np.isfinite(value) else "not defined"
+            assert said == f"{a} {n} and {b} {m}<br>{unit} = {number}".replace("0.", ".")
 
 
 def test_the_order_by_clustering_is_that_of_scipy_with_its_tree():
