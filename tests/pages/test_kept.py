@@ -10,7 +10,7 @@ import pytest
 from mlem_core.analysis.selection import Selection
 from mlem_core.storage.store import Store
 from pages.parts import stored
-from pages.parts.history import History
+from pages.parts.choices import History
 from pages.parts.view import _results
 
 
