@@ -14,7 +14,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.shared import shared
 from mlem_core.base.text import fraction, listed, many
 from pages.explore.why import show_pair
-from pages.parts import choices, duplicate, frame, opening, stored
+from pages.form import state
+from pages.parts import choices, frame, opening, stored
 from pages.parts.screens import SCREENS
 from pages.parts.wording import plain
 
@@ -211,7 +212,7 @@ def _more(job: Job, names: dict[str, str]) -> None:
             key=f"duplicate {job.id}",
             help="Opens New analysis with all choices of this one, to be changed.",
         ):
-            choices.put_all(duplicate.form_of(job.spec))
+            choices.put_all(state.form_of(job.spec))
             st.switch_page(SCREENS["new"].file)
         if job.id != stored.EXAMPLE and st.button(
             "Delete",

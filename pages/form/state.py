@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
+from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
-    from mlem_core.analysis.source import StimulusSource
+    from mlem_core.analysis.spec import AnalysisSpec
+
 
 STEPS = ("read", "roles", "models")
 _OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet")
@@ -47,7 +50,6 @@ def go_to(name: str) -> None:
 
 def choose_stimuli(name: str) -> None:
     """Choose other stimuli; how the former ones are read is kept for when they are chosen again."""
-    from mlem_core.analysis.source import READING
 
     remembered = st.session_state.setdefault("read as", {})
     if name == stimuli():
@@ -204,3 +206,64 @@ def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = N
     """
     stimuli = stored.read("stimuli", **asdict(source))
     return stimuli if features is None else _selected(asdict(source), features, stimuli)
+
+
+def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
+    """State of the form for an analysis; None is the default of a choice."""
+    form: dict[str, list[str] | None] = dict.fromkeys(choices.FORM)
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if field.name in form and value != field.default:
+            form[field.name] = _texts(field.name, value)
+    # What the form calls otherwise, or has in another form.
+    return form | {
+        "stimuli": [_stimuli(spec.stimuli)],
+        "models": list(spec.models) or [choices.NOTHING],
+        "files": _uploads(spec.representations),
+        "rdms": _uploads(spec.rdms),
+        "roles": [f"{column}={role}" for column, role in _roles(spec).items()] or None,
+        "values": list(spec.values) or [choices.NOTHING],
+    }
+
+
+def _texts(name: str, value: object) -> list[str]:
+    """A value of a field as the texts of a choice; see `pages.form.state.value_of`."""
+    if value is True:
+        return ["yes"]
+    if name == "pairs" and value == 0:
+        return ["all"]
+    if not isinstance(value, tuple):
+        return [str(value)]
+    texts = list(map(in_text, value)) or [choices.NOTHING]
+    joined = {**dict.fromkeys(OF_MODELS, "; "), "layers": ",", "na": ","}.get(name)
+    return texts if joined is None else [joined.join(texts)]
+
+
+def _stimuli(name: str) -> str:
+    from mlem_core.data import datasets
+
+    return name if name in datasets.SETS else stored.upload_name(name)
+
+
+def _uploads(files: Sequence[tuple[str, str]]) -> list[str] | None:
+    """Each file with its name, as the form has it."""
+    return [f"{name}={stored.upload_name(path)}" for name, path in files] or None
+
+
+def _roles(spec: AnalysisSpec) -> dict[str, str]:
+    """The given role of each column; a feature that is left out has none."""
+    roles = dict(spec.roles)
+    roles |= dict.fromkeys(spec.nominal, "nominal") | dict.fromkeys(spec.ordered, "ordered")
+    if spec.features is None:
+        return roles
+    asked = asdict(spec)
+    source = {each.name: asked[each.name] for each in fields(StimulusSource)}
+    # The models that give surprisal are not run for it.
+    source["add"] = [name for name in spec.add if not name.startswith(SURPRISAL)]
+    try:
+        features = stored.read("stimuli", **source).features
+    except InputError:
+        return roles  # the form says what is wrong with the stimuli
+    column = {f"{name}_bin": name for name, _ in spec.bins}
+    names = [feature.name for feature in features if feature.name not in spec.features]
+    return roles | {column.get(name, name): "ignore" for name in names}

@@ -20,8 +20,8 @@ from mlem_core.models import hub
 from mlem_core.tasks import analyses
 from pages.form import models, options
 from pages.form.draft import draft
+from pages.form.state import form_of
 from pages.parts import choices, stored
-from pages.parts.duplicate import form_of
 
 
 @pytest.fixture(autouse=True)
