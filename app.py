@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import manual, window
+from pages.parts import frame, manual
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -37,7 +37,7 @@ def _pages() -> list[st.Page]:
     ]
 
 
-window.dress()
+frame.dress()
 page = st.navigation(_pages(), position="top")
 # The canvas needs the whole width; elsewhere what is selected stands beside what is shown.
 WIDE = ("", "new", "docs", "versus")
@@ -45,4 +45,4 @@ st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE el
 page.run()
 manual.links()
 with st.sidebar:
-    window.watch_width()
+    frame.watch_width()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import streamlit as st
 
 from mlem_core.base.text import listed
-from pages.parts import adding, frame, naming, visitor, window
+from pages.parts import adding, frame, naming, visitor
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain, without_minus_zero
 
@@ -114,7 +114,7 @@ class Panel:
         from mlem_core import figures
 
         figure = self.drawn.figure
-        if window.narrow():
+        if frame.narrow():
             figure = figures.in_narrow_window(figure if self.narrow is None else self.narrow())
         if st.context.theme.type == "dark":
             figure = figures.on_dark_page(figure)

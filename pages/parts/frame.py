@@ -1,4 +1,9 @@
-"""The frame of a page: its state and its errors, and what is folded away in it."""
+"""The frame of a page: the browser's window, the state, the errors, and what is folded away.
+
+Streamlit makes an entry of the browser's history of each change of the address, and one click may
+change it several times: to the bare address of a page that is opened, and then to what the page
+fills it with. Back would lead from the second to the first, which fills itself again.
+"""
 
 from __future__ import annotations
 
@@ -84,3 +89,98 @@ def folded_part(title: str, icon: str, name: str, body: Callable[[], None]) -> N
     if part.open:
         with part:
             attempt(body)
+
+
+# What the theme cannot say of how the pages look. In order: nothing stretches over a very wide
+# window; figures of squares, which are as large as they are high, do not stand far apart; text has
+# lines that one can read; a message does not cover what is at the top of a page; the links at the
+# foot, which lead to one page, are not all of them the page that one is on; the head of a table
+# whose columns stand below each other is no head; links and the small buttons over a table show
+# that they have the focus; what is chosen is as easy to read as a link.
+_STYLE = """<style>
+[data-testid="stMainBlockContainer"] {
+  max-width: 1680px; margin-inline: auto; padding: 4.25rem clamp(1rem, 4vw - .6rem, 4rem) 4rem;
+}
+.st-key-head { gap: .25rem 1rem; }
+[data-testid="stTopNav"] { width: 100%; }
+[data-testid="stTopNav"] + div { min-width: 0; }
+[data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
+a[data-testid="stTopNavLink"][href$="/new"] { background: PRIMARY; color: white; }
+a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 600; }
+.st-key-figure-layer-map, .st-key-figure-why-layers, .st-key-figure-similarity-differences {
+  max-width: 1080px;
+}
+.st-key-docs-text { max-width: 56rem; }
+[data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
+.st-key-foot a:not(:hover) { background: transparent; }
+.st-key-foot a p { font-weight: inherit; }
+@media (max-width: 1200px) {
+  .st-key-matrices > * > [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
+  .st-key-matrices > * > * > [data-testid="stColumn"] { min-width: 100%; }
+}
+@media (max-width: 640px) {
+  [data-testid="stToolbar"] div:has(> [data-testid="stMainMenu"]) { min-width: 0; }
+  [class*="st-key-line-of-"] [data-testid="stColumn"] { min-width: 0; flex: 0 1 auto; width: auto; }
+  [class*="st-key-line-of-"] [data-testid="stColumn"]:nth-child(2) { flex: 1 0 75%; }
+}
+@media (max-width: 760px) { .st-key-roles-head, .st-key-analyses-head { display: none; } }
+a[data-testid="stTopNavLink"]:focus-visible, .stSidebar a:focus-visible,
+[data-testid="stElementToolbar"] button:focus-visible {
+  outline: 2px solid #3380b2; outline-offset: -2px;
+}
+button[data-variant][data-selected="true"], button[data-variant][data-selected="true"] p {
+  color: LINK;
+}
+</style>"""
+# Below this many pixels panels beside each other are too small to be read.
+_NARROW = 760
+# What changes the address without the user having done anything since it last changed is no step of
+# theirs. That is set up once in a window, however often the component is made.
+_SCRIPT = """
+function keepOneEntryEach() {
+  if (window.oneEntryEach) return;
+  window.oneEntryEach = true;
+  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
+  let acted = false;
+  history.pushState = (...entry) => {
+    (acted ? push : replace)(...entry);
+    acted = false;
+  };
+  for (const action of ["pointerdown", "keydown", "click"])
+    addEventListener(action, () => { acted = true; }, true);
+  addEventListener("popstate", () => { acted = false; }, true);
+}
+
+export default function ({ setStateValue }) {
+  keepOneEntryEach();
+  const narrow = window.matchMedia("(max-width: %dpx)");
+  const tell = () => setStateValue("narrow", narrow.matches);
+  if (narrow.matches) tell();
+  narrow.addEventListener("change", tell);
+  return () => narrow.removeEventListener("change", tell);
+}
+"""
+_KEY = "window"
+
+
+def watch_width() -> None:
+    """Keep the history so, and hear whether the window is narrow; a wide one says so later only."""
+    hear = st.components.v2.component("window", js=_SCRIPT % _NARROW)
+    hear(key=_KEY, default={"narrow": False}, on_narrow_change=_remember, height=1)
+
+
+def _remember() -> None:
+    st.session_state["narrow window"] = bool(st.session_state[_KEY].narrow)
+
+
+def narrow() -> bool:
+    """Whether the window is so narrow that panels stand below each other."""
+    return bool(st.session_state.get("narrow window", False))
+
+
+def dress() -> None:
+    """Give every page the same look."""
+    theme, style = st.context.theme.type or "light", _STYLE
+    for name in ("link", "primary"):
+        style = style.replace(name.upper(), str(st.get_option(f"theme.{theme}.{name}Color")))
+    st.html(style)
