@@ -12,7 +12,7 @@ from mlem_core.base.text import fraction
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
 from pages.explore import values
-from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
+from pages.parts import alike, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
 from pages.parts.view import View, has_pairs, pair_of_layers
@@ -55,7 +55,7 @@ def _matrices(view: View, results: Results) -> None:
     panel = Panel.of(view, "similarity", **alike.option(of_layers))
     if panel is None:
         return
-    panel.on_click(partial(navigation.look_at_cell, view))
+    panel.on_click(partial(alike.look_at_cell, view))
     interval = uncertainty.agreement_bounds(view, of_layers.similarity.name)
     values = of_layers.values_of(view.layers)
     agree = agreement(results.similarity_profiles.to_numpy(), values)
@@ -113,7 +113,7 @@ def _similar_in(view: View) -> None:
     )
     panel = Panel.of(view, "similar_in", partial=name)
     if panel is not None:
-        panel.on_click(partial(navigation.look_at_cell, view))
+        panel.on_click(partial(alike.look_at_cell, view))
 
 
 def _published(view: View) -> None:

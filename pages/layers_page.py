@@ -12,7 +12,7 @@ import streamlit as st
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.stimulus_maps import MOST, points_of
-from pages.parts import alike, choices, exporting, frame, naming, navigation, uncertainty
+from pages.parts import alike, choices, exporting, frame, naming, uncertainty
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
 from pages.parts.view import View, has_pairs
@@ -54,7 +54,7 @@ def _clickable_maps(view: View) -> None:
     if panel is not None:
         chosen = panel.select("points", "lasso")
         with place:
-            navigation.one_after_the_other(view, chosen, "map")
+            alike.one_after_the_other(view, chosen, "map")
 
 
 def _show_model_maps(view: View) -> None:
@@ -196,7 +196,7 @@ def _surprises(view: View) -> None:
                 icon=":material/arrow_forward:",
                 help="Shows these two layers.",
             ):
-                navigation.open_why(view, a, b)
+                alike.open_why(view, a, b)
     exporting.show_table(
         table,
         "surprises",

@@ -23,7 +23,6 @@ from pages.parts import (
     frame,
     manual,
     naming,
-    navigation,
     stored,
     uncertainty,
 )
@@ -52,9 +51,7 @@ def _canvas(view: View) -> None:
     shown = view.shown(**alike.option(alike.compared_layers(view)))
     if shown is None:
         return
-    component.show_canvas(
-        canvas_data(shown), "canvas", partial(navigation.look_at, view), _open_details
-    )
+    component.show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
     frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
     _wait(view, shown)
 
