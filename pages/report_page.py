@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import adding, frame, naming, report_cards, stored, visitor
+from pages.parts import frame, naming, report_cards, stored, visitor
 from pages.parts.opening import open_view
 from pages.parts.paper import paper
 from pages.parts.wording import plain
@@ -26,7 +26,7 @@ def body() -> None:
     if view is None:
         return
     size, flags = _how_printed()
-    chosen, lost = adding.report()
+    chosen, lost = report_cards.report()
     for sentence in lost:
         st.warning(plain(sentence), icon=":material/warning:")
     _offer_figures(view)
@@ -122,7 +122,7 @@ def _rename(key: str, identifiers: Sequence[str]) -> None:
             kept = kept.showing(identifiers[row], str(cells.get("shown as") or ""))
         return kept
 
-    notes.change_notes(adding.analysis_id(), stored.store(), change)
+    notes.change_notes(report_cards.analysis_id(), stored.store(), change)
 
 
 def _written(view: View, called: Names) -> dict[str, str] | None:

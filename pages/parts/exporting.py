@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import streamlit as st
 
 from mlem_core.base.text import listed
-from pages.parts import adding, frame, naming, visitor
+from pages.parts import frame, naming, report_cards, visitor
 from pages.parts.paper import paper, pick
 from pages.parts.wording import plain, without_minus_zero
 
@@ -184,7 +184,7 @@ def _export(panel: Panel) -> None:
     from mlem_core.report.formats import FORMATS
 
     at, name, figure = panel.name, panel.name, panel.registered  # `at` of the widgets, always
-    if figure in adding.OF_TWO:
+    if figure in report_cards.OF_TWO:
         whole = pick(
             "Figure",
             [THIS, WHOLE],
@@ -199,12 +199,12 @@ def _export(panel: Panel) -> None:
     st.caption(form.sentence)
     size = paper(at, resolution=form.resolution) if form.printed else None
     narrow = size is not None and size.narrow
-    chosen = adding.chosen_figure(figure, panel.options) if figure else None
+    chosen = report_cards.chosen_figure(figure, panel.options) if figure else None
     row = st.container(horizontal=True)
     with row:
         drawn: RenderedFigure | None = panel.drawn
         if figure == "two_layers" and chosen is not None:
-            drawn = adding.drawn(chosen, naming.now(), narrow=narrow)
+            drawn = report_cards.drawn(chosen, naming.now(), narrow=narrow)
         elif size is not None and panel.printed is not None:
             drawn = panel.printed(narrow)
         elif narrow and panel.narrow is not None:
@@ -218,7 +218,7 @@ def _export(panel: Panel) -> None:
 
 def _add(chosen: Chosen, at: str) -> None:
     def add() -> None:
-        adding.change(lambda there: [*there, chosen])
+        report_cards.change(lambda there: [*there, chosen])
         st.toast("Added to the report.", icon=":material/check:")
 
     st.button(

@@ -14,7 +14,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import check_values
-from pages.parts import adding, background, choices, frame, method, naming, stored
+from pages.parts import background, choices, frame, method, naming, report_cards, stored
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
 from pages.parts.wording import plain
@@ -80,7 +80,7 @@ def open_view(url_path: str) -> View | None:
         analysis = stored.open_analysis(other)
         there = tuple(layer for layer in selection.layers if layer in analysis.layers)
         view = View(other, analysis, replace(selection, layers=there))
-    adding.remember(view)
+    report_cards.remember(view)
     with head:
         _offer_capsule(view)
     return view

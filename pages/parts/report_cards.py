@@ -1,21 +1,100 @@
-"""The figures of a report, one below the other, each with its words and its files."""
+"""The figures of a report: added from the view of a page, and drawn again with words and files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import adding, naming, stored, visitor
+from mlem_core.base.typing import parse_layer
+from pages.parts import choices, naming, stored, visitor
 
 if TYPE_CHECKING:
     from mlem_core.base.labels import Names
     from mlem_core.figures import Paper
     from mlem_core.figures.plots import RenderedFigure
     from mlem_core.report.chosen import Chosen
+    from pages.parts.view import View
+
+
+# Figures of two layers, in whose place figure 4 of the paper may be wanted.
+OF_TWO = ("compare", "why", "stimulus_map_a", "stimulus_map_b")
+
+
+def remember(view: View) -> None:
+    """Keep what the page shows, from which `chosen_figure` takes what a figure is of."""
+    st.session_state["view"] = view
+
+
+def chosen_figure(figure: str, options: Mapping[str, str]) -> Chosen | None:
+    """A figure of the view that is shown; None before one has been.
+
+    Parameters
+    ----------
+    figure : in the core's registry
+    options : what the page knows beside its choices
+    """
+    from mlem_core.report.chosen import Chosen
+
+    view: View | None = st.session_state.get("view")
+    if view is None:
+        return None
+    a, b = map(parse_layer, view.pair)
+    pair = None if a == b else (a, b)
+    return Chosen(figure, view.job_id, view.selection, pair, view.options(**options))
+
+
+def analysis_id() -> str:
+    """The analysis to whose report figures are added: the one that is chosen on all pages."""
+    view: View | None = st.session_state.get("view")
+    return choices.get_one("analysis") or (view.analysis_id if view else stored.EXAMPLE)
+
+
+def change(how: Callable[[list[Chosen]], Sequence[Chosen]]) -> None:
+    """Change the report of the chosen analysis; what other tabs add meanwhile is kept."""
+    from mlem_core.tasks import notes
+
+    notes.change_notes(
+        analysis_id(),
+        stored.store(),
+        lambda kept: kept.reporting([one.to_dict() for one in how(_read(kept.report)[0])]),
+    )
+
+
+def report() -> tuple[list[Chosen], list[str]]:
+    """The report of the chosen analysis, and what of it cannot be read."""
+    from mlem_core.tasks import notes
+
+    return _read(notes.read_notes(analysis_id(), stored.store()).report)
+
+
+def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]]:
+    from mlem_core.base.errors import InputError
+    from mlem_core.report.chosen import Chosen
+
+    found, lost = [], []
+    for one in kept:
+        try:
+            found.append(Chosen.from_dict(one))
+        except InputError as error:
+            lost.append(str(error))
+    return found, lost
+
+
+def drawn(one: Chosen, called: Names, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
+    """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
+    from mlem_core.figures.plots import Drawing
+    from pages.parts.view import View
+
+    analysis = stored.open_analysis(one.analysis)
+    results = View(one.analysis, analysis, one.selection).results()
+    if results is None:
+        return None
+    drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=called)
+    return one.drawn(analysis, results, drawing)
 
 
 _HELPS = {
@@ -26,14 +105,14 @@ _HELPS = {
 
 def add(figure: str) -> None:
     """Put a figure of what is shown at the end of the report."""
-    chosen = adding.chosen_figure(figure, {})
+    chosen = chosen_figure(figure, {})
     if chosen is not None:
-        adding.change(lambda there: [*there, chosen])
+        change(lambda there: [*there, chosen])
 
 
 @stored.kept(64, show_spinner="Drawing the figure …")
 def _drawn(_chosen: Chosen, _called: Names, key: str, narrow: bool, flags: bool) -> RenderedFigure:
-    made = adding.drawn(_chosen, _called, narrow=narrow, flags=flags)
+    made = drawn(_chosen, _called, narrow=narrow, flags=flags)
     if made is None:
         raise LookupError("it is computed first")  # what raises is not kept
     return made
@@ -96,7 +175,7 @@ class Card:
                 icon=f":material/{icon}:",
                 key=f"report {label} {self.name}",
                 type="tertiary",
-                on_click=adding.change,
+                on_click=change,
                 args=(how,),
                 help=help,
             )
@@ -141,7 +220,7 @@ class Card:
 
     def _say(self, part: str, key: str) -> None:
         said = st.session_state[key]
-        adding.change(
+        change(
             lambda there: [
                 one.worded(part, said) if at == self.at else one for at, one in enumerate(there)
             ]
