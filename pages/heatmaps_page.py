@@ -11,8 +11,7 @@ import streamlit as st
 from mlem_core.base.text import fraction
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
-from pages.explore import values
-from pages.parts import alike, choices, exporting, frame, naming, uncertainty
+from pages.parts import alike, choices, exporting, frame, naming, uncertainty, values
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
 from pages.parts.view import View, has_pairs, pair_of_layers

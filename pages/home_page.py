@@ -13,10 +13,10 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.shared import shared
 from mlem_core.base.text import fraction, listed, many
-from pages.explore.why import show_pair
 from pages.form import state
 from pages.parts import choices, frame, opening, stored
 from pages.parts.screens import SCREENS
+from pages.parts.why import show_pair
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:

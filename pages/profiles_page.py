@@ -14,8 +14,7 @@ import streamlit as st
 from mlem_core.base.typing import layer_name
 from mlem_core.figures import captions
 from mlem_core.inference.caveats import below_ceiling
-from pages.explore import values
-from pages.parts import background, choices, exporting, frame, naming, uncertainty
+from pages.parts import background, choices, exporting, frame, naming, uncertainty, values
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
 from pages.parts.wording import plain

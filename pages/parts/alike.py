@@ -1,4 +1,4 @@
-"""The two layers that all figures look at: how they are chosen, and how and why they are similar."""
+"""The two layers that all figures look at: how they are chosen, how similar they are, and why."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from screens import Own, asked, in_this_process, ran
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
-from pages.explore import why
-from pages.parts import stored, view
+from pages.parts import stored, view, why
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from screens import Screen, in_this_process, jobs_in, ran
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
 from mlem_core.tasks import analyses, processes, runner
-from pages.explore import why
-from pages.parts import manual
+from pages.parts import manual, why
 
 # The figures of each screen of an analysis of one's own, by its address.
 FIGURES: dict[tuple[str, ...], set[str]] = {

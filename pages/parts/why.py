@@ -14,7 +14,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
-from pages.canvas import component
+from pages import canvas
 from pages.parts import (
     alike,
     background,
@@ -51,7 +51,7 @@ def _canvas(view: View) -> None:
     shown = view.shown(**alike.option(alike.compared_layers(view)))
     if shown is None:
         return
-    component.show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
+    canvas.show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
     frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
     _wait(view, shown)
 

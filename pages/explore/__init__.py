@@ -1,1 +1,0 @@
-"""The screen Explore: the layers, the pairs of them, their profiles and the stimuli."""
