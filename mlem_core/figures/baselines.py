@@ -13,8 +13,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
-from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.captions import FOLDS, computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.importances import drawn_profiles
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds

@@ -1,16 +1,15 @@
-"""Shared sentences of captions, and the meaning of the terms in them.
+"""Shared sentences of captions: what their terms mean, on how much they rest, and how computed.
 
 A caption says what one sees, how it was computed and on how much; on the screen it is folded under
 the figure's line. It stands beside what draws the figure. Nothing in it is a hint on how to use a
-screen. `basis` is its last part, see `mlem_core.analysis.in_words`.
+screen. `basis` is its last part.
 """
 
 from __future__ import annotations
 
 import re
 
-from mlem_core.analysis.in_words import RESOLVED
-from mlem_core.base.text import fraction
+from mlem_core.base.text import fraction, pairs_of
 from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.inference.chance import UNCORRECTED, Chance, beyond_chance
 from mlem_core.measures import similarity
@@ -150,3 +149,25 @@ def of_chance(chance: Chance | None) -> str:
         return UNCORRECTED
     how = beyond_chance(len(chance.draws))
     return " ".join((f"{how[0].upper()}{how[1:]}.", *chance.notes))
+
+
+FOLDS = "one standard deviation over folds"
+RESOLVED = "by value"  # begins the words for a coding by value
+
+
+def computed_on(
+    n_stimuli: int, n_pairs: int = 0, n_folds: int = 0, coding: str = "", fit: str = ""
+) -> str:
+    """The n of a figure, the coding of its features and the fit, as a sentence.
+
+    Parameters
+    ----------
+    n_pairs, n_folds : 0 where they are not named
+    coding : as in `mlem_core.pairs.columns.coding`; empty where features play no part
+    fit : how the metric models were fitted; empty where none was
+    """
+    counts = [f"{n_stimuli:,} stimuli"]
+    counts += [pairs_of(n_pairs, n_stimuli)] if n_pairs else []
+    counts += [f"{n_folds} folds"] if n_folds else []
+    how = [f"features coded {coding}"] * bool(coding) + [fit] * bool(fit)
+    return f"n = {'; '.join([', '.join(counts), *how])}."

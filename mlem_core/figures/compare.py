@@ -10,10 +10,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.analysis.in_words import FOLDS
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.figures.captions import joined
+from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, label_places
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis import in_words, similarities
+from mlem_core.analysis import similarities
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.defaults import said_of_choice
 from mlem_core.analysis.results import Results
@@ -20,6 +20,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures import captions
 from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.corrections import FamilyOfTests
@@ -200,7 +201,7 @@ class Selected:
 
     def _computed_on(self, fit: str = "") -> str:
         counts = self.results.n_stimuli, self.results.n_pairs, self.results.n_folds
-        return in_words.computed_on(*counts, self.coding, fit)
+        return captions.computed_on(*counts, self.coding, fit)
 
     @cached_property
     def pair(self) -> tuple[Layer, Layer]:

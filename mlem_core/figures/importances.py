@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.in_words import FOLDS
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
-from mlem_core.figures.captions import joined
+from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
 from mlem_core.figures.profiles import (

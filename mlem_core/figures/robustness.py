@@ -10,9 +10,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.analysis.in_words import computed_on
 from mlem_core.base.labels import width
 from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.figures.captions import computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.in_words import FOLDS
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.captions import joined
+from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.naming import layer_labels, layer_title, model_called, model_labels
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (

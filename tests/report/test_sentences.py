@@ -11,9 +11,8 @@ import pytest
 from inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
-from mlem_core.analysis.in_words import FOLDS, computed_on
 from mlem_core.figures import captions
-from mlem_core.figures.captions import TERMS, glosses
+from mlem_core.figures.captions import FOLDS, TERMS, computed_on, glosses
 from mlem_core.figures.compare import compare_caption
 from mlem_core.figures.importances import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
