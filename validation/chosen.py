@@ -9,9 +9,9 @@ import pandas as pd
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.inference.corrections import of_largest
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import jackknife
-from mlem_core.inference.largest import of_largest
 from mlem_core.pairs.resampling import leave_out
 from mlem_core.pairs.resampling_units import BLOCKS
 from validation.work import Row, Task

@@ -19,10 +19,10 @@ from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
+from mlem_core.inference.corrections import of_largest, of_pairs
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import Estimate, jackknife
-from mlem_core.inference.largest import of_largest, of_pairs
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import identity_reach, resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Replicates
