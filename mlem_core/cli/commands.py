@@ -129,8 +129,7 @@ def _groups(
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
     from mlem_core.groups.summary import GroupSummary, group_tables, lines
-    from mlem_core.inference.layer_chance import known_layer_chance
-    from mlem_core.inference.layer_intervals import stimuli_left
+    from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
 
     left, chosen = None, analysis.select(similarity=by.similarity.name)
     if bounds is not None and analysis.spec.has_groups:

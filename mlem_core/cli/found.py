@@ -25,8 +25,7 @@ from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import as_chosen, best_known, explain
 from mlem_core.inference.importance_chance import above_chance
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.layer_chance import chance_of_layers
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.pairs.similarities import RSA

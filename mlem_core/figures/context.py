@@ -28,7 +28,7 @@ from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import known_chance
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.layer_chance import known_layer_chance
+from mlem_core.inference.layer_intervals import known_layer_chance
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units

@@ -1,4 +1,4 @@
-"""Confidence intervals of all layers at once: of scores, importances, τ, a similarity, its terms.
+"""All layers at once: confidence intervals of all their numbers, and terms of similarity by chance.
 
 Blocks of sentences are left out in turn, and of words where words recur, always the same of these
 stimuli. All pairs are compared again each time, for RSA (or any other similarity) and its terms,
@@ -20,9 +20,10 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import Counted, FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
+from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.jackknife import standard_error
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import PERMUTED, LayerPairs
 from mlem_core.inference.replicates import resampled_scores
 from mlem_core.inference.resample import REPLICATES, resample
 from mlem_core.inference.similarity_intervals import Comparison
@@ -32,7 +33,7 @@ from mlem_core.measures.partial import feature_similarity, rest_similarity
 from mlem_core.measures.shapley import sampled_orders
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.designs import resampled_part
+from mlem_core.pairs.designs import n_pairs, resampled_part
 from mlem_core.pairs.resampling import RankedPairs
 from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
@@ -322,3 +323,78 @@ def stimuli_left(
         return Left(np.concatenate((_terms(draws), draws[:, -1:]), axis=1), blocks.sizes)
 
     return LEFT.get(store, analysis.key(chosen), make)
+
+
+LAYER_CHANCE = Stage("terms-chance", 1, Chance, compressed=True)
+# Ranks and distances of all layers, which are in memory together.
+
+
+def chance_of_layers(
+    analysis: Analysis,
+    store: Store,
+    selection: Selection | None = None,
+    *,
+    report: Report | None = None,
+) -> Chance | None:
+    """Contributions of each feature to every two layers under permuted labels; kept in the store.
+
+    The same permutations for all layers, `PERMUTATIONS` of them.
+
+    Parameters
+    ----------
+    selection : its features, layers and similarity count; None is the whole analysis
+    report : called as the features are done
+
+    Returns
+    -------
+    None for a similarity without terms
+
+    Raises
+    ------
+    InputError
+        Representations that are no longer in the store; more layers than fit into memory.
+    """
+    chosen = analysis.select() if selection is None else selection
+    similarity, layers, features = SIMILARITIES[chosen.similarity], chosen.layers, chosen.features
+    if not similarity.divides:
+        return None
+    say = report or (lambda _: None)
+
+    def counted(done: int, total: int) -> None:
+        say(Progress("permuting labels", None, done, total, "features"))
+
+    def make() -> Chance:
+        if not similarity.of_ranks:
+            compared = Comparison.of(analysis, similarity, layers, features, store)
+            return compared.chance(analysis.stimuli, counted)
+        n = min(len(analysis.stimuli), PERMUTED)
+        if resampled_part(analysis.design, analysis.folds).is_complete:
+            n = len(analysis.stimuli)
+        most = MOST_BYTES // (12 * n_pairs(n))
+        if len(layers) > most:
+            raise InputError(
+                f"found {len(layers)} layers; chance is computed for at most {most} of {n:,} "
+                "stimuli at once, so choose fewer layers."
+            )
+        pairs = LayerPairs.of_sample(analysis, layers, store, features, False)
+        return chance_at_level(pairs, analysis.stimuli, progress=counted)
+
+    return LAYER_CHANCE.get(store, chance_key(analysis, chosen), make)
+
+
+def known_layer_chance(
+    analysis: Analysis, store: Store | None, selection: Selection
+) -> Chance | None:
+    """`chance_of_layers` where it is kept; that of all layers answers for any of them."""
+    if store is None:
+        return None
+    for layers in (selection.layers, tuple(analysis.layers)):
+        found = LAYER_CHANCE.find(store, chance_key(analysis, replace(selection, layers=layers)))
+        if found is not None:
+            return found.of_layers([layers.index(layer) for layer in selection.layers])
+    return None
+
+
+def chance_key(analysis: Analysis, selection: Selection) -> dict[str, Any]:
+    """Key of contributions by chance: no metric is fitted."""
+    return analysis.key(replace(selection, estimator="", interactions=False))

@@ -27,8 +27,7 @@ from mlem_core.base.typing import Layer, Report
 from mlem_core.data.distance_features import read_kept
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.figures.plots import FIGURES
-from mlem_core.inference.layer_chance import chance_of_layers
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
 from mlem_core.models import hub
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import capsule

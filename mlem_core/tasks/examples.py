@@ -101,7 +101,7 @@ def make(store: Store, progress: Report) -> None:
     that are looked at first their own intervals, also coded by value, the multiverse and the pairs
     of stimuli behind each term.
     """
-    from mlem_core.inference import explanation, layer_chance, layer_intervals
+    from mlem_core.inference import explanation, layer_intervals
     from mlem_core.robustness import audit, multiverse
 
     analysis = run(SPEC, store, progress)
@@ -117,7 +117,7 @@ def make(store: Store, progress: Report) -> None:
     # Look at their audit when the example is made from other weights.
     pair = analysis.most_alike()
     layer_intervals.layer_intervals(analysis, store, report=progress)
-    layer_chance.chance_of_layers(analysis, store, report=progress)
+    layer_intervals.chance_of_layers(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)
     behind_it = _pairs_behind(analysis, pair, store)
@@ -128,8 +128,8 @@ def make(store: Store, progress: Report) -> None:
         behind_it.append(explanation.STAGE.where(store, key))
     entries = (
         layer_intervals.STAGE.where(store, analysis.key()),
-        layer_chance.LAYER_CHANCE.where(
-            store, layer_chance.chance_key(analysis, analysis.select())
+        layer_intervals.LAYER_CHANCE.where(
+            store, layer_intervals.chance_key(analysis, analysis.select())
         ),
         audit.STAGE.where(store, analysis.key()),
         multiverse.STAGE.where(store, multiverse.multiverse_key(analysis, pair)),

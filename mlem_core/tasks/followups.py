@@ -86,8 +86,7 @@ def _noise(job: JobInput) -> None:
 
 
 def _all_intervals(job: JobInput) -> None:
-    from mlem_core.inference.layer_chance import chance_of_layers
-    from mlem_core.inference.layer_intervals import layer_intervals
+    from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
 
     layer_intervals(job.analysis, job.store, job.selection(), report=job.report)
     chance_of_layers(job.analysis, job.store, job.selection(), report=job.report)

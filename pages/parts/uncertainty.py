@@ -44,7 +44,7 @@ def intervals_of(view: View, similarity: str = RSA) -> LayerIntervals | None:
 
 def chance_of(view: View, similarity: str = RSA) -> Chance | None:
     """Contributions to all layers under permuted labels; None where they are not known."""
-    from mlem_core.inference.layer_chance import known_layer_chance
+    from mlem_core.inference.layer_intervals import known_layer_chance
 
     asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
     # Figures have the same key.
