@@ -12,7 +12,7 @@ from scipy.spatial import ConvexHull, procrustes
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.ridge_solver import RidgeMLEM
 from mlem_core.measures import nested
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import (
