@@ -35,7 +35,7 @@ from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
 from mlem_core.robustness import audit as auditing
 from mlem_core.robustness import flags
-from mlem_core.robustness.variants import Audit
+from mlem_core.robustness.flags import Audit
 from mlem_core.storage.store import Store
 
 T = TypeVar("T")

@@ -39,8 +39,7 @@ from mlem_core.figures.style import (
 )
 from mlem_core.robustness import multiverse
 from mlem_core.robustness.claims import Claim, by_choice, curve, of_chance, verdict
-from mlem_core.robustness.flags import marked
-from mlem_core.robustness.variants import CONTROL, SAYS
+from mlem_core.robustness.flags import CONTROL, SAYS, marked
 
 _LABELS = 200  # px; to the left of a curve
 HOLDS, FAILS = PALETTE[0], PALETTE[1]

@@ -33,8 +33,7 @@ from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
-from mlem_core.robustness.flags import CLEAR_LEAD, notes
-from mlem_core.robustness.variants import CONTROL, VARIANTS, Audit
+from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit, notes
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store

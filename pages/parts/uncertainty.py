@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlem_core.inference.chance import Chance
     from mlem_core.inference.corrections import FamilyOfTests
     from mlem_core.inference.intervals import LayerIntervals
-    from mlem_core.robustness.variants import Audit
+    from mlem_core.robustness.flags import Audit
 
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",

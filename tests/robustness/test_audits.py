@@ -17,8 +17,7 @@ from mlem_core.cli.commands import main
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit import audit, mean_cosine, position_share, stimuli_at_first
-from mlem_core.robustness.flags import check
-from mlem_core.robustness.variants import CONTROL, Audit, controls
+from mlem_core.robustness.flags import CONTROL, Audit, check, controls
 
 SINK, OUTLIER, CLEAN = 0, 1, 2
 TABLE = words(60)

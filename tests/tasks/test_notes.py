@@ -23,7 +23,7 @@ from mlem_core.inference.tables import terms_and_whole
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.tables import BY_LAYER
 from mlem_core.robustness import audit, multiverse
-from mlem_core.robustness.variants import SAYS
+from mlem_core.robustness.flags import SAYS
 from mlem_core.tasks import analyses, examples, followups, notes, trash
 from mlem_core.tasks.notes import Notes, derived, job_names
 
