@@ -25,7 +25,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks, part_sums, rank_parts
-from mlem_core.scale.worker import about_here
+from mlem_core.scale.executor import about_here
 from mlem_core.storage.digests import sha256_file
 
 MODELS, LAYERS, STIMULI, UNITS, WORDS = 100, 33, 100_000, 1024, 10

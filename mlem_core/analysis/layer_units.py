@@ -29,8 +29,7 @@ from mlem_core.pairs.layer_sums import LayerSums, cuda_device
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks, is_little
 from mlem_core.pairs.tables import PairTables
-from mlem_core.scale.executor import Executor
-from mlem_core.scale.worker import Big
+from mlem_core.scale.executor import Big, Executor
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store
 

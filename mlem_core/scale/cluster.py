@@ -24,8 +24,17 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import held, scratch, sweep
 from mlem_core.base.parallel import cores
 from mlem_core.base.text import many
-from mlem_core.scale.executor import HERE, Executor, current
-from mlem_core.scale.worker import Big, Sent, about_here, sees, unfit, unit
+from mlem_core.scale.executor import (
+    HERE,
+    Big,
+    Executor,
+    Sent,
+    about_here,
+    current,
+    sees,
+    unfit,
+    unit,
+)
 
 # Names a cluster for the command line and the app.
 VARIABLE = "MLEM_CLUSTER"
@@ -46,7 +55,7 @@ AHEAD = 3
 LOCAL = {
     "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.preload": ["mlem_core.scale.worker"],
+    "distributed.worker.preload": ["mlem_core.scale.executor"],
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
