@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 from mlem_core.base.text import fraction, listed, many
 from pages.form import state
 from pages.parts import choices, frame, opening, stored

@@ -29,7 +29,7 @@ if "--help" not in sys.argv:
 serve = "app.py"
 if os.environ.get("MLEM_SHARED"):
     from mlem_core.base.errors import InputError
-    from mlem_core.base.shared import shared
+    from mlem_core.base.room import shared
     from mlem_core.storage.store import Store
     from mlem_core.tasks.visitors import signature
 

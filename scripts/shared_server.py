@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 from streamlit import config, runtime
 from streamlit.starlette import App
 
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 from mlem_core.storage.store import Store
 from mlem_core.tasks.visitors import is_given, new_token
 from pages.parts.visitor import COOKIE

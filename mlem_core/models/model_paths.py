@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 
 # The files of a folder that are read, by how their names end.
 READ = (".json", ".jinja", ".txt", ".model", ".safetensors")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 from mlem_core.base.text import listed
 from mlem_core.models import hub
 from mlem_core.models.model_paths import (

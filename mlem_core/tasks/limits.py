@@ -22,7 +22,7 @@ import filelock
 import psutil
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.shared import VISITORS, Shared, shared
+from mlem_core.base.room import VISITORS, Shared, shared
 from mlem_core.base.text import many
 
 ADDRESS = "address"  # a file in a visitor's store that stands for where the visitor came from

@@ -29,7 +29,7 @@ from mlem_core.analysis.source import StimulusSource, cached_table
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.parameters import frozen
-from mlem_core.base.shared import Shared
+from mlem_core.base.room import Shared
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.reading.content import ReadAs

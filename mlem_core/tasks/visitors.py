@@ -35,7 +35,7 @@ import filelock
 from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, write_json
-from mlem_core.base.shared import VISITORS
+from mlem_core.base.room import VISITORS
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, limits
 from mlem_core.tasks.runner import under_way

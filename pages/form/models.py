@@ -182,7 +182,7 @@ def _training_run() -> None:
 
 
 def _models() -> None:
-    from mlem_core.base.shared import shared
+    from mlem_core.base.room import shared
     from mlem_core.models.model_paths import offered
     from mlem_core.models.registry import MODELS
 

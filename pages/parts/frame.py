@@ -17,7 +17,7 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 from pages.parts import background, choices, naming, stored, visitor
 from pages.parts.wording import plain
 

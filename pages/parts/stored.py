@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 from mlem_core.storage.store import Store
 from pages.parts import visitor
 

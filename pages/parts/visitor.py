@@ -14,7 +14,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cancelled_by
-from mlem_core.base.shared import shared
+from mlem_core.base.room import shared
 
 P = ParamSpec("P")
 T = TypeVar("T")

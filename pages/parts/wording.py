@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlem_core.base.room import default_root
-from mlem_core.base.shared import shared
+from mlem_core.base.room import default_root, shared
 from mlem_core.base.text import sentence_case
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from inputs import for_each, refused
 
 from mlem_core import AnalysisSpec, InputError, Store
 from mlem_core.base.files import write_json
-from mlem_core.base.shared import Shared, shared
+from mlem_core.base.room import Shared, shared
 from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
