@@ -40,7 +40,6 @@ from mlem_core.figures.style import (
     plain,
     scatter,
 )
-from mlem_core.measures import nested
 
 OPEN = "circle-open"  # what has no level of the second feature, or a rare one
 _DEEPEST = 3
@@ -60,7 +59,7 @@ def nested_map(
     ----------
     points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature;
         where there is a column marked, those that are stand out
-    groups : of `mlem_core.measures.nested.nested_groups`
+    groups : of `mlem_core.analysis.maps.nested_groups`
     features : two or three in the order in which they divide; the first one's levels are the
         colours, those of the second the marks
     outlines : by the levels of a group, its outline (n_corners, 2)
@@ -193,9 +192,9 @@ def draw_stimulus_map(context: FigureContext, side: int) -> RenderedFigure | Non
     points = maps.with_levels(drawn.data, context.analysis.stimuli, by)
     if context.drawing.marked:
         points = points.assign(marked=points["stimulus"].isin(context.drawing.marked))
-    groups, title = nested.nested_groups(points, by), context.names.layer_title(context.pair[side])
+    groups, title = maps.nested_groups(points, by), context.names.layer_title(context.pair[side])
     return RenderedFigure(
-        nested_map(points, groups, by, nested.outlines(points, by), title, stress),
+        nested_map(points, groups, by, maps.outlines(points, by), title, stress),
         f"Stimuli in {title}, groups inside groups",
         f"The stimuli divided by {listed(list(map(context.names.feature, by)))}, in this order. "
         "Colours and outlines (the half of a group nearest to its middle) are the first "

@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from mlem_core import figures
-from mlem_core.measures.nested import nested_groups, outlines
+from mlem_core.analysis.maps import nested_groups, outlines
 
 COUNTS = {"m:x": 12, "b": 31}
 PAIR = (("a", 1), ("b", 0))

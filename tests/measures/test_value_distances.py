@@ -12,8 +12,8 @@ from scipy.spatial import ConvexHull, procrustes
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
+from mlem_core.analysis import maps
 from mlem_core.estimators.ridge_solver import RidgeMLEM
-from mlem_core.measures import nested
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import (
     compare_layers,
@@ -173,19 +173,19 @@ def test_centres_are_the_means_of_explicit_groups():
     points = points_of()
     points.loc[::7, "b"] = None
     points.loc[::11, "a"] = None
-    found, rows = nested.nested_groups(points, ["a", "b"]), list(points.itertuples())
+    found, rows = maps.nested_groups(points, ["a", "b"]), list(points.itertuples())
     for row in found.itertuples():
         own = [one for one in rows if one.a == row.a and (row.depth == 1 or one.b == row.b)]
         assert row.n == len(own)
         np.testing.assert_allclose((row.x, row.y), np.mean([(one.x, one.y) for one in own], axis=0))
-        assert (row.b == nested.NONE) == (row.depth == 1)
+        assert (row.b == maps.NONE) == (row.depth == 1)
     assert len(found) == 3 + 6
 
 
 def test_what_lies_between_is_that_of_an_analysis_of_variance():
     """Of one coordinate, ε² = (F - 1) (k - 1) / (F (k - 1) + n - k)."""
     points = points_of().assign(y=0.0)
-    found = nested.nested_groups(points, ["a", "b"]).groupby("depth")["between"].first()
+    found = maps.nested_groups(points, ["a", "b"]).groupby("depth")["between"].first()
     for depth, by in ((1, ["a"]), (2, ["a", "b"])):
         groups = [own["x"] for _, own in points.groupby(by)]
         f, k = stats.f_oneway(*groups).statistic, len(groups)
@@ -196,14 +196,14 @@ def test_what_lies_between_is_that_of_an_analysis_of_variance():
 @pytest.mark.parametrize("seed", range(20))
 def test_an_outline_is_the_hull_of_the_nearer_half(seed):
     places = np.random.default_rng(seed).standard_normal((41, 2)) ** 3
-    found = nested.outline(places)
+    found = maps.outline(places)
     near = places[np.argsort(np.linalg.norm(places - np.median(places, axis=0), axis=1))[:20]]
     assert {tuple(one) for one in found} == {tuple(one) for one in near[ConvexHull(near).vertices]}
 
 
 def test_levels_are_text_and_many_numbers_are_thirds():
-    few = nested.levels(pd.Series([1.0, 2.0, np.nan, 2.0]), "ordered")
+    few = maps.levels(pd.Series([1.0, 2.0, np.nan, 2.0]), "ordered")
     assert list(few) == ["1", "2", None, "2"]
-    assert list(nested.levels(pd.Series(["u", None, "v"]), "nominal")) == ["u", None, "v"]
-    many = nested.levels(pd.Series([*np.arange(30.0), np.nan]), "ordered")
+    assert list(maps.levels(pd.Series(["u", None, "v"]), "nominal")) == ["u", None, "v"]
+    many = maps.levels(pd.Series([*np.arange(30.0), np.nan]), "ordered")
     assert list(many) == ["up to 9.67"] * 10 + ["up to 19.3"] * 10 + ["above 19.3"] * 10 + [None]
