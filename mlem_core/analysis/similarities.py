@@ -24,6 +24,7 @@ from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.pairs.layer_sums import LayerInput, PairCells, SimilaritySums, similarity_sums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES
 from mlem_core.pairs.similarities import (
@@ -34,7 +35,6 @@ from mlem_core.pairs.similarities import (
     Similarity,
     components,
 )
-from mlem_core.pairs.similarity_sums import LayerInput, PairCells, SimilaritySums, similarity_sums
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.stage import Stage
 from mlem_core.storage.store import Store

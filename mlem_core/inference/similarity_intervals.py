@@ -31,8 +31,8 @@ from mlem_core.measures.decomposition import divide, with_sums
 from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
+from mlem_core.pairs.layer_sums import PairCells, SimilaritySums, of_some
 from mlem_core.pairs.similarities import Similarity
-from mlem_core.pairs.similarity_sums import PairCells, SimilaritySums, of_some
 from mlem_core.storage.store import Store
 
 
@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
     pairs : all pairs of the stimuli, with no need of ranks; without any for a similarity that is no
         sum over pairs
     similarity : which
-    layers : what it compares of each layer, see `mlem_core.pairs.similarity_sums.LayerInput`
+    layers : what it compares of each layer, see `mlem_core.pairs.layer_sums.LayerInput`
     """
 
     pairs: LayerPairs

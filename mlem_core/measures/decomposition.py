@@ -30,8 +30,8 @@ from mlem_core.measures.shapley import (
 )
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
 from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
+from mlem_core.pairs.layer_sums import SimilaritySums
 from mlem_core.pairs.ranks import predicted_ranks
-from mlem_core.pairs.similarity_sums import SimilaritySums
 from mlem_core.pairs.tables import PairTables, summed
 
 UNEXPLAINED = "unexplained"

@@ -17,8 +17,8 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.decomposition import decompose, with_sums
+from mlem_core.pairs.layer_sums import PairCells, of_some
 from mlem_core.pairs.similarities import SIMILARITIES, components
-from mlem_core.pairs.similarity_sums import PairCells, of_some
 from mlem_core.robustness.audit import audit, find_audit
 from mlem_core.robustness.claims import Claim, over_stimuli
 from mlem_core.robustness.flags import check

@@ -16,8 +16,9 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
 from mlem_core.measures.decomposition import decompose, with_sums
-from mlem_core.pairs import similarity_sums as of_sums
+from mlem_core.pairs import layer_sums
 from mlem_core.pairs.build import tables_without_layers
+from mlem_core.pairs.layer_sums import PairCells, of_some, similarity_sums
 from mlem_core.pairs.similarities import (
     COMPONENTS,
     NEIGHBOURS,
@@ -26,7 +27,6 @@ from mlem_core.pairs.similarities import (
     components,
     procrustes,
 )
-from mlem_core.pairs.similarity_sums import PairCells, of_some, similarity_sums
 
 N = 45
 NAMES = ("rsa", "cka", "neighbours")
@@ -151,7 +151,7 @@ def test_terms_equal_those_of_every_order_of_the_features_over_explicit_pairs(ca
 def test_layers_whose_values_go_to_a_file_are_the_same(case, name, monkeypatch):
     features, layers, _ = case
     here = compared(name, features, layers)[0]
-    monkeypatch.setattr(of_sums, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(layer_sums, "IN_MEMORY_BYTES", 0)
     for one, other in zip(here, compared(name, features, layers)[0], strict=True):
         np.testing.assert_array_equal(one, other)
 
