@@ -19,7 +19,7 @@ from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.resampling import multinomial
+from mlem_core.pairs.resampling_units import multinomial
 
 # A layer of each model.
 LAYERS = ((MODELS[0], 3), (MODELS[1], 20))

@@ -12,8 +12,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.corrections import of_largest
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.jackknife import jackknife
-from mlem_core.pairs.resampling import leave_out
-from mlem_core.pairs.resampling_units import BLOCKS
+from mlem_core.pairs.resampling_units import BLOCKS, leave_out
 from validation.work import Row, Task
 
 STIMULI, UNITS, POPULATION = 100, 6, 2_500

@@ -27,7 +27,7 @@ from mlem_core.measures.partial import transfer
 from mlem_core.measures.shapley import FEWEST_ORDERS, of_feature, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
-from mlem_core.pairs.resampling import Draws, RankedPairs, Weights
+from mlem_core.pairs.resampling_units import Draws, RankedPairs, Weights
 from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, summed, without_training_ranks
 
 

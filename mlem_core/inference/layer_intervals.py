@@ -34,8 +34,7 @@ from mlem_core.measures.shapley import sampled_orders
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import n_pairs, resampled_part
-from mlem_core.pairs.resampling import RankedPairs
-from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units
+from mlem_core.pairs.resampling_units import Blocks, RankedPairs, StimulusUnits, Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.storage.stage import Stage

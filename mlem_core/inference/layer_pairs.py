@@ -22,8 +22,7 @@ from mlem_core.pairs.designs import PairDesign, resampled_part
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.resampling import RankedPairs
-from mlem_core.pairs.resampling_units import StimulusUnits
+from mlem_core.pairs.resampling_units import RankedPairs, StimulusUnits
 from mlem_core.pairs.tables import PairTables, group_rows, without_training_ranks
 from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store

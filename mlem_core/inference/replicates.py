@@ -29,8 +29,7 @@ from mlem_core.inference.resample import Replicates, check_enough, resample
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
 from mlem_core.measures.shapley import sampled_orders
-from mlem_core.pairs.resampling import RankedPairs, Weights
-from mlem_core.pairs.resampling_units import Blocks
+from mlem_core.pairs.resampling_units import Blocks, RankedPairs, Weights
 from mlem_core.pairs.tables import PairTables
 
 # Permutations of the labels of each feature behind the interval of an identity, and blocks of each

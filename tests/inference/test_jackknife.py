@@ -30,8 +30,7 @@ from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores, permutation_importance
 from mlem_core.pairs import resampling_units
 from mlem_core.pairs.crossfit import CrossFit, outside_means
-from mlem_core.pairs.resampling import multinomial
-from mlem_core.pairs.resampling_units import StimulusUnits, Units
+from mlem_core.pairs.resampling_units import StimulusUnits, Units, multinomial
 
 # Words of 14 sentences, of 11 forms, of which some are twice in a sentence.
 N = 42

@@ -7,10 +7,10 @@ from inputs import index_of
 from scipy.stats import rankdata, spearmanr
 from sklearn.datasets import make_spd_matrix
 
-from mlem_core.pairs import resampling
+from mlem_core.pairs import resampling_units
 from mlem_core.pairs.designs import PairDesign, pairs_among, places_of
 from mlem_core.pairs.ranks import pair_ranks, score_patterns
-from mlem_core.pairs.resampling import RankedPairs, leave_out, multinomial, rank_classes
+from mlem_core.pairs.resampling_units import RankedPairs, leave_out, multinomial, rank_classes
 from mlem_core.pairs.terms import Columns
 
 N = 40
@@ -149,7 +149,7 @@ def test_classes_of_many_values_move_a_correlation_little(monkeypatch):
     a = rng.permutation(20_000)
     b = np.argsort(np.argsort(a + 9_000 * rng.standard_normal(20_000)))
     np.testing.assert_array_equal(rank_classes(np.array([7, 2, 2, 9])), [1, 0, 0, 2])
-    monkeypatch.setattr(resampling, "CLASSES", 1000)
+    monkeypatch.setattr(resampling_units, "CLASSES", 1000)
     coarse = rank_classes(2 * a)
     assert len(np.unique(coarse)) == 1000
     assert (np.diff(coarse[np.argsort(a)].astype(int)) >= 0).all()
