@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist, squareform
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.inference.corrections import of_largest
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.jackknife import jackknife
+from mlem_core.inference.resample import jackknife
 from mlem_core.pairs.resampling_units import BLOCKS, leave_out
 from validation.work import Row, Task
 

@@ -24,7 +24,7 @@ from mlem_core.base.numbers import CONFIDENCE, student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.groups.members import NO_STEP, Members
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import Estimate, fewest, shaped, standard_error
+from mlem_core.inference.resample import Estimate, fewest, shaped, standard_error
 
 RHO, IMPORTANCE = "rho", "importance"
 COLUMNS = (

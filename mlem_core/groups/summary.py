@@ -40,7 +40,7 @@ from mlem_core.groups.system_distances import (
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import Estimate
+from mlem_core.inference.resample import Estimate
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity

@@ -21,7 +21,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.groups.members import Members, of_every_two
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.jackknife import jackknife
+from mlem_core.inference.resample import jackknife
 from mlem_core.measures.partial import feature_similarity
 
 COLUMNS = ["measure", "system", "other", "distance", "lower", "upper"]

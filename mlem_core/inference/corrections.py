@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import Estimate, standard_error
+from mlem_core.inference.resample import Estimate, standard_error
 
 # A test is significant where its corrected p is below this.
 SIGNIFICANT = 0.05

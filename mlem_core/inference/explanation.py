@@ -22,10 +22,9 @@ from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.corrections import of_largest, of_pairs
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import identity_reach, resampled_terms, resampled_transfers
-from mlem_core.inference.resample import Replicates
+from mlem_core.inference.resample import Estimate, Replicates, jackknife
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import ceilings_of, decompose

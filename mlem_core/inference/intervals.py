@@ -75,7 +75,7 @@ class LayerIntervals:
         leaves none; (0, ...) where `terms` is
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
-        `mlem_core.inference.jackknife.standard_error`
+        `mlem_core.inference.resample.standard_error`
     similarity : its name, see `mlem_core.pairs.similarities`
     """
 

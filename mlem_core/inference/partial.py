@@ -15,7 +15,7 @@ import pandas as pd
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import check_values, estimator_named
-from mlem_core.inference.jackknife import Estimate
+from mlem_core.inference.resample import Estimate
 from mlem_core.measures.partial import (
     TRANSFERS,
     PartialSimilarity,

@@ -23,9 +23,8 @@ from mlem_core.inference.bootstrap import (
     without_each,
 )
 from mlem_core.inference.chance import Chance
-from mlem_core.inference.jackknife import t_quantile
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, for_replicates
-from mlem_core.inference.resample import Replicates, check_enough, resample
+from mlem_core.inference.resample import Replicates, check_enough, resample, t_quantile
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
 from mlem_core.measures.shapley import sampled_orders

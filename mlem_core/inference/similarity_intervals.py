@@ -24,9 +24,8 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.bootstrap import of_two_layers
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.corrections import PERMUTATIONS
-from mlem_core.inference.jackknife import Estimate, jackknife
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.resample import check_enough, in_parts
+from mlem_core.inference.resample import Estimate, check_enough, in_parts, jackknife
 from mlem_core.measures.decomposition import divide, with_sums
 from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit

@@ -28,7 +28,7 @@ from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.importance_chance import above_chance, chance_in_words
 from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.jackknife import jackknife
+from mlem_core.inference.resample import jackknife
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.flags import short_of
 from mlem_core.robustness.multiverse import Multiverse

@@ -2,7 +2,7 @@
 
 Both answers rest on the same stimuli where these are the same, and vary together: what is left out
 is left out of both, and the interval is that of the difference (a paired delete-block jackknife,
-`mlem_core.inference.jackknife`). Of different stimuli each loses blocks of its own, and the
+`mlem_core.inference.resample`). Of different stimuli each loses blocks of its own, and the
 variances add up.
 """
 
@@ -27,7 +27,7 @@ from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_l
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.jackknife import Estimate, by_error, jackknife, standard_error
+from mlem_core.inference.resample import Estimate, by_error, jackknife, standard_error
 from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau

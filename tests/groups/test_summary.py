@@ -18,8 +18,8 @@ from mlem_core.groups.profiles import estimate, mean_estimate, nearest_depth
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.jackknife import standard_error
 from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.resample import standard_error
 from mlem_core.storage.store import Store
 from validation.mrqap import labelled, similarities, symmetric
 from validation.populations import TRUTH, drawn

@@ -14,7 +14,6 @@ from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.inference.bootstrap import transfer_replicates
 from mlem_core.inference.explanation import with_chance
-from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.pair_contributions import (
     contributing_pairs,
@@ -24,6 +23,7 @@ from mlem_core.inference.pair_contributions import (
 )
 from mlem_core.inference.partial import PARTS, limits, parts, parts_of, transfers
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
+from mlem_core.inference.resample import jackknife, standard_error
 from mlem_core.measures import shapley
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.partial import TRANSFERS, with_ratios

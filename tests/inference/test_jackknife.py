@@ -22,10 +22,9 @@ from mlem_core.inference.bootstrap import (
     without_each,
 )
 from mlem_core.inference.corrections import corrected
-from mlem_core.inference.jackknife import fewest, jackknife, standard_error, t_quantile
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
-from mlem_core.inference.resample import Replicates
+from mlem_core.inference.resample import Replicates, fewest, jackknife, standard_error, t_quantile
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores, permutation_importance
 from mlem_core.pairs import resampling_units

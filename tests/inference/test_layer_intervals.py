@@ -12,12 +12,11 @@ from scipy.stats import norm, spearmanr, t
 from mlem_core.inference.corrections import of_largest
 from mlem_core.inference.explanation import as_chosen, explain, explanation_of, with_intervals
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.jackknife import jackknife, standard_error
 from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import limits, parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
-from mlem_core.inference.resample import REPLICATES
+from mlem_core.inference.resample import REPLICATES, jackknife, standard_error
 from mlem_core.inference.tables import (
     agreement_interval,
     importance_difference_table,

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr, t
 
 from mlem_core import RidgeMLEM, run
 from mlem_core.inference import layer_intervals
-from mlem_core.inference.jackknife import standard_error
+from mlem_core.inference.resample import standard_error
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.robustness import two_analyses as two
 from mlem_core.robustness.two_analyses import replication
