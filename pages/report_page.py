@@ -10,8 +10,8 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from pages.parts import frame, naming, report_cards, stored, visitor
+from pages.parts.exporting import paper
 from pages.parts.opening import open_view
-from pages.parts.paper import paper
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
