@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import frame, manual
+from pages.parts import frame, screens
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -43,6 +43,6 @@ page = st.navigation(_pages(), position="top")
 WIDE = ("", "new", "docs", "versus")
 st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE else "auto")
 page.run()
-manual.links()
+screens.links()
 with st.sidebar:
     frame.watch_width()

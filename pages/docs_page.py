@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import choices, frame, manual
+from pages.parts import choices, frame, screens
 from pages.parts.screens import SCREENS
 
 
 def docs_body() -> None:
     st.title(SCREENS["docs"].title)
-    pages, said = manual.pages(), st.query_params.get("page", "")
+    pages, said = screens.docs_pages(), st.query_params.get("page", "")
     chosen = st.selectbox(
         "Page",
         list(pages),
@@ -25,10 +25,10 @@ def docs_body() -> None:
     # Said each time: a link from one page of Docs to another leaves the browser's address as it is.
     st.query_params["page"] = chosen
     with st.container(key="docs text"):
-        if chosen == manual.CITE:
-            manual.cite()
+        if chosen == screens.CITE:
+            screens.cite()
         else:
-            manual.show(chosen)
+            screens.show_docs(chosen)
 
 
 frame.page(docs_body)

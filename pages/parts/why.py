@@ -21,8 +21,8 @@ from pages.parts import (
     choices,
     exporting,
     frame,
-    manual,
     naming,
+    screens,
     stored,
     uncertainty,
 )
@@ -164,7 +164,7 @@ def _figures(view: View, a: str, b: str) -> None:
     with left:
         exporting.show_figure(view, "why", **chosen)
         st.caption(plain(alike.explanation(view, a, b, **chosen).sentence))
-        manual.example_link()
+        screens.example_link()
     with right:
         for place in "ab":
             frame.attempt(partial(exporting.show_figure, view, f"stimulus_map_{place}"))

@@ -12,7 +12,7 @@ from screens import Screen, in_this_process, jobs_in, ran
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
 from mlem_core.tasks import analyses, processes, runner
-from pages.parts import manual, why
+from pages.parts import screens, why
 
 # The figures of each screen of an analysis of one's own, by its address.
 FIGURES: dict[tuple[str, ...], set[str]] = {
@@ -146,11 +146,13 @@ def test_intervals_of_two_layers_and_their_maps_arrive_by_themselves(mine, monke
 
 @pytest.mark.slow
 def test_all_pages_of_docs_open_and_lead_to_each_other(store):
-    for name, title in manual.pages().items():
+    for name, title in screens.docs_pages().items():
         screen = Screen("docs", page=name)
         assert screen.address["page"] == [name] and screen.app.selectbox[0].value == name, title
-        assert set(re.findall(r"\]\(\?page=(\w+)\)", screen.said)) <= set(manual.pages()), title
-    cited = Screen("docs", page=manual.CITE)
+        assert set(re.findall(r"\]\(\?page=(\w+)\)", screen.said)) <= set(screens.docs_pages()), (
+            title
+        )
+    cited = Screen("docs", page=screens.CITE)
     assert "arxiv.org/abs/2406.12620" in cited.said
     assert "@article{salle2024" in cited.app.code[0].value
 

@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import rankdata, spearmanr
 
 import mlem_core
-from pages.parts import manual
+from pages.parts import screens
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / path for path in docs_site.ELSEWHERE)])
@@ -107,11 +107,11 @@ def test_the_api_page_names_what_the_package_names():
 
 
 def test_the_pages_of_the_app_are_there_and_link_to_each_other():
-    for path in manual._PAGES:
-        text = manual._turned((manual.ROOT / path).read_text("utf-8"), path)
+    for path in screens._PAGES:
+        text = screens._turned((screens.ROOT / path).read_text("utf-8"), path)
         outside_code = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
         for target in re.findall(r"(?<!!)\[[^][]+\]\(([^)]*)\)", outside_code):
             if target.startswith("?page="):
-                assert target.removeprefix("?page=") in manual.pages(), target
+                assert target.removeprefix("?page=") in screens.docs_pages(), target
             else:
                 assert target.startswith(("http", "#")), target
