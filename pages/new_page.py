@@ -10,7 +10,6 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from pages.form import models, read, representations, roles, state
-from pages.form import options as more_options
 from pages.form.draft import Draft, draft
 from pages.parts import background, choices, frame, stored
 from pages.parts.screens import SCREENS
@@ -64,13 +63,13 @@ def new_body() -> None:
     st.html(_style())
     st.title(SCREENS["new"].title)
     now = draft()
-    options = more_options.chosen(now.stimuli)
+    options = state.chosen_options(now.stimuli)
     files = representations.file_contents(now, options["distance"])
     lint, amiss = roles.looked_at(now, options)
     wrong = {
         "read": state.refused_upload("stimuli") or (now.error if now.at == "read" else ""),
         "roles": (now.error if now.at == "roles" else "") or amiss,
-        "models": more_options.wrong(options) or models.models_wrong(files),
+        "models": state.options_wrong(options) or models.models_wrong(files),
     }
     spec = None
     if not any(wrong.values()):

@@ -10,7 +10,6 @@ import streamlit as st
 
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed, many
-from pages.form import options as more_options
 from pages.form import representations, state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
@@ -109,7 +108,7 @@ def show_models(
     beside = any(offer.where == "nowhere" for offer in offers())
     if amiss and not beside and not any(content.problem for content in contents.values()):
         st.error(plain(amiss), icon=":material/error:")
-    more_options.show_options(draft.stimuli, options)
+    state.show_options(draft.stimuli, options)
 
 
 def _presets() -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
-from pages.form import options, state
+from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.wording import plain
 
@@ -214,7 +214,7 @@ def _treebank_choices(draft: Draft) -> None:
             placeholder="as they come",
             help=balance.text,
         )
-        options.field("sample_seed")
+        state.field("sample_seed")
 
 
 def _preview(draft: Draft) -> None:

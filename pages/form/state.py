@@ -18,11 +18,14 @@ from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
 from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
-from pages.parts import choices, stored
+from mlem_core.estimators.registry import check_values
+from mlem_core.pairs.columns import AUTO
+from pages.parts import choices, method, stored
 from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.data.stimuli import StimulusSet
 
 
 STEPS = ("read", "roles", "models")
@@ -267,3 +270,90 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     column = {f"{name}_bin": name for name, _ in spec.bins}
     names = [feature.name for feature in features if feature.name not in spec.features]
     return roles | {column.get(name, name): "ignore" for name in names}
+
+
+# Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
+LEFT = (
+    "layers", "groups", "labels", "trajectories", "property_groups", "resampled_whole", "missing",
+    "values", "folds", "folds_over", "seed", "pairs",
+)  # fmt: skip
+RIGHT = (
+    "as_in", "estimator", "interactions", "distance", "already_squared", "special_tokens", "dtype",
+)  # fmt: skip
+ADVANCED = ("pooling", "positions", "units", "half", "device")
+_READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
+
+
+def chosen_options(stimuli: StimulusSet | None) -> dict[str, Any]:
+    """The fields of `AnalysisSpec` that are chosen here; the default for a text that is none."""
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    options: dict[str, Any] = {}
+    for name in _READ:
+        try:
+            options[name] = value_of(name)
+        except InputError:
+            options[name] = getattr(AnalysisSpec, name)
+    if stimuli is not None:
+        apart = choices.get_many("values", _offered(stimuli.digest, stimuli), AnalysisSpec.values)
+        # What is named counts.
+        options["values"] = tuple(name for name in apart if apart == [*AUTO] or name not in AUTO)
+    # Where they are those of a paper, an analysis has them in the place of its defaults.
+    spec = AnalysisSpec(**options)
+    return {name: getattr(spec, name) for name in (*_READ, "values")}
+
+
+def options_wrong(options: dict[str, Any]) -> str:
+    """Error in the options, alone or together; empty where there is none."""
+    try:
+        check_values(options["estimator"], options["values"], options["interactions"])
+        for name in _READ:
+            value_of(name)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def show_options(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
+    """Draw the options."""
+    from mlem_core.analysis.spec import AnalysisSpec
+
+    with st.expander("More options", icon=":material/tune:"):
+        _side_by_side(LEFT, RIGHT, stimuli)
+    other = any(options[name] != getattr(AnalysisSpec, name) for name in ADVANCED)
+    with st.expander("Advanced", icon=":material/settings:", expanded=other):
+        _side_by_side(ADVANCED[:2], ADVANCED[2:], stimuli)
+
+
+def _side_by_side(left: Sequence[str], right: Sequence[str], stimuli: StimulusSet | None) -> None:
+    for place, names in zip(st.columns(2, gap="large"), (left, right), strict=True):
+        with place:
+            for name in names:
+                field(name, stimuli)
+
+
+def field(name: str, stimuli: StimulusSet | None = None) -> None:
+    """Draw the widget of a field of `AnalysisSpec`; of `values` only where there are stimuli."""
+    from mlem_core.analysis.spec import AnalysisSpec, parameters
+
+    described, default = parameters()[name], getattr(AnalysisSpec, name)
+    more = {"placeholder": described.metavar, "help": described.text}
+    if isinstance(default, bool) or described.choices is not None:
+        method.choose(name)
+    elif described.parse is int and described.range is not None:
+        choices.whole_number(described.label, name, default, *described.range, help=described.text)
+    elif name == "values":
+        if stimuli is not None:
+            offered = _offered(stimuli.digest, stimuli)
+            choices.choose_many(described.label, offered, name, default, **more)
+    else:
+        more["help"] += " Several are parted by semicolons." * described.repeated
+        choices.text_field(described.label, name, **more)
+
+
+@stored.kept(32, copied=True)
+def _offered(digest: str, _stimuli: StimulusSet) -> list[str]:
+    """Choices for coding by value: that it is left to the analysis, or features."""
+    from mlem_core.analysis.defaults import resolvable
+
+    return [*AUTO, *resolvable(_stimuli)]

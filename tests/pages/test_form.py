@@ -18,7 +18,7 @@ from mlem_core.data import datasets
 from mlem_core.data.added import frequency
 from mlem_core.models import hub
 from mlem_core.tasks import analyses
-from pages.form import models, options
+from pages.form import models, state
 from pages.form.draft import draft
 from pages.form.state import form_of
 from pages.parts import choices, stored
@@ -351,7 +351,7 @@ def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     monkeypatch.setattr(stored, "store", lambda: upload.store)  # type: ignore[attr-defined]
     now = draft()
     assert now.error == ""
-    found = models.spec_of(now, options.chosen(now.stimuli))
+    found = models.spec_of(now, state.chosen_options(now.stimuli))
     # The form says of features by roles what else is said by kinds or names.
     by_roles = {"roles", "ordered", "nominal", "features"}
     for each in fields(AnalysisSpec):
