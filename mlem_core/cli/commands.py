@@ -339,7 +339,7 @@ def _lint(options: argparse.Namespace) -> None:
 
 
 def _replicate(options: argparse.Namespace) -> None:
-    from mlem_core.cli.replicated import two
+    from mlem_core.cli.found import two
     from mlem_core.data.stimulus_csv import write_table
     from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
     from mlem_core.storage.store import Store

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.defaults import CHOSEN, said_of_choice
 from mlem_core.analysis.results import Results
+from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.text import fraction, listed, many
+from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Report, layer_name
+from mlem_core.cli.options import spec_from_options
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
@@ -200,3 +208,48 @@ def _each(analysis: Analysis) -> str:
     kinds = {"file" if model in files else "checkpoint" for model in models}
     what = listed(sorted(kinds), last="or")
     return f"one {what} each"
+
+
+def two(options: argparse.Namespace, store: Store, report: Report) -> tuple[Analysis, Analysis]:
+    """Two results, stimulus sets or halves; what is in the store is not computed again.
+
+    Raises
+    ------
+    InputError
+        One without --halves, or two with it; a result whose stimuli or models have changed since.
+    """
+    names = [options.first, *filter(None, [options.second])]
+    if len(names) == 1 + options.halves:
+        found = "two results with --halves" if options.halves else "one result"
+        raise InputError(f"found {found}; expected two results, or one and --halves.")
+    kept = [_manifest(name) for name in names]
+    given = spec_from_options(options)
+    specs = [
+        AnalysisSpec.from_dict(was["parameters"]) if was else replace(given, stimuli=name)
+        for name, was in zip(names, kept, strict=True)
+    ]
+    if options.halves:
+        specs = [replace(specs[0], half=half) for half in ("first", "second")]
+    made = [run(spec, store, report) for spec in specs]
+    for name, was, analysis in zip(names, kept, made, strict=False):
+        now, before = analysis.manifest, was.get("models", {})
+        same = [
+            same_content(before[of], of_now) for of, of_now in now["models"].items() if of in before
+        ]
+        if was and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
+            raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
+    return made[0], made[1]
+
+
+def _manifest(name: str) -> dict[str, Any]:
+    """Manifest that `analyze` has written of a result; empty for a stimulus set."""
+    path = Path(name) / "manifest.json"
+    if not path.is_file():
+        return {}
+    try:
+        kept = json.loads(path.read_bytes())
+        models = {model: dict(facts) for model, facts in kept["models"].items()}
+        digest = str(kept["stimuli"]["digest"])
+        return {"parameters": kept["parameters"], "digest": digest, "models": models}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"the manifest.json in {short(name)} is none of analyze.") from None
