@@ -21,7 +21,7 @@ from mlem_core.base.files import checked
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
-from mlem_core.report import latex
+from mlem_core.report import formats
 from mlem_core.report.contents import in_zip
 from mlem_core.report.formats import FORMATS, as_latex, csv_bytes
 
@@ -132,7 +132,7 @@ def as_zip(
         files |= {f"figures/{path}": data for path, data in written.items()}
         files[f"tables/{name}.csv"] = csv_bytes(one.data)
         parts.append(as_latex(one, name, paper, form))
-    files["report.tex"] = latex.document(parts, "references").encode()
+    files["report.tex"] = formats.document(parts, "references").encode()
     captions = [
         f"**{name}. {as_markdown(one.title)}.** {as_markdown(one.caption)}\n"
         for name, one in zip(names, drawn, strict=True)

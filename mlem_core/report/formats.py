@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
@@ -14,8 +18,243 @@ from mlem_core import figures
 from mlem_core.base.parameters import Registry
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.context import RenderedFigure
-from mlem_core.report import latex
 from mlem_core.report.contents import in_zip
+
+# What a document has to load: rules, tables over several pages, pictures.
+PACKAGES = ("booktabs", "longtable", "graphicx")
+# A table of more rows is broken over pages.
+LONG = 40
+# A table of longer rows (letters) is made smaller, to fit on the page.
+WIDE = 90
+# Wider than this a figure or a table spans both columns of a journal.
+ONE_COLUMN_MM = 100
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≠": r"$\neq$",
+    "·": r"$\cdot$",
+    "²": r"$^2$",
+    "…": r"\ldots{}",
+    "–": "--",
+    "—": "---",
+    "\u00a0": "~",
+    "∞": r"$\infty$",
+    "→": r"$\to$",
+    "ϕ": r"$\phi$",
+    "ϵ": r"$\epsilon$",
+    "ς": r"$\varsigma$",
+    "ο": "o",
+}
+# Letters of all of Europe where the fonts are there; others (Arabic, Chinese ...) do not stop it.
+_LETTERS = r"""\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}
+% pdfLaTeX prints ? for a letter that its fonts lack; LuaLaTeX and XeLaTeX print it with a font
+% that has it, such as \setmainfont{Noto Sans Arabic} of the package fontspec.
+\makeatletter\ifdefined\UTFviii@undefined@err\def\UTFviii@undefined@err#1{?}\fi\makeatother"""
+# The others look like Latin letters, and LaTeX has no commands for them.
+_CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()  # noqa: SIM905
+# Headings of columns that the program names; a user's own stand as they are.
+_HEADINGS = {
+    "rho": r"$\rho$",
+    "rho_a": r"$\rho_a$",
+    "rho_before": r"$\rho$ before",
+    "alpha": r"$\alpha$",
+    "tau": r"$\tau$",
+    "weighted_tau": r"$\tau$",
+    "rsa": "RSA",
+    "p": "$p$",
+    "rsa_p": "$p$",
+    "p_corrected": "$p$ (corrected)",
+    "rsa_p_corrected": "$p$ (corrected)",
+    "layer_a": "layer",
+    "layer_b": "other layer",
+    "model_a": "model",
+    "model_b": "other model",
+    "value_a": "value",
+    "value_b": "other value",
+    "n_pairs": "pairs",
+    "n_units": "units",
+    "n_outliers": "outlier units",
+    "outlier_share": "share of outliers",
+    "position0_ranks": "share of position 0",
+    "mean_cosine": "mean cosine",
+    "top": "most important feature",
+}
+_P = ("p", "rsa_p", "p_corrected", "rsa_p_corrected")
+
+
+def escape(text: object) -> str:
+    """Text that LaTeX prints as it is, on one line; Greek letters and signs are set as math."""
+    line = re.sub(r"[ \t\r\n\f\v]+", " ", str(text)).strip()
+    return "".join(map(_letter, line))
+
+
+def _letter(letter: str) -> str:
+    if letter in _SPECIAL:
+        return _SPECIAL[letter]
+    name = unicodedata.name(letter, "").replace("LAMDA", "LAMBDA")
+    if greek := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", name):
+        command = greek[2].lower() if greek[1] == "SMALL" else greek[2].title()
+        if greek[1] == "SMALL" or command in _CAPITALS:
+            return rf"$\{command}$"
+    return "" if unicodedata.category(letter) in ("Cc", "Cf") else letter
+
+
+def table(
+    frame: pd.DataFrame, caption: str = "", label: str = "", digits: int = 3, title: str = ""
+) -> str:
+    """A table with booktabs' rules; of more than `LONG` rows a longtable, which breaks over pages.
+
+    Numbers stand on the right with `digits` decimals (whole ones without), text on the left; a
+    missing cell is a dash. What LaTeX would read as a command is escaped.
+
+    Parameters
+    ----------
+    frame : a row a row of the table; its index is left out
+    caption, label : of the float; `label` may hold letters, digits, `:` and `-`
+    title : the caption in short, which begins it and stands in a list of tables
+    """
+    sides = "".join("r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in frame.dtypes)
+    head = " & ".join(_heading(str(name)) for name in frame.columns) + r" \\"
+    columns = [[_cell(value, digits, str(name)) for value in frame[name]] for name in frame]
+    # What begins with a bracket or a star would be read as an option of the row before.
+    rows = [
+        ("{}" if cells[0][:1] in ("[", "*") else "") + " & ".join(cells) + r" \\"
+        for cells in zip(*columns, strict=True)
+    ]
+    captioned, labelled = _caption(caption, title), _label(label)
+    if len(rows) > LONG:
+        begin = [rf"\begin{{longtable}}{{{sides}}}"]
+        # In a longtable they are a row of their own.
+        begin += [f"{''.join((captioned, labelled))} \\\\"] if captioned or labelled else []
+        return _lines(
+            *begin,
+            *(r"\toprule", head, r"\midrule", r"\endfirsthead"),
+            *(r"\toprule", head, r"\midrule", r"\endhead"),
+            *(r"\midrule", rf"\multicolumn{{{len(sides)}}}{{r}}{{continued}} \\", r"\endfoot"),
+            *(r"\bottomrule", r"\endlastfoot"),
+            *rows,
+            r"\end{longtable}",
+        )
+    wide = _letters([list(map(str, frame.columns)), *zip(*columns, strict=True)]) > WIDE
+    return _lines(
+        r"\begin{table}",
+        r"\centering",
+        captioned,
+        labelled,
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" if wide else "",
+        rf"\begin{{tabular}}{{{sides}}}",
+        *(r"\toprule", head, r"\midrule", *rows, r"\bottomrule"),
+        r"\end{tabular}" + "}" * wide,
+        r"\end{table}",
+    )
+
+
+def _letters(rows: Sequence[Sequence[str]]) -> int:
+    """Number of letters in the longest cells of all columns, with what is between them."""
+    return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
+
+
+def figure(
+    path: str, size: tuple[float, int], caption: str = "", label: str = "", title: str = ""
+) -> str:
+    """A figure that includes a picture at its own width.
+
+    Parameters
+    ----------
+    path : of the picture, from where the document lies
+    size : width of the picture in mm, over `ONE_COLUMN_MM` it spans two columns; and its pages
+    caption, label, title : as for `table`
+    """
+    width_mm, pages = size
+    kind = "figure*" if width_mm > ONE_COLUMN_MM else "figure"
+    return _lines(
+        rf"\begin{{{kind}}}",
+        r"\centering",
+        *(
+            rf"\includegraphics[width={width_mm:g}mm{f',page={page}' * (page > 1)}]{{{path}}}"
+            for page in range(1, pages + 1)
+        ),
+        _caption(caption, title),
+        _label(label),
+        rf"\end{{{kind}}}",
+    )
+
+
+def document(parts: list[str], bibliography: str = "") -> str:
+    """A document of these parts that can be typeset as it is.
+
+    Parameters
+    ----------
+    bibliography : name of the BibTeX file without its ending; empty where there is none
+    """
+    packages = [rf"\usepackage{{{name}}}" for name in PACKAGES]
+    begin = [
+        r"\documentclass[a4paper]{article}",
+        r"\usepackage[margin=12mm]{geometry}",
+        *packages,
+        _LETTERS,
+    ]
+    end = [r"\bibliographystyle{plainnat}", rf"\bibliography{{{bibliography}}}"]
+    cited = [r"\usepackage{natbib}"] if bibliography else []
+    return _lines(
+        *begin, *cited, r"\begin{document}", *parts, *(end if bibliography else []),
+        r"\end{document}",
+    )  # fmt: skip
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(filter(None, lines)) + "\n"
+
+
+def _caption(caption: str, title: str) -> str:
+    if not caption and not title:
+        return ""
+    short = f"[{{{escape(title)}}}]" if title else ""
+    begin = f"{escape(title)}. " if title else ""
+    return rf"\caption{short}{{{(begin + escape(caption)).strip()}}}"
+
+
+def _label(label: str) -> str:
+    return rf"\label{{{re.sub(r'[^a-zA-Z0-9:-]', '-', label)}}}" if label else ""
+
+
+def _heading(name: str) -> str:
+    return _HEADINGS.get(name) or escape(name)
+
+
+def _cell(value: Any, digits: int, column: str) -> str:
+    if pd.isna(value):
+        return "--"
+    if isinstance(value, bool | np.bool_):
+        return str(value)
+    if isinstance(value, float | np.floating) and np.isfinite(value):
+        least = 10.0**-digits
+        if column in _P and 0 <= value < least:
+            return f"$<{least:.{digits}f}$"
+        text = f"{value:.{digits}f}"
+        negative = text.startswith("-") and float(text) != 0
+        return f"${text}$" if negative else text.removeprefix("-")
+    if isinstance(value, int | np.integer):
+        return f"${value}$" if value < 0 else str(value)
+    return escape(value)
+
 
 # Gives the files of a figure by their names, at the size and in the font of a paper.
 Write = Callable[[RenderedFigure, str, figures.Paper | None], dict[str, bytes]]
@@ -95,8 +334,8 @@ def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str =
     path, title = f"figures/{name}.{form}", drawn.title
     pages = len(pages_of(drawn, paper))
     size = paper.width_mm, pages
-    picture = latex.figure(path, size, drawn.caption, f"fig:{name}", title)
-    return "\n".join((picture, latex.table(drawn.printed, "", f"tab:{name}", title=title)))
+    picture = figure(path, size, drawn.caption, f"fig:{name}", title)
+    return "\n".join((picture, table(drawn.printed, "", f"tab:{name}", title=title)))
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
@@ -117,7 +356,7 @@ def _picture(
 
 
 def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> dict[str, bytes]:
-    written = latex.table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
+    written = table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
     return {f"{name}.tex": written.encode()}
 
 

@@ -30,7 +30,7 @@ from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import distance_named
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.report.latex import escape
+from mlem_core.report.formats import escape
 
 # Key -> its entry in BibTeX; one field a line, names as "Family, Given".
 _ENTRIES = {

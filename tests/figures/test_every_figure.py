@@ -24,7 +24,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.figures import Paper
 from mlem_core.figures.naming import feature_name
-from mlem_core.report import latex
+from mlem_core.report import formats
 
 
 class Given(NamedTuple):
@@ -259,7 +259,7 @@ def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(one_
     pages = PdfReader(io.BytesIO(pdf)).pages
     assert (name, len(pages), others) == ("a.pdf", 2, [])
     assert all(float(page.mediabox.height) * MM <= 120.5 for page in pages)
-    tex = latex.figure("a.pdf", (89, len(pages)))
+    tex = formats.figure("a.pdf", (89, len(pages)))
     assert "[width=89mm]{a.pdf}" in tex and "[width=89mm,page=2]{a.pdf}" in tex
 
 

@@ -21,7 +21,7 @@ from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, draw
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import as_latex
-from mlem_core.report.latex import table as latex_table
+from mlem_core.report.formats import table as latex_table
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.tasks import examples
 

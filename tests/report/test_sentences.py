@@ -18,7 +18,7 @@ from mlem_core.figures.importances import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
 from mlem_core.figures.stimulus_maps import map_caption
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.report import latex
+from mlem_core.report import formats
 from mlem_core.report.methods import KEYS, bibtex, methods_paragraph
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
@@ -109,7 +109,7 @@ def test_each_cell_is_where_it_was():
     frame = pd.DataFrame(
         {"feature": ["a_b", "50 %"], "layer": [1, -2], "FI": [0.12345, -0.5], "sd": [np.nan, -1e-9]}
     )
-    text = latex.table(frame, caption="Importance & more", label="tab:my table")
+    text = formats.table(frame, caption="Importance & more", label="tab:my table")
     assert cells_of(text) == [
         ["feature", "layer", "FI", "sd"],
         [r"a\_b", "1", "0.123", "--"],
@@ -122,7 +122,7 @@ def test_each_cell_is_where_it_was():
 
 def test_nothing_that_a_user_wrote_is_a_command():
     nasty = r"\input{/etc/passwd} $x^2$ ~#{}|<>" + "\n\\\\ end"
-    text = latex.escape(nasty)
+    text = formats.escape(nasty)
     assert "\n" not in text
     known = r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}"
     rest = re.sub(known + r"|\\[{}&%$#_]", "", text)
@@ -140,32 +140,33 @@ def environments(text):
 
 def test_a_long_table_breaks_over_pages_and_repeats_its_head():
     frame = pd.DataFrame({"layer_a": [f"a_{i}" for i in range(60)], "rsa": np.linspace(-1, 1, 60)})
-    text = latex.table(frame, "Both {similarities}.", "tab:similarity", title="Similarity [τ]")
+    text = formats.table(frame, "Both {similarities}.", "tab:similarity", title="Similarity [τ]")
     assert environments(text) == ["longtable"]
     assert text.index(r"\endfirsthead") < text.index(r"\endhead") < text.index(r"\endlastfoot")
     assert r"\caption[{Similarity [$\tau$]}]{Similarity [$\tau$]. Both \{similarities\}.}" in text
     body = text.partition(r"\endlastfoot")[2]
     assert body.count(r" \\") == 60 and r"a\_0 & $-1.000$ \\" in body
-    assert environments(latex.table(frame[:40], "c")) == ["tabular", "table"]
+    assert environments(formats.table(frame[:40], "c")) == ["tabular", "table"]
 
 
 def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller():
     frame = pd.DataFrame({"interval": ["[0, 1]", "*"], "p": [0.00004, 0.5], "rsa_p": [0.0, np.nan]})
-    text = latex.table(frame)
+    text = formats.table(frame)
     assert "\n{}[0, 1] & $<0.001$ & $<0.001$" in text and "\n{}* & 0.500 & --" in text
     wide = pd.DataFrame({f"feature {at}": ["0.123 [0.100, 0.150]"] for at in range(9)})
-    assert r"\resizebox" in latex.table(wide, "c") and r"\resizebox" not in text
+    assert r"\resizebox" in formats.table(wide, "c") and r"\resizebox" not in text
 
 
 def test_a_figure_is_included_at_its_width():
     one, two = (
-        latex.figure("figures/a.pdf", (mm, 1), "As ρ is.", "fig:a b", "A_b") for mm in (89.0, 183.0)
+        formats.figure("figures/a.pdf", (mm, 1), "As ρ is.", "fig:a b", "A_b")
+        for mm in (89.0, 183.0)
     )
     assert environments(one) == ["figure"] and environments(two) == ["figure*"]
     assert r"\includegraphics[width=89mm]{figures/a.pdf}" in one and r"\label{fig:a-b}" in one
     assert r"\caption[{A\_b}]{A\_b. As $\rho$ is.}" in two
     # Letters that a font lacks do not stop a document.
-    whole = latex.document([one, two, latex.escape("زمن ϕ ± −2 Αo")], "references")
+    whole = formats.document([one, two, formats.escape("زمن ϕ ± −2 Αo")], "references")
     assert r"زمن $\phi$ $\pm$ $-$2 Αo" in whole
     assert environments(whole) == ["figure", "figure*", "document"]
     assert r"\UTFviii@undefined@err#1{?}" in whole.partition(r"\begin{document}")[0]
