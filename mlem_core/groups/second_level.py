@@ -38,7 +38,7 @@ from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.system_distances import Measured
 from mlem_core.inference.corrections import SIGNIFICANT
-from mlem_core.inference.jackknife import fewest, standard_error
+from mlem_core.inference.resample import fewest, standard_error
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import share_alone
