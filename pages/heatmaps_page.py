@@ -12,10 +12,10 @@ from mlem_core.base.text import fraction
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
 from pages.parts import alike, choices, exporting, frame, naming, uncertainty, values
+from pages.parts.choices import without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
 from pages.parts.view import View, has_pairs, pair_of_layers
-from pages.parts.wording import without_minus_zero
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results

@@ -15,9 +15,9 @@ from mlem_core.base.room import shared
 from mlem_core.base.text import fraction, listed, many
 from pages.form import state
 from pages.parts import choices, frame, opening, stored
+from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 from pages.parts.why import show_pair
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.tasks.analyses import Job

@@ -13,10 +13,10 @@ from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.stimulus_maps import MOST, points_of
 from pages.parts import alike, choices, exporting, frame, naming, uncertainty
+from pages.parts.choices import plain, without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
 from pages.parts.view import View, has_pairs
-from pages.parts.wording import plain, without_minus_zero
 
 if TYPE_CHECKING:
     import pandas as pd

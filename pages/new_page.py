@@ -12,8 +12,8 @@ from mlem_core.base.text import listed, many
 from pages.form import models, read, representations, roles, state
 from pages.form.draft import Draft, draft
 from pages.parts import background, choices, frame, stored
+from pages.parts.choices import duration, plain
 from pages.parts.screens import SCREENS
-from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.cost import Cost

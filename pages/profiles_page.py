@@ -15,9 +15,9 @@ from mlem_core.base.typing import layer_name
 from mlem_core.figures import captions
 from mlem_core.inference.caveats import below_ceiling
 from pages.parts import background, choices, exporting, frame, naming, uncertainty, values
+from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from pages.parts.view import View

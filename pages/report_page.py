@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.errors import InputError
-from pages.parts import frame, naming, report_cards, stored, visitor
+from pages.parts import frame, naming, report_cards, stored
+from pages.parts.choices import plain
 from pages.parts.exporting import paper
 from pages.parts.opening import open_view
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.base.labels import Names
@@ -190,7 +190,7 @@ def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> N
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(
         "Download the report",
-        data=visitor.token_bound(everything),
+        data=stored.token_bound(everything),
         file_name=f"{name}-report.zip",
         mime="application/zip",
         key="report zip",
@@ -202,7 +202,7 @@ def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> N
     )
     row.download_button(
         "LaTeX of all",
-        data=visitor.token_bound(tex),
+        data=stored.token_bound(tex),
         file_name=f"{name}-report.tex",
         mime="application/x-tex",
         key="report tex",

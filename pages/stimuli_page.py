@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pages.parts import exporting, frame
+from pages.parts.choices import plain
 from pages.parts.opening import show_view
 from pages.parts.view import View
-from pages.parts.wording import plain
 
 
 def stimuli_body() -> None:

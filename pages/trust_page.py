@@ -20,10 +20,10 @@ from pages.parts import (
     stored,
     uncertainty,
 )
+from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
 from pages.parts.view import View, pair_of_layers
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer

@@ -9,10 +9,10 @@ import streamlit as st
 
 from mlem_core.base.text import listed
 from pages.parts import background, choices, exporting, frame, naming, opening, stored, uncertainty
+from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd

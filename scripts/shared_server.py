@@ -1,7 +1,7 @@
 """The app for many visitors, each with a secret of its own: what `serve.py` runs with MLEM_SHARED.
 
 The secret is a cookie that no script can read. It is given with the page, and comes back with the
-page's connection, where `pages.parts.visitor` reads it.
+page's connection, where `pages.parts.stored` reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamlit.starlette import App
 from mlem_core.base.room import shared
 from mlem_core.storage.store import Store
 from mlem_core.tasks.visitors import is_given, new_token
-from pages.parts.visitor import COOKIE
+from pages.parts.stored import COOKIE
 
 SAFE = {
     # An address may hold the secret of a link: other sites are not told it.

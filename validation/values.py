@@ -12,7 +12,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ridge_solver import RidgeMLEM
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.solver import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.build import PassOptions, pair_tables

@@ -316,7 +316,7 @@ def _stimuli(options: argparse.Namespace) -> None:
 
 def _systems(options: argparse.Namespace) -> None:
     from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.models.model_properties import systems_table
+    from mlem_core.models.availability import systems_table
 
     table, notes = systems_table(options.models)
     write_table(table, Path(options.out))

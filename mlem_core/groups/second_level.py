@@ -33,10 +33,10 @@ from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.estimators.solver import FoldFits
+from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import GROUP, tests_of
 from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import Properties
-from mlem_core.groups.system_distances import Measured
 from mlem_core.inference.corrections import SIGNIFICANT
 from mlem_core.inference.resample import fewest, standard_error
 from mlem_core.pairs.build import pair_tables

@@ -17,7 +17,19 @@ from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.labels import Names
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray
-from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
+from mlem_core.groups.members import (
+    FEATURES,
+    PROFILES,
+    Measured,
+    Members,
+    group_means,
+    model_similarity,
+    of_explained_parts,
+    of_profiles,
+    of_similarity,
+    table_of_distances,
+    within_and_between,
+)
 from mlem_core.groups.mrqap import GROUP, FactorTest, sentence, table_of, tests_of
 from mlem_core.groups.profiles import (
     IMPORTANCE,
@@ -28,15 +40,6 @@ from mlem_core.groups.profiles import (
 )
 from mlem_core.groups.properties import Properties, values_of
 from mlem_core.groups.second_level import SecondLevel, second_level
-from mlem_core.groups.system_distances import (
-    FEATURES,
-    PROFILES,
-    Measured,
-    of_explained_parts,
-    of_profiles,
-    of_similarity,
-    table_of_distances,
-)
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left

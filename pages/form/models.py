@@ -12,7 +12,7 @@ from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed, many
 from pages.form import representations, state
 from pages.parts import choices, stored
-from pages.parts.wording import plain
+from pages.parts.choices import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec

@@ -12,7 +12,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
 from pages.form import state
 from pages.parts import choices, stored
-from pages.parts.wording import plain
+from pages.parts.choices import plain
 
 if TYPE_CHECKING:
     from mlem_core.data.stimuli import StimulusSet

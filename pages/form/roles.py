@@ -10,10 +10,10 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
-from pages.form import distance_features, state
-from pages.form.draft import FEATURES, change_roles, column_feature
+from pages.form import state
+from pages.form.draft import FEATURES, change_roles, column_feature, of_column, show_given
 from pages.parts import choices, stored
-from pages.parts.wording import plain
+from pages.parts.choices import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
     findings = [] if lint is None else lint.findings
     _free(draft)
     _missing(draft, [finding for finding in findings if finding.kind == "missing"])
-    distance_features.show_given(draft)
+    show_given(draft)
     _lines(draft, [finding for finding in findings if finding.kind != "missing"])
     if lint is not None:
         _below(lint)
@@ -176,7 +176,7 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
         if now == "ordered" and (column in draft.bins or _many_values(cells)):
             _bins(draft, column)
     with about:
-        for vector in distance_features.of_column(draft, column):
+        for vector in of_column(draft, column):
             st.caption(f"A part of the vector {plain(vector)}.")
         _say(findings)
 

@@ -21,7 +21,7 @@ from mlem_core.base.parameters import in_text, parse_names
 from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from pages.parts import choices, method, stored
-from pages.parts.wording import plain
+from pages.parts.choices import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec

@@ -11,8 +11,8 @@ import streamlit as st
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, naming, stored, uncertainty
+from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.similarities import LayerSimilarity

@@ -17,8 +17,8 @@ import streamlit as st
 
 from mlem_core.base.text import many
 from pages.parts import choices, stored
+from pages.parts.choices import plain, progress_text
 from pages.parts.screens import SCREENS
-from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
     from mlem_core.tasks.analyses import Job

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import streamlit as st
 
 from mlem_core.base.text import listed
-from pages.parts import choices, frame, naming, report_cards, visitor
-from pages.parts.wording import plain, without_minus_zero
+from pages.parts import choices, frame, naming, report_cards, stored
+from pages.parts.choices import plain, without_minus_zero
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -309,7 +309,7 @@ def _download(
     file, write = form.download(made, name, paper)
     st.download_button(
         f"Download {form.label}",
-        data=visitor.token_bound(write),
+        data=stored.token_bound(write),
         file_name=file,
         mime=form.mime if file.endswith(form.name) else "application/zip",
         key=f"download {at}",

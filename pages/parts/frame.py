@@ -18,8 +18,8 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
 from mlem_core.base.room import shared
-from pages.parts import background, choices, naming, stored, visitor
-from pages.parts.wording import plain
+from pages.parts import background, choices, naming, stored
+from pages.parts.choices import plain
 
 SHARED = "shared"  # in an address: the secret of a link that one visitor has made for others
 
@@ -64,7 +64,7 @@ def attempt(body: Callable[[], None]) -> None:
     from mlem_core.figures.naming import naming as named
 
     try:
-        with visitor.while_here(), named(naming.now()):
+        with stored.while_here(), named(naming.now()):
             body()
     except InputError as error:
         st.error(plain(error), icon=":material/error:")

@@ -13,8 +13,8 @@ import streamlit as st
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
 from pages.parts import choices, naming, stored
+from pages.parts.choices import plain, progress_text
 from pages.parts.view import View, lacks
-from pages.parts.wording import plain, progress_text
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis

@@ -9,7 +9,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import parse_layer
 from mlem_core.storage.store import Store
-from pages.parts import choices, stored, visitor
+from pages.parts import choices, stored
 
 
 def now() -> Names:
@@ -53,7 +53,7 @@ def shared_names(first: str, second: str) -> Names:
 def names_of_layers(job_id: str) -> Mapping[str, str]:
     """The names that layers of files have in an analysis; none while it is not done."""
     try:
-        return {} if job_id == stored.EXAMPLE else _of_layers(job_id, visitor.token_now())
+        return {} if job_id == stored.EXAMPLE else _of_layers(job_id, stored.token_now())
     except InputError:
         return {}
 

@@ -15,9 +15,9 @@ from mlem_core.base.text import listed, many
 from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import check_values
 from pages.parts import background, choices, frame, method, naming, report_cards, stored
+from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 from pages.parts.view import View
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import choices, naming, stored, visitor
+from pages.parts import choices, naming, stored
 
 if TYPE_CHECKING:
     from mlem_core.base.labels import Names
@@ -243,7 +243,7 @@ class Card:
                 st.download_button(
                     form.label,
                     # Here LaTeX has the figure beside its table.
-                    data=visitor.token_bound(tex if name == "tex" else write),
+                    data=stored.token_bound(tex if name == "tex" else write),
                     file_name=f"{self.name}.tex" if name == "tex" else file,
                     key=f"report {name} {self.name}",
                     icon=":material/download:",

@@ -11,8 +11,8 @@ from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, frame, naming, stored
+from pages.parts.choices import duration, plain
 from pages.parts.view import HIDDEN, View
-from pages.parts.wording import duration, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     from mlem_core.inference.corrections import PERMUTATIONS
-    from mlem_core.inference.cost import seconds_of_layers
+    from mlem_core.inference.replicates import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
 

@@ -8,9 +8,9 @@ import streamlit as st
 
 from mlem_core.base.typing import parse_layer
 from pages.parts import choices, exporting, naming, uncertainty
+from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.method import values_to_tell_apart
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results

@@ -14,8 +14,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.base.typing import layer_name, parse_layer
-from pages.parts import background, choices, naming, stored, visitor
-from pages.parts.wording import plain
+from pages.parts import background, choices, naming, stored
+from pages.parts.choices import plain
 
 # The browser draws first.
 PAUSE = 0.5  # seconds
@@ -42,7 +42,7 @@ def prefetch(calls: Sequence[Callable[[], object]]) -> None:
     if crowded():
         return
     stopped = st.session_state["prefetch"] = threading.Event()
-    threading.Thread(target=visitor.token_bound(_make), args=(stopped, calls), daemon=True).start()
+    threading.Thread(target=stored.token_bound(_make), args=(stopped, calls), daemon=True).start()
 
 
 def crowded() -> bool:

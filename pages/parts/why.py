@@ -26,8 +26,8 @@ from pages.parts import (
     stored,
     uncertainty,
 )
+from pages.parts.choices import plain
 from pages.parts.view import View, has_pairs, lacks
-from pages.parts.wording import plain
 
 if TYPE_CHECKING:
     from mlem_core.figures.context import FigureContext

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, t
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge_solver import RidgeMLEM
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
 
 

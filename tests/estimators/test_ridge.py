@@ -18,13 +18,8 @@ from mlem_core.estimators.normal_equations import (
     ridge_weights,
     training_blocks,
 )
-from mlem_core.estimators.ridge_solver import (
-    ALPHAS,
-    ChoosingSolver,
-    RidgeMLEM,
-    RidgeSolver,
-    across_folds,
-)
+from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
+from mlem_core.estimators.ridge_solver import ChoosingSolver, RidgeSolver, across_folds
 from mlem_core.pairs.crossfit import fold_ceilings
 
 N = 75

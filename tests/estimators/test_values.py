@@ -20,7 +20,7 @@ from mlem_core.estimators.normal_equations import (
     value_weights,
 )
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeMLEM
+from mlem_core.estimators.ridge import ALPHAS, BETAS, RidgeMLEM
 from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import fitted, permutation_importance
 from mlem_core.pairs.columns import MISSING, MISSING_NAME, chosen_to_resolve, feature_columns

@@ -18,7 +18,7 @@ from mlem_core.models import availability
 from mlem_core.models.registry import ModelUnavailable, locate
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
-from pages.parts import wording
+from pages.parts import choices
 
 HERE = Path(__file__).parent
 
@@ -354,7 +354,7 @@ def test_nobody_waits_for_the_second_turn_of_another(waiting, running, data):
 
 def test_no_path_of_the_machine_is_on_a_screen(settings, root, monkeypatch):
     monkeypatch.setenv("MLEM_CACHE", str(root))
-    wording._paths.cache_clear()
+    choices._paths.cache_clear()
     for path, left in {
         root / "visitors" / "ab" / "uploads" / "cd" / "my.csv": "my.csv",
         root / "jobs" / "0a" / "log": "log",
@@ -363,8 +363,8 @@ def test_no_path_of_the_machine_is_on_a_screen(settings, root, monkeypatch):
         Path.home() / ".cache" / "x": "x",
     }.items():
         for around in ("{}", "see {}", "the file {!r} is", "the file {}: row 3."):
-            said = wording.plain(around.format(str(path))).replace("\\", "")
+            said = choices.plain(around.format(str(path))).replace("\\", "")
             assert said == around.format(left if "!r" not in around else str(left)), path
     for harmless in ("and/or", "a / b", "state-spaces/mamba-130m-hf", "1/2", "http://a.b/tmp/c"):
-        assert wording.plain(harmless).replace("\\", "") == harmless
-    wording._paths.cache_clear()
+        assert choices.plain(harmless).replace("\\", "") == harmless
+    choices._paths.cache_clear()

@@ -11,9 +11,14 @@ from scipy import stats
 from mlem_core import Store, run
 from mlem_core.analysis.grouped import Grouped
 from mlem_core.cli.commands import main
-from mlem_core.groups.members import Members, group_means, model_similarity, within_and_between
+from mlem_core.groups.members import (
+    Members,
+    group_means,
+    model_similarity,
+    warped_distance,
+    within_and_between,
+)
 from mlem_core.groups.profiles import mean_profiles
-from mlem_core.groups.system_distances import warped_distance
 
 GROUPS = (("g", ("a0", "a1", "a2")), ("h", ("b0", "gone", "b1")))
 LAYERS = [(model, n) for model in ("b0", "a0", "a1", "c", "a2", "b1") for n in range(4)]

@@ -5,11 +5,11 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
 from mlem_core.cli.commands import main
+from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import intraclass_correlation, mrqap
 from mlem_core.groups.properties import Properties, read_systems, values_of
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
-from mlem_core.groups.system_distances import Measured
-from mlem_core.models.model_properties import systems_table
+from mlem_core.models.availability import systems_table
 from tests.inputs import refused
 
 

@@ -22,7 +22,7 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
-from mlem_core.estimators.ridge_solver import RidgeMLEM
+from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_chance, with_transfer
