@@ -48,7 +48,7 @@ def test_it_is_drawn_again_as_it_was_with_what_was_selected(example, tmp_path):
     assert Chosen.from_dict(chosen.to_dict()) == chosen
     made = chosen.drawn(example, example.results_of(selection), drawing)
     assert set(made.data["term"]) == {"tense", "number", "unexplained"}
-    assert made.title == "Why smollm2:6 and minilm:3 are similar"
+    assert made.title == "Why smollm2 layer 6 and minilm layer 3 are similar"
     colored = kept(example, "two_layers", options={"color": "tense"})
     made = colored.drawn(example, example.results(), drawing)
     assert "coloured by tense" in made.caption
