@@ -17,8 +17,8 @@ from pages.parts.screens import SCREENS
 
 if TYPE_CHECKING:
     from mlem_core.analysis.cost import Cost
-    from mlem_core.analysis.findings import Lint
     from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.data.doubts import Lint
     from mlem_core.tasks.reading import FoundArrays
 
 TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}

@@ -24,8 +24,7 @@ from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import RSA
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 T = TypeVar("T")
 # Of what a kept result is: of the whole analysis, of what is selected, or of layers alone.
@@ -127,7 +126,7 @@ class FinishedRun:
         return selection.checked(self.tables.features, self.layers)
 
     def key(self, of: Of = None, **more: Any) -> dict[str, Any]:
-        """Key of a cached result: all that it depends on, see `mlem_core.storage.stage.Stage`.
+        """Key of a cached result: all that it depends on, see `mlem_core.storage.store.Stage`.
 
         Parameters
         ----------

@@ -28,8 +28,7 @@ from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.rows import equal_rows
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis

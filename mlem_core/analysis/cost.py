@@ -73,7 +73,7 @@ def cost_of(
     ----------
     spec : its layers and folds
     stimuli : with the features of the analysis
-    n_cells : of its pairs, see `mlem_core.analysis.findings.Lint`
+    n_cells : of its pairs, see `mlem_core.data.doubts.Lint`
     models : the size of each model; None is unknown
     files : how many layers each representations file has
     n_fetched : bytes from the hub

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from mlem_core.analysis.cost import check_weights
 from mlem_core.analysis.defaults import ALONE, MOST_STIMULI
-from mlem_core.analysis.findings import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import IntArray
+from mlem_core.data.doubts import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.levels import STIMULUS, level_of
 from mlem_core.data.stimuli import StimulusSet

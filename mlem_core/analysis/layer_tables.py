@@ -31,8 +31,7 @@ from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables, coarse_notes
 from mlem_core.scale.executor import executor
-from mlem_core.storage.stage import InFile, Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.
 MOST_PAIRS = 2**31 - 1

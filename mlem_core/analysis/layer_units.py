@@ -30,8 +30,7 @@ from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks, is_little
 from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import Big, Executor
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 # A folder of the store: the ranks of all pairs, which are too many to be summed up in an entry.
 _RANKS = "layer-ranks"

@@ -22,8 +22,7 @@ from mlem_core.measures.similarity import mds_map
 from mlem_core.models import representations
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 MOST_LEVELS = 8
 NONE = ""  # the level of a feature that a group is not divided by

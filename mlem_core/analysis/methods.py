@@ -31,8 +31,7 @@ from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 # The two that the second paper puts beside each other.
 COMPARED = ("spearman", "frrsa")

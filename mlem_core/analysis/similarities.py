@@ -36,8 +36,7 @@ from mlem_core.pairs.similarities import (
     components,
 )
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 # What a pair takes of memory while a layer is compared: its distance, its cell, its values.
 FLOAT_BYTES, A_PAIR_BYTES = 8, 8 + 4 + 16

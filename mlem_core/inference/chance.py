@@ -42,7 +42,7 @@ from mlem_core.measures.shapley import (
 )
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.stage import Packed
+from mlem_core.storage.store import Packed
 
 UNCORRECTED = "Not corrected for chance: random labels may contribute as much."
 # Sums of permuted tables that are in memory together.

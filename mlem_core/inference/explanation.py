@@ -33,8 +33,7 @@ from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
-from mlem_core.storage.stage import Stage, Tables
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store, Tables
 
 STAGE = Stage[Tables]("pair-intervals", 4, dict)
 

@@ -15,7 +15,7 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
-from mlem_core.storage.stage import Packed
+from mlem_core.storage.store import Packed
 
 # What is left without each block is many numbers, and only their spread is used.
 Without = Annotated[FloatArray, Packed(np.float32)]

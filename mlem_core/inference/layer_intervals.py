@@ -36,8 +36,7 @@ from mlem_core.pairs.designs import n_pairs, resampled_part
 from mlem_core.pairs.resampling_units import Blocks, RankedPairs, StimulusUnits, Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 STAGE = Stage("error-bars", 4, LayerIntervals, compressed=True)
 _SEED = 0

@@ -17,8 +17,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
 from mlem_core.measures.shapley import FeatureSet, sampled_orders, shapley
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 # Of so many of the pairs that contribute most, examples are picked.
 CANDIDATES = 20_000

@@ -93,7 +93,7 @@ class Units:
         return "unseen sentences" + (f" {self._made} these {self.item}s" if self.n_items else "")
 
     def permuted(self, folds_over: str) -> str:
-        """Units that exchange labels in a permutation test (`mlem_core.inference.permutation`)."""
+        """Units that exchange labels in a permutation test, see `importance_chance`."""
         what = "sentences" if folds_over == "sentences" else f"{self.item}s"
         part = "part of the folds" if folds_over == "both" else "fold"
         return f"{what} of the same {part} and of as many stimuli"

@@ -39,8 +39,8 @@ from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_
 from mlem_core.figures.robustness import claimed
 from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
+from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.partial import partial_of_layers
-from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.tables import importance_difference_table
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS

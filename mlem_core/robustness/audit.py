@@ -35,8 +35,7 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit, notes
 from mlem_core.scale.executor import workers_sharing
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 STAGE = Stage("audit", 3, Audit)
 _NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}

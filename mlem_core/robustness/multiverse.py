@@ -31,8 +31,7 @@ from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.similarities import RSA
-from mlem_core.storage.stage import Stage
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Stage, Store
 
 Choices = Mapping[str, Sequence[str]]
 

@@ -24,8 +24,7 @@ from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
-from mlem_core.storage.stage import Tables, load_result, save_result
-from mlem_core.storage.store import Store
+from mlem_core.storage.store import Store, Tables, load_result, save_result
 from mlem_core.tasks import analyses, examples
 from mlem_core.tasks.runner import Request, Task, carry_out
 
@@ -93,7 +92,7 @@ def _all_intervals(job: JobInput) -> None:
 
 
 def _chance(job: JobInput) -> None:
-    from mlem_core.inference.permutation import kept_chance
+    from mlem_core.inference.importance_chance import kept_chance
 
     n_permutations = int(job.options["permutations"])
     kept_chance(job.analysis, job.store, job.selection(), n_permutations, job.report)

@@ -18,7 +18,7 @@ from pages.parts.choices import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlem_core.analysis.findings import Lint, StimulusFinding
+    from mlem_core.data.doubts import Lint, StimulusFinding
     from mlem_core.data.stimuli import StimulusSet
     from pages.form.draft import Draft
 

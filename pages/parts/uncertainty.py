@@ -155,7 +155,7 @@ def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.corrections import family_of_tests
-    from mlem_core.inference.permutation import CHANCE, SCORE_PERMUTATIONS
+    from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
     from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:

@@ -16,8 +16,8 @@ from mlem_core.cli.commands import main
 from mlem_core.data.folds import group_folds
 from mlem_core.inference import layer_pairs
 from mlem_core.inference.explanation import with_chance
+from mlem_core.inference.importance_chance import score_above_chance
 from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
-from mlem_core.inference.permutation import score_above_chance
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs import designs
 from mlem_core.pairs.build import PassOptions, pair_tables

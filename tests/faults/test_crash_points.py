@@ -16,7 +16,7 @@ from permissions import limited
 from mlem_core import InputError, Store, run
 from mlem_core.base.files import write_json
 from mlem_core.storage.digests import RESULT, seal
-from mlem_core.storage.stage import save_result
+from mlem_core.storage.store import save_result
 from mlem_core.tasks import analyses, followups, runner
 
 LONG = ("analyze-warm", "worker", "deletion")

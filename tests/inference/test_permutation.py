@@ -14,11 +14,15 @@ from mlem_core.data.levels import exchanges
 from mlem_core.inference import chance
 from mlem_core.inference.bootstrap import term_replicates
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.inference.importance_chance import IMPORTANCE_CHANCE, importances_by_chance
+from mlem_core.inference.importance_chance import (
+    IMPORTANCE_CHANCE,
+    importances_by_chance,
+    permuted_tables,
+    score_above_chance,
+)
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
 from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs
 from mlem_core.inference.pair_contributions import contributions
-from mlem_core.inference.permutation import permuted_tables, score_above_chance
 from mlem_core.inference.replicates import identity_reach, relabelled_pairs, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import fitted

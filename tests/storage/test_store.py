@@ -24,7 +24,7 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests
 from mlem_core.storage.digests import Digested, Watched
-from mlem_core.storage.stage import Packed, Stage
+from mlem_core.storage.store import Packed, Stage
 
 
 def write(text):

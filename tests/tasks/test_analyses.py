@@ -26,8 +26,8 @@ from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_chance, with_transfer
+from mlem_core.inference.importance_chance import CHANCE, score_above_chance
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.permutation import CHANCE, score_above_chance
 from mlem_core.report import capsule
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, processes, runner
