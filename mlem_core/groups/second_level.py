@@ -27,7 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many, number
+from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
@@ -78,10 +78,10 @@ class SecondLevel(NamedTuple):
         found = []
         for measure, rows in self.importances.groupby("measure", sort=False):
             scores = self.scores[self.scores["measure"] == measure]
-            rho = number(scores["rho"].mean())
+            rho = fraction(scores["rho"].mean())
             sure = rows[(rows["lower"] > 0) & (rows["p"] < SIGNIFICANT)]
             ordered = sure.sort_values("importance", ascending=False)
-            named = [f"{row.property} ({number(row.importance)})" for row in ordered.itertuples()]
+            named = [f"{row.property} ({fraction(row.importance)})" for row in ordered.itertuples()]
             told = f"importances {listed(named)}" if named else "no property is told from chance"
             found.append(
                 f"What makes systems differ ({measure}): {told}; held-out ρ {rho}, mean over folds "
@@ -124,7 +124,8 @@ def second_level(
         try:
             fits = Divisions.of(values, properties, units, seed)
         except InputError as refused:
-            return SecondLevel(*_tables([], []), [*notes, f"No second level: {refused}"])
+            notes.append(f"No second level ({measure}): {refused}")
+            continue
         scores += [(measure, number, *both) for number, both in enumerate(fits.scores, 1)]
         importances = fits.importances(values[None])[0]
         variances, freedom = [fits.variance(values)], [n_units - 1]

@@ -206,7 +206,8 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
         found |= {"group_tests.csv": table_of(summary.tests[0])} if summary.tests[0] else {}
     if summary.system_distances[0]:
         found["system_distances.csv"] = table_of_distances(*summary.system_distances)
-    if (second := summary.second_level) is not None:
+    second = summary.second_level
+    if second is not None and len(second.scores):
         found["system_scores.csv"] = second.scores
         found["system_importance.csv"] = second.importances
     if summary.analysis.spec.trajectories:

