@@ -28,6 +28,7 @@ def systems(n, rng):
     return properties, distances
 
 
+@pytest.mark.slow
 def test_it_is_ridge_on_explicit_pairs_and_names_the_planted_property():
     properties, distances = systems(20, np.random.default_rng(0))
     found = second_level({"rsa": Measured(distances)}, properties)
@@ -108,6 +109,7 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
         Properties.of_cells({"a": ["1", "2"]}, [("g", ("d",))])
 
 
+@pytest.mark.slow
 def test_configurations_fill_the_table_of_systems(tmp_path):
     assert (
         main(
