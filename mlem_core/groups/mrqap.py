@@ -168,9 +168,9 @@ def _tested(
     others = [part for key, factor in factors.items() if key != name for part in _parts(factor)]
     units, strata = _units(own, [_codes(part) for part in others if not _is_numeric(part)])
     every = (similarity, *map(same_label, (*own, *others)))
-    within = _by_permutation(every, len(own), units, strata, (n_permutations, seed))
+    within = _by_permutation(every, len(own), units, strata, n_permutations, seed)
     if within.smallest > LEVEL and np.ptp(strata):
-        free = _by_permutation(every, len(own), units, 0 * strata, (n_permutations, seed))
+        free = _by_permutation(every, len(own), units, 0 * strata, n_permutations, seed)
         within = min((within, free), key=lambda test: test.smallest)
     return within._replace(factor=name)
 
@@ -180,7 +180,8 @@ def _by_permutation(
     n_own: int,
     units: IntArray,
     strata: IntArray,
-    many_: tuple[int, int],
+    n_permutations: int,
+    seed: int,
 ) -> FactorTest:
     """The test of the first `n_own` matrices after the similarities, those behind them given.
 
@@ -188,9 +189,7 @@ def _by_permutation(
     ----------
     every : similarities and matrices of factors, each (n_models, n_models)
     units, strata : see `_units`
-    many_ : number of permutations, and their seed
     """
-    n_permutations, seed = many_
     members = np.eye(len(strata))[units]
     members /= members.sum(axis=0)
     first, second = np.triu_indices(len(strata), 1)

@@ -95,9 +95,9 @@ class Properties:
 
     def correlations(self) -> pd.DataFrame:
         """Correlations of the distances of every two properties: property, other, r."""
-        first, second = np.triu_indices(len(self.distances()[0]), 1)
-        names = list(self.values)
-        r = np.atleast_2d(np.corrcoef(self.distances()[:, first, second]))
+        distances, names = self.distances(), list(self.values)
+        first, second = np.triu_indices(len(distances[0]), 1)
+        r = np.atleast_2d(np.corrcoef(distances[:, first, second]))
         a, b = np.triu_indices(len(names), 1)
         return pd.DataFrame(
             {"property": [names[i] for i in a], "other": [names[i] for i in b], "r": r[a, b]}
@@ -168,7 +168,13 @@ def read_systems(path: str | Path) -> SystemsTable:
             f"{table.name} has the columns {some(names)}; expected one called {SYSTEM!r}, with a "
             "model or a representations file a row."
         )
+    colons = [name for name in names if ":" in name]
+    if colons:
+        raise InputError(
+            f"{table.name} has a column {colons[0]!r}; expected names without a colon."
+        )
     systems = table.values(SYSTEM)
+    properties = {name: table.values(name) for name in names if name != SYSTEM}
     groups, labels = dict[str, list[str]](), dict[str, list[str]]()
     models, files = list[str](), dict[str, str]()
     for row, system in enumerate(systems, 1):
@@ -181,12 +187,8 @@ def read_systems(path: str | Path) -> SystemsTable:
             files[name] = str(Path(path).parent / system)
         else:
             models.append(name)
-        for column in names:
-            cell = table.values(column)[row - 1] if column != SYSTEM else None
-            if ":" in column:
-                raise InputError(
-                    f"{table.name} has a column {column!r}; expected names without a colon."
-                )
+        for column, cells in properties.items():
+            cell = cells[row - 1]
             if cell is not None and column == GROUP:
                 groups.setdefault(cell, []).append(name)
             elif cell is not None:

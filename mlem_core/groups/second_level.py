@@ -146,12 +146,6 @@ def _tables(scores: list[Any], rows: list[Any]) -> tuple[pd.DataFrame, pd.DataFr
     return pd.DataFrame(scores, columns=SCORES), pd.DataFrame(rows, columns=IMPORTANCES)
 
 
-def _variance(without: FloatArray) -> FloatArray:
-    """Jackknife variance (...) from values without each unit (n_units, ...)."""
-    variance: FloatArray = (len(without) - 1) * without.var(axis=0)
-    return variance
-
-
 def _holm(p: Mapping[str, float]) -> dict[str, float]:
     """p corrected over those that are known, step by step from the smallest."""
     known = sorted((value, name) for name, value in p.items() if np.isfinite(value))
@@ -248,7 +242,8 @@ class Divisions:
         n_blocks = min(PAIR_BLOCKS, len(drawn))
         masks = [~(own[:, None] | own) for own in of_unit.T], [block != b for b in range(n_blocks)]
         of_units, of_pairs = (
-            _variance(np.concatenate([self.importances(distances[None], one) for one in each]))
+            standard_error(np.concatenate([self.importances(distances[None], m) for m in each]))
+            ** 2
             for each in masks
         )
         return np.maximum(of_units - of_pairs, of_pairs)

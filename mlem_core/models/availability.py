@@ -122,7 +122,8 @@ _KEYS = {
     "vocabulary": ("vocab_size",),
     "activation": ("hidden_act", "activation_function", "hidden_activation", "activation"),
 }
-_WITHOUT_ATTENTION = ("mamba", "mamba2", "bidirectional_mamba", "rwkv", "recurrent_gemma")
+_MAMBA = ("mamba", "mamba2", "bidirectional_mamba")
+_WITHOUT_ATTENTION = (*_MAMBA, "rwkv", "recurrent_gemma")
 _LEARNED = ("bert", "distilbert", "roberta", "electra", "albert", "gpt2", "gpt_neo", "opt")
 COLUMNS = (
     *("system", "group", "architecture", *_KEYS, "parameters", "positional_encoding"),
@@ -168,7 +169,7 @@ def told(config: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in _WITHOUT_ATTENTION and "heads" in found:
         groups = config.get("num_key_value_heads", found["heads"])
         found["attention"] = "multi-head" if groups == found["heads"] else "grouped-query"
-    if "rms_norm_eps" in config or kind in _WITHOUT_ATTENTION[:3]:
+    if "rms_norm_eps" in config or kind in _MAMBA:
         found["normalisation"] = "RMS norm"
     elif any(key.startswith("layer_norm") for key in config):
         found["normalisation"] = "layer norm"
