@@ -27,9 +27,12 @@ def main() -> None:
     """Measure, print and write, a section at a time."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each pair that is compared")
-    parser.add_argument("--only", choices=SECTIONS, help="one section")
+    parser.add_argument("--only", help=f"sections, by comma: {', '.join(SECTIONS)}")
     options = parser.parse_args()
-    for name in [options.only] if options.only else SECTIONS:
+    names = options.only.split(",") if options.only else list(SECTIONS)
+    if unknown := [name for name in names if name not in SECTIONS]:
+        parser.error(f"there is no section {unknown[0]!r}; there are {', '.join(SECTIONS)}.")
+    for name in names:
         table = Table()
         print(f"# {name}", flush=True)
         measured = SECTIONS[name](table, options.runs)
