@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
 from mlem_core.figures.press import PX_PER_MM, Paper, on_pages
-from mlem_core.figures.style import DARK, INK
+from mlem_core.figures.style import DARK, INK, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")
 _SOCKET = 107  # bytes of the path of a socket, at most
@@ -32,7 +32,8 @@ def on_dark_page(figure: go.Figure) -> go.Figure:
     axes = [name for name in ("coloraxis", "coloraxis2") if name in figure.layout]
     if not of_layers and "coloraxis2" not in axes:
         return figure
-    return go.Figure(figure).update_layout({name: {"colorscale": DARK} for name in axes})
+    scales = {name: upper_half(DARK) if figure.layout[name].cmin == 0 else DARK for name in axes}
+    return go.Figure(figure).update_layout({n: {"colorscale": own} for n, own in scales.items()})
 
 
 def as_files(

@@ -1,8 +1,9 @@
-"""Groups of models: mean profiles over depth, a matrix of groups, universality."""
+"""Groups of models: mean profiles over depth, a matrix of groups, universality; their systems."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,8 @@ from mlem_core.figures.style import (
     short_names,
     similarity_axis,
 )
-from mlem_core.groups.summary import GroupSummary, sizes
+from mlem_core.groups.members import FEATURES, PROFILES, Measured, Members
+from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
 from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
@@ -289,3 +291,68 @@ def draw_universality(context: FigureContext) -> RenderedFigure | None:
         f"{of_chance(found.chance)} {sizes(found)} {context.computed_on}",
         found.universality,
     )
+
+
+# Options of figures: the measure of distance, and the two systems that are compared.
+MEASURE, PAIR = "measure", ("system_a", "system_b")
+
+
+class Systems(NamedTuple):
+    """Systems of an analysis, and their distances by the chosen measure.
+
+    Attributes
+    ----------
+    names, groups : (n_systems,) each
+    measure : its name
+    distances : by it
+    """
+
+    summary: GroupSummary
+    members: Members
+    groups: tuple[str, ...]
+    measure: str
+    distances: Measured
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.members.members
+
+
+def systems_of(context: FigureContext) -> Systems | None:
+    """Systems of a context and the chosen distances; None with fewer than three of them."""
+    summary = group_summary(context)
+    measured, members = summary.system_distances
+    if not measured:
+        return None
+    chosen = context.drawing.options.get(MEASURE, PROFILES)
+    chosen = chosen if chosen in measured else PROFILES
+    groups = groups_of_systems(summary)
+    return Systems(summary, members, groups, chosen, measured[chosen])
+
+
+def measures(summary: GroupSummary) -> dict[str, str]:
+    """Label of each measure of distance that there is, by its name."""
+    labels = {
+        PROFILES: "importance profiles",
+        summary.by.name: summary.by.short,
+        FEATURES: "explained part",
+    }
+    return {name: labels[name] for name in summary.system_distances[0]}
+
+
+def pair_of(context: FigureContext, of: Systems) -> tuple[str, str]:
+    """The two systems that are compared: by default the most similar ones of different groups."""
+    a, b = (context.drawing.options.get(name, "") for name in PAIR)
+    if a != b and {a, b} <= {*of.names}:
+        return a, b
+    apart = np.array(of.groups)[:, None] != np.array(of.groups)
+    first, second = np.triu_indices(len(of.names), 1)
+    values = np.where(apart, of.distances.values, np.inf)[first, second]
+    at = int(values.argmin())
+    return of.names[first[at]], of.names[second[at]]
+
+
+def chosen_systems(context: FigureContext) -> tuple[str, str] | None:
+    """The two systems that are compared; None with fewer than three."""
+    of = systems_of(context)
+    return None if of is None else pair_of(context, of)

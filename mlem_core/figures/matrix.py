@@ -31,6 +31,7 @@ SIDE = 350  # px; of a matrix in a window of usual width
 TICK = SIZE - 3
 _LETTER, _TICK_LETTER, _LINE = 7, 6, 11  # px; width of a letter, of a small one, height of a tick
 _NAME, _SHORT = 18, 10  # letters of a model's name that are shown, and at least
+_LONG_TICK, _SHORT_TICK = 16, 8  # letters at a tick, where layers are few and where they are many
 _ROOMY = 8  # layers of a matrix whose cells have room for a number
 _GAPS = 0.12  # of a side, that gaps of one kind take at most
 # In parts of a side: gaps between two models and between layers that do not follow each other,
@@ -75,9 +76,14 @@ class Grid:
         return list(dict.fromkeys(self.layers[place][0] for place in order))
 
     @property
+    def mixed(self) -> bool:
+        """Whether layers of different models may stand beside each other."""
+        return self.tree is not None and len(self.models) > 1
+
+    @property
     def span(self) -> tuple[float, float]:
         """The ends of an axis: of the cells, and of the strip of colours before them."""
-        before = 0.0 if self.tree is None else 2 * _STRIP * len(self.layers)
+        before = 2 * _STRIP * len(self.layers) if self.mixed else 0.0
         return float(self.edges[0]) - before, float(self.edges[-1])
 
     def square(self, values: FloatArray) -> FloatArray:
@@ -194,7 +200,9 @@ class Labels:
 
 def labels(of: Grid, side: float = SIDE) -> Labels:
     """Labels for a matrix of so many px: every layer's and every model's where they have room."""
-    n, centres, texts = len(of.layers), of.centres, layer_labels(of.layers)
+    n, centres = len(of.layers), of.centres
+    roomy = n <= _ROOMY or of.tree is not None  # there, no names of models stand beside them
+    texts = layer_labels(of.layers, _LONG_TICK if roomy else _SHORT_TICK)
     pitch = side / max(float(of.edges[-1] - of.edges[0]), 1.0)
     blocks = of.blocks if of.tree is None else [(0, n, "")]
     every = max(1, int(np.ceil(_LINE / pitch)))

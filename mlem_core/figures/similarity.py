@@ -166,7 +166,7 @@ def matrix_figure(
     for place, matrix in enumerate(matrices):
         ref = panel_ref(place)
         drawn = _matrix_traces(of, matrix, dots=several)
-        if of.tree is not None:
+        if of.mixed:
             drawn.append(model_strip(of))
         if matrix.measure is not TAU and tree:
             drawn += tree
@@ -228,7 +228,7 @@ def _set_scale(
 ) -> None:
     """The colour scale of all matrices, below them, and the margins."""
     below = around.below
-    if of.tree is not None:
+    if of.mixed:
         text = model_key(of, 100 if arranged == "row" else 48)
         lies: dict[str, Any] = {"yanchor": "top", "yshift": -below}
         layout["annotations"].append(note(text, 0.5, 0, xref="paper", yref="paper", **lies))

@@ -45,6 +45,12 @@ DIVERGING = [[at / 8, color] for at, color in enumerate(_SIGNED[::-1])]
 _DARK = ("#C3DAEA", "#7FB0D6", "#3B7DB8", "#24486F", "#20262D", "#5E3A1C", "#A8642D", "#E9A066")
 DARK = [[at / 8, color] for at, color in enumerate(("#F6D3B3", *_DARK[::-1]))]
 
+
+def upper_half(scale: list[list[Any]]) -> list[list[Any]]:
+    """The colours of a scale from its upper end to its middle, for distances from 0."""
+    return [[2 - 2 * at, color] for at, color in scale[:3:-1]]
+
+
 GREY = "#8C8C8C"
 WARNING = "#D55E00"
 INK = "#1A1A1A"  # on a light ground of its own, whatever the page

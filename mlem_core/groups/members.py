@@ -216,10 +216,13 @@ class Measured(NamedTuple):
 
     values : (n_systems, n_systems), symmetric, 0 on the diagonal
     left : (n_blocks, n_systems, n_systems); None without intervals
+    folds : (n_folds, n_systems, n_systems) in each fold, whose mean they are; None where distances
+        are of all pairs of stimuli
     """
 
     values: FloatArray
     left: Left | None = None
+    folds: FloatArray | None = None
 
 
 def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -234,6 +237,33 @@ def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
 
     Source: Sakoe and Chiba (1978), symmetric form, without slope constraint.
     """
+    total = _accumulated(one, other)[0]
+    found: FloatArray = total[-1, -1] / sum(total.shape[:2])
+    return found
+
+
+def warping_path(one: FloatArray, other: FloatArray) -> IntArray:
+    """(n_steps, 2) layers of two sequences of profiles that `warped_distance` puts together.
+
+    Parameters
+    ----------
+    one, other : (n, n_features) and (m, n_features), each by depth
+    """
+    total, cost = _accumulated(one, other)
+    i, j = len(one) - 1, len(other) - 1
+    path = [(i, j)]
+    while i or j:
+        steps = [(i - 1, j - 1, 2), (i - 1, j, 1), (i, j - 1, 1)]
+        i, j, _ = min(
+            (step for step in steps if min(step[:2]) >= 0),
+            key=lambda step: total[step[0], step[1]] + step[2] * cost[path[-1]],
+        )
+        path.append((i, j))
+    return np.array(path[::-1])
+
+
+def _accumulated(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Least cost of all ways to each two layers, and the cost of these two: (n, m, ...) each."""
     cost = np.sqrt(((one[..., :, None, :] - other[..., None, :, :]) ** 2).sum(axis=-1))
     n, m = cost.shape[-2:]
     cost = np.ascontiguousarray(np.moveaxis(cost, (-2, -1), (0, 1)))
@@ -243,8 +273,7 @@ def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
         for j in range(1, m):
             along_one = np.minimum(total[i - 1, j], total[i, j - 1]) + cost[i, j]
             total[i, j] = np.minimum(along_one, total[i - 1, j - 1] + 2 * cost[i, j])
-    found: FloatArray = total[-1, -1] / (n + m)
-    return found
+    return total, cost
 
 
 def of_profiles(
@@ -272,11 +301,12 @@ def of_profiles(
 
         return of_every_two(both, len(members.members), profiles.shape[:-2], 0.0)
 
-    values = warped(by_fold).mean(axis=0)
+    folds = warped(by_fold)
+    values = folds.mean(axis=0)
     if left is None:
-        return Measured(values)
-    moved = warped(left.without[..., 1:])
-    return Measured(values, Left(values + moved - warped(by_fold.mean(axis=0)), left.sizes))
+        return Measured(values, folds=folds)
+    moved = values + warped(left.without[..., 1:]) - warped(by_fold.mean(axis=0))
+    return Measured(values, Left(moved, left.sizes), folds)
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
@@ -329,7 +359,7 @@ def table_of_distances(measured: Mapping[str, Measured], members: Members) -> pd
     rows: list[tuple[Any, ...]] = []
     names = members.members
     first, second = np.triu_indices(len(names), 1)
-    for measure, (values, left) in measured.items():
+    for measure, (values, left, _) in measured.items():
         bounds = np.full((2, *values.shape), np.nan)
         if left is not None:
             bounds = np.stack(jackknife(values, left.without, left.sizes, (0.0, np.inf))[1:3])

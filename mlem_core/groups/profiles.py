@@ -275,3 +275,27 @@ def mean_estimate(
         freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
     reach = reach_of(np.stack(variances), np.array(freedom), confidence)
     return Estimate(mean, mean - reach, mean + reach)
+
+
+def group_similarity_table(members: Members, means: Estimate, by: str) -> pd.DataFrame:
+    """Similarity of every two groups by a measure: group_a, group_b, pairs, it, lower, upper."""
+    sizes, names = members.sizes, np.array(members.groups, dtype=object)
+    first, second = np.triu_indices(len(names))
+    same = sizes[first] * (sizes[first] - 1) // 2
+    pairs = np.where(first == second, same, sizes[first] * sizes[second])
+    columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
+    for name, values in zip((by, "lower", "upper"), means[:3], strict=True):
+        columns[name] = values[0, first, second]
+    return pd.DataFrame(columns)
+
+
+def universality_table(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
+    """Within, between and universality of each term, each with its _lower and _upper."""
+    columns: dict[str, FloatArray] = {}
+    for at, name in enumerate(("within", "between", "universality")):
+        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
+            columns[name + end] = values[:, at]
+    table = pd.DataFrame({"term": list(terms)} | columns)
+    ratio = [name for name in table if name.startswith("universality")]
+    table.loc[~(table["within_lower"] > 0), ratio] = np.nan
+    return table

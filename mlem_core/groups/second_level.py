@@ -27,7 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import fraction, listed, many
+from mlem_core.base.text import fraction, listed, many, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
@@ -73,15 +73,27 @@ class SecondLevel(NamedTuple):
     importances: pd.DataFrame
     notes: list[str]
 
+    def named(self, measure: str) -> list[str]:
+        """Properties by a measure whose interval is above 0 and whose p is below .05, in words."""
+        rows = self.importances[self.importances["measure"] == measure]
+        sure = rows[(rows["lower"] > 0) & (rows["p"] < SIGNIFICANT)]
+        ordered = sure.sort_values("importance", ascending=False)
+        return [f"{row.property} ({fraction(row.importance)})" for row in ordered.itertuples()]
+
+    def finding(self, measure: str, systems: str) -> str:
+        """What sets these systems apart by a measure, in a sentence."""
+        named = self.named(measure)
+        if not named:
+            return f"No property of {systems} is told from chance."
+        sets = "set" if len(named) > 1 else "sets"
+        return f"{sentence_case(listed(named))} {sets} {systems} apart."
+
     def lines(self) -> list[str]:
         """Sentences on what the distances of systems go with, by each measure."""
         found = []
-        for measure, rows in self.importances.groupby("measure", sort=False):
+        for measure in self.importances["measure"].unique():
             scores = self.scores[self.scores["measure"] == measure]
-            rho = fraction(scores["rho"].mean())
-            sure = rows[(rows["lower"] > 0) & (rows["p"] < SIGNIFICANT)]
-            ordered = sure.sort_values("importance", ascending=False)
-            named = [f"{row.property} ({fraction(row.importance)})" for row in ordered.itertuples()]
+            rho, named = fraction(scores["rho"].mean()), self.named(measure)
             told = f"importances {listed(named)}" if named else "no property is told from chance"
             found.append(
                 f"What makes systems differ ({measure}): {told}; held-out ρ {rho}, mean over folds "
@@ -120,7 +132,7 @@ def second_level(
         return SecondLevel(*_tables([], []), [note])
     scores, rows = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     factors = properties.factors | ({GROUP: list(groups)} if len({*groups}) < len(groups) else {})
-    for measure, (values, left) in measured.items():
+    for measure, (values, left, _) in measured.items():
         try:
             fits = Divisions.of(values, properties, units, seed)
         except InputError as refused:
@@ -224,7 +236,9 @@ class Divisions:
             tested = tested[there[np.ix_(tested, tested)].any(axis=1)]
             if len(tested) > 2 and fitted[at].sum() > 2:
                 found.append(self._fall(weights[:, at], y, tested, there))
-        return np.mean(found, axis=0)
+        # Too few systems are left: NaN, so that there is no interval.
+        none = np.full((len(distances), len(self.parts)), np.nan)
+        return np.mean(found, axis=0) if found else none
 
     def variance(self, distances: FloatArray) -> FloatArray:
         """(n_parts,) variance of the importances over units of systems.

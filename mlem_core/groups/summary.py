@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,17 +34,19 @@ from mlem_core.groups.mrqap import GROUP, FactorTest, sentence, table_of, tests_
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
+    group_similarity_table,
     layer_scores,
     layer_scores_left,
     mean_profiles,
+    universality_table,
 )
 from mlem_core.groups.properties import Properties, values_of
 from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.resample import Estimate
 from mlem_core.measures.decomposition import decompose
+from mlem_core.measures.partial import Explained
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 
@@ -146,13 +148,15 @@ class GroupSummary:
         return _top_features(self)
 
     @cached_property
-    def _of_layers(self) -> _OfLayers:
-        return _terms_of_layers(self)
+    def of_layers(self) -> LayerSimilarity:
+        """The layers of the selection by the similarity, with tables of its features."""
+        whole = (self.compared or of_tables(self.analysis)).of(self.analysis, self.chosen)
+        return replace(whole, tables=whole.tables.of_features(self.chosen.features))
 
     @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
         """Terms of the similarity of models and it itself, also without each block of stimuli."""
-        names, squares, left, _ = self._of_layers
+        names, squares, left = _terms_of_layers(self)
         return names, model_similarity(squares, self.members), _by_model(left, self.members)
 
     @cached_property
@@ -165,7 +169,7 @@ class GroupSummary:
         _, matrix, left = self._similarities
         last = None if left is None else Left(left.without[:, -1:], left.sizes)
         means = estimate(group_means, matrix[-1:], self.members.group_of, last)
-        return _similarity(self.members, means, self.by.name)
+        return group_similarity_table(self.members, means, self.by.name)
 
     @cached_property
     def universality(self) -> pd.DataFrame:
@@ -176,12 +180,18 @@ class GroupSummary:
         """
         terms, matrix, stimuli = self._similarities
         found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
-        return _universality(terms, found)
+        return universality_table(terms, found)
 
     @cached_property
     def system_distances(self) -> tuple[dict[str, Measured], Members]:
         """Distances of every two models by each measure; none with fewer than three models."""
         return _distances(self)
+
+    @cached_property
+    def properties(self) -> Properties | None:
+        """Properties of the models of `system_distances`; None where there are none."""
+        labels = _labels(self.analysis, self.system_distances[1].members)
+        return Properties.of_cells(labels, self.analysis.spec.property_groups) if labels else None
 
     @cached_property
     def second_level(self) -> SecondLevel | None:
@@ -229,24 +239,18 @@ def _top_features(summary: GroupSummary) -> TopFeatures | None:
     return found if found.known else None
 
 
-# Names of the terms of a similarity and of it itself, these (n_terms, n_layers, n_layers), the same
-# without each block of stimuli, and what the features explain, with those without each block.
-_OfLayers = tuple[tuple[str, ...], FloatArray, "Left | None", "FloatArray | None"]
+# Names of the terms of a similarity and of it itself, these (n_terms, n_layers, n_layers), and the
+# same without each block of stimuli.
+_OfLayers = tuple[tuple[str, ...], FloatArray, "Left | None"]
 
 
 def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
-    whole, left = summary.compared or of_tables(summary.analysis), summary.left
-    of_layers = whole.of(summary.analysis, summary.chosen)
-    names: tuple[str, ...] = (whole.similarity.name,)
-    squares, explained, without = of_layers.values[None], None, None
-    if whole.similarity.divides:
-        tables = of_layers.tables.of_features(summary.chosen.features)
-        divided, n = decompose(tables, of_layers.values), len(squares) + len(tables.features) + 1
-        without = left.without if left is not None and left.without.shape[1] == n else None
-        explained = divided.terms.sum(axis=0)[None]
-        if without is not None:
-            of_blocks = without[:, : len(divided.terms)].sum(axis=1)
-            explained = np.concatenate((explained, of_blocks))
+    of_layers, left = summary.of_layers, summary.left
+    names: tuple[str, ...] = (of_layers.similarity.name,)
+    squares, without = of_layers.values[None], None
+    if of_layers.similarity.divides:
+        divided = decompose(of_layers.tables, of_layers.values)
+        without = _with_terms(summary)
         if summary.chance is not None:
             divided = summary.chance.of_all(divided)
             if without is not None:
@@ -255,8 +259,21 @@ def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
         names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
     elif left is not None and left.without.shape[1] == 1:
         without = left.without
-    known = None if left is None or without is None else Left(without, left.sizes)
-    return names, squares, known, explained
+    return names, squares, None if left is None or without is None else Left(without, left.sizes)
+
+
+def _with_terms(summary: GroupSummary) -> FloatArray | None:
+    """Terms and similarity without each block of stimuli, where they are of these features."""
+    left, n = summary.left, len(summary.of_layers.tables.features) + 2
+    return left.without if left is not None and left.without.shape[1] == n else None
+
+
+def _explained(summary: GroupSummary) -> FloatArray | None:
+    """(1 + n_blocks, n_layers, n_layers) what the features explain, then without each block."""
+    if not summary.of_layers.similarity.divides:
+        return None
+    found, without = Explained.of(summary.of_layers.tables).whole[None], _with_terms(summary)
+    return found if without is None else np.concatenate((found, without[:, :-2].sum(axis=1)))
 
 
 def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
@@ -265,20 +282,20 @@ def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
     members = Members.of([Member(model, model) for model in models], layers)
     if len(models) < 3:
         return {}, members
-    _, squares, left, explained = summary._of_layers
     _, _, scores_left = summary._scores
-    values, of_all = squares[-1], None if left is None else Left(left.without[:, -1], left.sizes)
+    left, explained = summary.left, _explained(summary)
+    of_all = None if left is None else Left(left.without[:, -1], left.sizes)
     if of_all is None and bounds is not None and bounds.similarity == summary.by.name:
         at = bounds.places(layers)
         of_all = Left(bounds.values_without[:, at][:, :, at], bounds.sizes)
     measured = {
         PROFILES: of_profiles(summary.results, layers, members, scores_left),
         summary.by.name: of_similarity(
-            model_similarity(values, members), _by_model(of_all, members)
+            model_similarity(summary.of_layers.values, members), _by_model(of_all, members)
         ),
     }
     if explained is not None:
-        sizes = () if left is None else left.sizes
+        sizes = () if left is None or len(explained) == 1 else left.sizes
         measured[FEATURES] = of_explained_parts(explained, members, sizes)
     return measured, members
 
@@ -286,28 +303,6 @@ def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
 def _by_model(left: Left | None, members: Members) -> Left | None:
     """Similarities of models without each block of stimuli, from those of layers."""
     return None if left is None else Left(model_similarity(left.without, members), left.sizes)
-
-
-def _similarity(members: Members, means: Estimate, by: str) -> pd.DataFrame:
-    sizes, names = members.sizes, np.array(members.groups, dtype=object)
-    first, second = np.triu_indices(len(names))
-    same = sizes[first] * (sizes[first] - 1) // 2
-    pairs = np.where(first == second, same, sizes[first] * sizes[second])
-    columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
-    for name, values in zip((by, "lower", "upper"), means[:3], strict=True):
-        columns[name] = values[0, first, second]
-    return pd.DataFrame(columns)
-
-
-def _universality(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
-    columns: dict[str, FloatArray] = {}
-    for at, name in enumerate(("within", "between", "universality")):
-        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
-            columns[name + end] = values[:, at]
-    table = pd.DataFrame({"term": list(terms)} | columns)
-    ratio = [name for name in table if name.startswith("universality")]
-    table.loc[~(table["within_lower"] > 0), ratio] = np.nan
-    return table
 
 
 def _labels(analysis: Analysis, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -319,15 +314,29 @@ def _labels(analysis: Analysis, models: Sequence[str]) -> dict[str, tuple[str, .
     return {factor: tuple(values[i] for i in at) for factor, values in of_every.items()}
 
 
+def groups_of_systems(summary: GroupSummary) -> tuple[str, ...]:
+    """(n_systems,) the group of each model of `system_distances`, or its family.
+
+    Families are the values of the property whose models are left out together; a model without one
+    is a group of its own.
+    """
+    spec, names = summary.analysis.spec, summary.system_distances[1].members
+    families = _labels(summary.analysis, names).get(spec.resampled_whole, ("",) * len(names))
+    return tuple(
+        family or spec.group_of.get(name, name)
+        for name, family in zip(names, families, strict=True)
+    )
+
+
 def _second_level(summary: GroupSummary) -> SecondLevel | None:
     spec, (measured, members) = summary.analysis.spec, summary.system_distances
-    labels = _labels(summary.analysis, members.members)
-    if not (measured and labels):
+    if not measured or summary.properties is None:
         return None
-    properties = Properties.of_cells(labels, spec.property_groups)
     groups = [spec.group_of.get(name, name) for name in members.members]
-    families = labels.get(spec.resampled_whole, ())
-    return second_level(measured, properties, groups=groups, families=families, seed=spec.seed)
+    families = groups_of_systems(summary) if spec.resampled_whole else ()
+    return second_level(
+        measured, summary.properties, groups=groups, families=families, seed=spec.seed
+    )
 
 
 def _tests(

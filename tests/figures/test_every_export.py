@@ -32,6 +32,7 @@ OF_VALUES += ("published", *(n for n in FIGURES if n.endswith(tuple(SIMILARITIES
 OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
+OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
 TALLEST, LOW = 170, 120  # mm of a page above its caption, and in one column
 WORDS = 60  # of a caption
@@ -91,7 +92,10 @@ class Sources:
         groups |= {kinds[0]: ["mini-bert@step143000"]}
         trajectories = {"mini-bert": run_of, "mini-bert, twice": run_of[1:3] + second}
         layers = {member: self.layers(3) for member in members}
-        of_groups = {"groups": groups, "trajectories": trajectories}
+        labels = {name: [f"{what}:{len(name) % n}" for what, n in
+                         (("objective of training", 2), ("width", 5), ("text", 3))]
+                  for name in groups}  # fmt: skip
+        of_groups = {"groups": groups, "trajectories": trajectories, "labels": labels}
         spec = in_files(self.folder, self.table, layers, **of_groups, **CHOSEN)
         return self.shown(run(spec, self.store))
 

@@ -16,6 +16,7 @@ from mlem_core.groups.members import (
     group_means,
     model_similarity,
     warped_distance,
+    warping_path,
     within_and_between,
 )
 from mlem_core.groups.profiles import mean_profiles
@@ -156,6 +157,12 @@ def test_it_is_the_least_of_all_warping_paths(n, m):
         found, [by_every_path(a, b) for a, b in zip(one, other, strict=True)]
     )
     np.testing.assert_allclose(warped_distance(other, one), found)
+    path = warping_path(one[0], other[0])
+    steps = np.diff(path, axis=0, prepend=0).sum(axis=1)
+    steps[0] = 1
+    cost = np.linalg.norm(one[0][path[:, 0]] - other[0][path[:, 1]], axis=1)
+    assert path[-1].tolist() == [n - 1, m - 1]
+    assert (steps * cost).sum() / (n + m) == pytest.approx(found[0])
     # Layers that are there twice are no distance.
     assert warped_distance(one[0], one[0].repeat(3, axis=0)) == 0
 

@@ -1,0 +1,407 @@
+"""Systems (models, subjects): how far apart they are, what sets them apart, their profiles.
+
+The kinds of figures are those of the third version of Salle et al. (arXiv:2406.12620v3, 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from mlem_core.base.text import listed, many, percent
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.figures.captions import STRESS, joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.groups import Systems, pair_of, systems_of
+from mlem_core.figures.maps import frame_map, uncrowded
+from mlem_core.figures.matrix import Order, grid
+from mlem_core.figures.naming import (
+    layer_title,
+    model_called,
+    model_colors,
+    model_labels,
+    model_name,
+    naming_layers,
+)
+from mlem_core.figures.similarity import Matrix, Measure, matrix_figure
+from mlem_core.figures.style import (
+    DIVERGING,
+    FAINT,
+    GREY,
+    LEGEND,
+    PALETTE,
+    as_number,
+    color_axis,
+    faded,
+    names_along,
+    plain,
+    quiet,
+    scatter,
+    upper_half,
+)
+from mlem_core.groups.members import FEATURES, PROFILES, Measured, table_of_distances
+from mlem_core.groups.profiles import layer_scores
+from mlem_core.measures.similarity import map_stress, mds_map
+
+_ROW, _BAR = 34, 64  # px of a property, and below a matrix for its colour bar
+# Properties by which systems of a group are joined, from small to large; the first that is known.
+_SIZES = ("parameters", "layers")
+
+
+def _said(of: Systems) -> str:
+    """Meaning of the distances, in a sentence."""
+    by = of.summary.by
+    return {
+        PROFILES: "Distance: importance profiles over layers, aligned by dynamic time warping "
+        "(mean over folds).",
+        by.name: f"Distance: 1 − mean {by.short} of layers at equal relative depth.",
+        FEATURES: "Distance: 1 − similarity in explained part, over layers at equal relative "
+        "depth.",
+    }[of.measure]
+
+
+def _of_systems(of: Systems) -> str:
+    groups = len({*of.groups})
+    return f"{many(len(of.names), 'system')}" + f" in {groups} groups" * (groups < len(of.names))
+
+
+@figure(
+    "system_distances",
+    "Distance of every two systems",
+    "Dark cells: similar systems. Click a cell to compare its two systems.",
+    offered=True,
+)
+def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
+    """Matrix of distances, by group or by clustering."""
+    of = systems_of(context)
+    if of is None:
+        return None
+    order: Order = "clustering" if context.drawing.options.get("order") == "clustering" else "model"
+    data = table_of_distances(*of.summary.system_distances)
+    return RenderedFigure(
+        _matrix(of, order, pair_of(context, of) if context.drawing.screen else None),
+        "Distance of every two systems",
+        joined(_said(of), f"{_of_systems(of)}.", context.basis),
+        data[data["measure"] == of.measure].reset_index(drop=True),
+    )
+
+
+def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figure:
+    cells, rows = system_cells(of)
+    values = of.distances.values[np.ix_(rows, rows)]
+    called = {
+        layer_name(cell): model_called(of.names[row])
+        if order == "clustering"
+        else _in_group(model_called(of.names[row]), cell[0])
+        for cell, row in zip(cells, rows, strict=True)
+    }
+    measure = Measure(of.measure, of.measure, "distance", "distance", "similarity")
+    place = {of.names[row]: cell for cell, row in zip(cells, rows, strict=True)}
+    with naming_layers(called):
+        drawn = matrix_figure(
+            grid(cells, order, 1.0 - values),
+            [Matrix(measure, values, np.full(values.shape, "", dtype=object), {})],
+            "alone",
+            None if pair is None else (place[pair[0]], place[pair[1]]),
+        )
+    if order == "model":
+        # Rows are named; the same names below would take more room than the matrix.
+        drawn.layout.height -= drawn.layout.margin.b - _BAR
+        drawn.layout.margin.b = _BAR
+        drawn.layout.annotations = [a for a in drawn.layout.annotations if a.yref != "y domain"]
+        drawn.update_xaxes(showticklabels=False)
+    most = float(values.max()) or 1.0
+    ticks = {0.0: "0", most / 2: "distance", most: as_number(most, 2)}
+    bar = drawn.layout.coloraxis.colorbar.to_plotly_json()
+    drawn.update_layout(
+        coloraxis=color_axis(0.0, most, ticks, upper_half(DIVERGING), **bar | {"len": 0.6})
+    )
+    return drawn
+
+
+def system_cells(of: Systems) -> tuple[list[Layer], list[int]]:
+    """Systems as (group, number in it), group by group, and the place of each among them."""
+    alone = len({*of.groups}) == len(of.groups)
+    groups = ("",) * len(of.groups) if alone else of.groups
+    rows = [row for name in dict.fromkeys(groups) for row, own in enumerate(groups) if own == name]
+    numbers = [groups[:row].count(groups[row]) for row in rows]
+    return [(groups[row], n) for row, n in zip(rows, numbers, strict=True)], rows
+
+
+def _in_group(name: str, group: str) -> str:
+    """Name of a system beside that of its group."""
+    rest = name.removeprefix(group).lstrip("@-_ ")
+    return rest or ("·" if name == group else name)
+
+
+@figure(
+    "system_map",
+    "Map of systems",
+    "Similar systems lie close together.",
+    offered=True,
+)
+def draw_system_map(context: FigureContext) -> RenderedFigure | None:
+    """Metric MDS of the distances of systems."""
+    of = systems_of(context)
+    if of is None:
+        return None
+    points, around = system_points(of.distances)
+    table = pd.DataFrame({"system": of.names, "group": of.groups, "x": points[:, 0]})
+    table["y"] = points[:, 1]
+    return RenderedFigure(
+        _map(of, table, around),
+        "Map of systems",
+        joined(
+            f"Metric MDS. {_said(of)}",
+            "Ellipses: one standard deviation over folds, whose maps are turned onto this one."
+            * (around is not None),
+            STRESS,
+            f"{_of_systems(of)}.",
+            context.basis,
+        ),
+        table,
+    )
+
+
+def system_points(distances: Measured) -> tuple[FloatArray, FloatArray | None]:
+    """Map of systems, (n_systems, 2), and those of folds, (n_folds, n_systems, 2), turned onto it.
+
+    A fold's map is turned and mirrored (orthogonal Procrustes), not stretched.
+    """
+    points = mds_map(distances.values)
+    if distances.folds is None or len(points) < 3:
+        return points, None
+    from scipy.linalg import orthogonal_procrustes
+
+    turned = []
+    for fold in distances.folds:
+        own = mds_map(fold)
+        turned.append(own @ orthogonal_procrustes(own, points)[0])
+    return points, np.stack(turned)
+
+
+def _map(of: Systems, table: pd.DataFrame, around: FloatArray | None) -> go.Figure:
+    drawn = go.Figure()
+    quiet(drawn, height=380)
+    points = table[["x", "y"]].to_numpy()
+    span = float(np.ptp(points, axis=0).max()) or 1.0
+    labelled = [g if g not in of.groups[:at] else "" for at, g in enumerate(of.groups)]
+    names = dict(zip(of.groups, model_labels(of.groups, LEGEND), strict=True))
+    texts, places = uncrowded(
+        (points - points.min(axis=0)) / span, [names[g] if g else "" for g in labelled]
+    )
+    for rows, name, color in _by_group(of):
+        if around is not None:
+            x, y = _ellipses(around[:, rows], points[rows])
+            look = {"fill": "toself", "fillcolor": faded(color, 0.18), "line": {"width": 0}}
+            drawn.add_trace(scatter(x, y, mode="lines", showlegend=False, name="ellipse", **look))
+        joined_up = _order_of_size(of, rows)
+        hover = [f"<b>{model_name(of.names[row])}</b><br>{model_name(name)}" for row in joined_up]
+        mode = "lines+markers+text" if joined_up is not rows else "markers+text"
+        drawn.add_trace(
+            scatter(points[joined_up, 0], points[joined_up, 1], hover, mode)
+            | {
+                "name": name,
+                "marker": {"color": color, "size": 9},
+                "line": {"color": faded(color, 0.5), "width": 1.5},
+                "text": [texts[row] for row in joined_up],
+                "textposition": [places[row] for row in joined_up],
+                "textfont": {"color": color},
+                "cliponaxis": False,
+                "showlegend": False,
+            }
+        )
+    stress = map_stress(of.distances.values, points)
+    ends = points if around is None else np.concatenate((points, *around))
+    frame_map(drawn, pd.DataFrame(ends, columns=["x", "y"]), stress)
+    return drawn
+
+
+def _by_group(of: Systems) -> Iterator[tuple[IntArray, str, str]]:
+    """Systems of each group, by number, its name and its colour."""
+    groups = list(dict.fromkeys(of.groups))
+    for name, color in zip(groups, model_colors(groups), strict=True):
+        yield np.flatnonzero(np.array(of.groups) == name), name, color
+
+
+def _order_of_size(of: Systems, rows: IntArray) -> IntArray:
+    """The systems of a group from small to large; as they are where no size tells them apart."""
+    for name in _SIZES:
+        sizes = of.summary.properties.values.get(name) if of.summary.properties else None
+        if isinstance(sizes, np.ndarray) and len({*sizes[rows]}) > 1:
+            return rows[np.argsort(sizes[rows], kind="stable")]
+    return rows
+
+
+def _ellipses(around: FloatArray, points: FloatArray) -> FloatArray:
+    """(2, ...) outlines of one standard deviation over folds about points, NaN after each."""
+    turn = np.linspace(0, 2 * np.pi, 33)
+    circle = np.stack((np.cos(turn), np.sin(turn)))
+    found = []
+    for own, centre in zip(np.moveaxis(around, 1, 0), points, strict=True):
+        values, axes = np.linalg.eigh(np.cov(own.T))
+        ring = centre[:, None] + axes @ (np.sqrt(np.maximum(values, 0.0))[:, None] * circle)
+        found.append(np.column_stack((ring, (np.nan, np.nan))))
+    return np.concatenate(found, axis=1)
+
+
+@figure(
+    "system_paths",
+    "Paths of profiles over depth",
+    "Each line is a system, from its first layer (small) to its last (large).",
+    offered=True,
+)
+def draw_system_paths(context: FigureContext) -> RenderedFigure | None:
+    """Principal components of the importance profiles of all layers, a line a system."""
+    of = systems_of(context)
+    if of is None:
+        return None
+    values, columns = layer_scores(context.results, context.selection)
+    centred = values[:, 1:] - values[:, 1:].mean(axis=0)
+    _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+    places = np.zeros((len(centred), 2))
+    places[:, : min(2, len(axes))] = centred @ axes[:2].T
+    shares = np.append(sizes**2 / max((sizes**2).sum(), 1e-300), (0.0, 0.0))[:2]
+    layers = list(context.selection.layers)
+    table = pd.DataFrame(layers, columns=["model", "layer"]).assign(x=places[:, 0], y=places[:, 1])
+    drawn = go.Figure()
+    quiet(drawn, height=420)
+    for rows, group, color in _by_group(of):
+        for place, row in enumerate(rows):
+            at = of.members.places[row]
+            hover = [f"<b>{layer_title(layers[place])}</b>" for place in at]
+            drawn.add_trace(
+                scatter(places[at, 0], places[at, 1], hover, "lines+markers")
+                | {
+                    "line": {"color": faded(color, 0.5), "width": 1.5},
+                    "marker": {"color": color, "size": np.linspace(3, 9, len(at))},
+                    "name": model_labels([group], LEGEND)[0],
+                    "legendgroup": group,
+                    "showlegend": place == 0,
+                }
+            )
+    for axis, share, number in zip("xy", shares, (1, 2), strict=True):
+        title = f"component {number} ({percent(share)} of variance)"
+        drawn.update_layout({f"{axis}axis": {"title": {"text": title}, "gridcolor": FAINT}})
+    return RenderedFigure(
+        drawn,
+        "Paths of importance profiles over depth",
+        joined(
+            f"Principal components of the importances ({listed(columns, most=3)}) of all layers; "
+            "a line joins the layers of a system, small marks first.",
+            f"{_of_systems(of)}.",
+            context.basis,
+        ),
+        table,
+    )
+
+
+@figure(
+    "system_importance",
+    "What sets systems apart",
+    "Drop in held-out ρ when systems exchange a property. Bars: 95 % CI.",
+    offered=True,
+)
+def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
+    """Importances of properties in the distances of systems; None without a second level."""
+    of = systems_of(context)
+    second = None if of is None else of.summary.second_level
+    if of is None or second is None or second.importances.empty:
+        return None
+    table = second.importances[second.importances["measure"] == of.measure]
+    if table.empty:
+        return None
+    scores = second.scores[second.scores["measure"] == of.measure]
+    return RenderedFigure(
+        importance_bars(table),
+        "What sets systems apart",
+        joined(
+            "Drop in ρ on held-out pairs of systems when systems exchange a property.",
+            f"Held-out ρ {as_number(scores['rho'].mean(), 2)}. {_said(of)}",
+            "95 % CI over systems"
+            + " and stimuli." * (of.distances.left is not None)
+            + "." * (of.distances.left is None),
+            f"{_of_systems(of)}.",
+        ),
+        table.reset_index(drop=True),
+    )
+
+
+def importance_bars(table: pd.DataFrame) -> go.Figure:
+    """Bar of the importance of each property, with its interval.
+
+    Parameters
+    ----------
+    table : property, importance, lower, upper, p; filled where the interval is above 0
+    """
+    own = table.sort_values("importance", ascending=False)
+    value, sure = own["importance"], own["lower"] > 0
+    hover = [
+        f"<b>{plain(row.property, 60)}</b><br>importance {as_number(row.importance)}<br>"
+        f"95 % CI {as_number(row.lower)} to {as_number(row.upper)}"
+        for row in own.itertuples()
+    ]
+    drawn = go.Figure(
+        go.Bar(
+            x=value,
+            y=list(range(len(own))),
+            orientation="h",
+            marker={"color": [PALETTE[0] if one else faded(PALETTE[0], 0.35) for one in sure]},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": own["upper"] - value,
+                "arrayminus": value - own["lower"],
+                "color": GREY,
+                "thickness": 1.5,
+            },
+            hovertext=hover,
+            hoverinfo="text",
+        )
+    )
+    quiet(drawn, height=_ROW * len(own) + 90)
+    drawn.update_xaxes(title_text="importance (drop in ρ)", zeroline=True)
+    labels = [plain(str(name).replace("_", " "), 22) for name in own["property"]]
+    drawn.update_yaxes(names_along(labels, autorange="reversed"))
+    return drawn
+
+
+@figure(
+    "property_correlations",
+    "Properties that go together",
+    "Correlation of the distances by every two properties: what one explains may be due to the "
+    "other.",
+    offered=True,
+)
+def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
+    """Correlations of the distances by properties, similar ones together."""
+    of = systems_of(context)
+    properties = None if of is None else of.summary.properties
+    if properties is None or len(properties.values) < 3:
+        return None
+    names, table = list(properties.values), properties.correlations()
+    r = np.eye(len(names))
+    r[np.triu_indices(len(names), 1)] = table["r"]
+    r = np.nan_to_num(np.triu(r) + np.triu(r, 1).T)
+    cells: list[Layer] = [("", at) for at in range(len(names))]
+    labels = {layer_name(cell): n.replace("_", " ") for cell, n in zip(cells, names, strict=True)}
+    measure = Measure("r", "r", "correlation", "r", "r")
+    with naming_layers(labels):
+        drawn = matrix_figure(
+            grid(cells, "clustering", r),
+            [Matrix(measure, r, np.full(r.shape, "", dtype=object), {})],
+            "alone",
+            None,
+        )
+    return RenderedFigure(
+        drawn,
+        "Properties that go together",
+        "Pearson correlation of the distances of systems by every two properties, ordered by "
+        f"average linkage on 1 − r. {many(len(of.names), 'system')}."
+        if of
+        else "",
+        table,
+    )
