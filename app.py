@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import frame, screens
+from pages.parts import frame, opening, screens
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -25,13 +25,16 @@ st.logo(
 
 def _pages() -> list[st.Page]:
     """A page a screen."""
+    systems = opening.has_systems()
     return [
         st.Page(
             one.file,
             title=one.title,
             url_path=one.url_path,
             default=at == 0,
-            visibility="visible" if one.listed else "hidden",
+            visibility="visible"
+            if one.listed or (one.url_path == "systems" and systems)
+            else "hidden",
         )
         for at, one in enumerate(SCREENS.values())
     ]
@@ -39,8 +42,8 @@ def _pages() -> list[st.Page]:
 
 frame.dress()
 page = st.navigation(_pages(), position="top")
-# The canvas needs the whole width; elsewhere what is selected stands beside what is shown.
-WIDE = ("", "new", "docs", "versus")
+# These need the whole width; elsewhere what is selected stands beside what is shown.
+WIDE = ("", "systems", "new", "docs", "versus")
 st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE else "auto")
 page.run()
 screens.links()

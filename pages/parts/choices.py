@@ -125,7 +125,7 @@ VIEW = (
     "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "noisy", "by", "depth", "pooled", "correction", "way", "group", "apart", "valued", "at",
-    "order", "marks", "partial", "similarity", "detail", "part",
+    "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
 )  # fmt: skip
 # The two analyses that are compared.
 VERSUS = ("versus",)

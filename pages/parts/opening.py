@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mlem_core.tasks.analyses import Job
 
 MOST_NAMED = 3  # models; of more their number is said
+MANY_SYSTEMS = 4  # models
 NOT_DONE = {
     "queued": "is waiting for its turn; its progress is at the top of this page.",
     "running": "is still running; its progress is at the top of this page.",
@@ -84,6 +86,17 @@ def open_view(url_path: str) -> View | None:
     with head:
         _offer_capsule(view)
     return view
+
+
+def has_systems() -> bool:
+    """Whether the analysis that is shown has so many models that they have a page of their own."""
+    from mlem_core.tasks import notes
+
+    job_id = st.query_params.get("analysis") or choices.get_one("analysis")
+    with contextlib.suppress(InputError):
+        job = stored.find_job(job_id) if job_id else next(iter(finished().values()), None)
+        return job is not None and len(notes.models_of(job.spec)) >= MANY_SYSTEMS
+    return False
 
 
 def whole_view(job_id: str) -> View:

@@ -19,7 +19,8 @@ class Screen:
     url_path : its address (the first one's is `/`); its file is `pages/{url_path}_page.py`
     title : in the navigation, on links and above the page
     symbol : name of a Material symbol
-    listed : whether it stands in the navigation; else something on another screen leads to it
+    listed : whether it stands in the navigation; else something on another screen leads to it, or
+        the analysis decides (`pages.parts.opening.has_systems`)
     """
 
     url_path: str
@@ -44,6 +45,7 @@ SCREENS = {
         Screen("home", "Why", "account_tree"),
         # Drawn last; where there is no room for all, those at the end are folded away.
         Screen("new", "New analysis", "add_circle"),
+        Screen("systems", "Systems", "scatter_plot", listed=False),
         Screen("profiles", "Importance profiles", "show_chart"),
         Screen("heatmaps", "Similarity heatmaps", "grid_on"),
         Screen("layers", "Layer map", "hub"),

@@ -106,6 +106,7 @@ OPTIONS = {
     "depth": "depth",
     "correction": "correction",
     "order": "order",
+    **{name: name for name in ("measure", "system_a", "system_b")},
 }
 
 

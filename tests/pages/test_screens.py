@@ -19,6 +19,7 @@ FIGURES: dict[tuple[str, ...], set[str]] = {
     ("",): set(),
     ("profiles",): {"profiles"},
     ("heatmaps",): {"similarity", "compare"},
+    ("systems",): set(),
     ("layers",): {"layer-map"},
     ("layers", "part=terms"): {"why-layers"},
     ("stimuli",): {"feature-counts", "feature-correlations"},
@@ -354,6 +355,20 @@ def test_groups_have_their_profiles_and_universality(store, tmp_path):
     assert len(screen.figures["group-profiles"]["data"]) == 12
     kinds = {name: {one["type"] for one in f["data"]} for name, f in screen.figures.items()}
     assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
+
+
+def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path):
+    members = {name: [f"{name}{seed}" for seed in range(2)] for name in "fghi"}
+    names = [one for own in members.values() for one in own]
+    labels = {one: ["kind:" + "xy"[one[0] == "f"], f"size:{n}"] for n, one in enumerate(names)}
+    spec = systems(tmp_path, names, groups=members, labels=labels)
+    screen = Screen("systems", analysis=ran(spec, store).id, measure="rsa")
+    drawn = {"distances", "map", "importance", "profiles", "alignment"}
+    assert {*screen.figures} == {f"system-{one}" for one in drawn} and screen.errors == []
+    assert "8 systems" in screen.said
+    nearest = next(name for name in screen.buttons if re.match(r"[f-i]\d · ", name))
+    screen.press(nearest)
+    assert screen.address["system_b"] == [nearest.partition(" ")[0]] and screen.errors == []
 
 
 def test_training_is_drawn_over_its_steps(store, tmp_path):

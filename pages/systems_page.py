@@ -1,0 +1,199 @@
+"""Systems: how far apart models (or subjects) are, what sets them apart, and two of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from mlem_core.base.text import fraction, many
+from pages.parts import choices, exporting, frame, naming, uncertainty
+from pages.parts.choices import plain
+from pages.parts.exporting import Panel
+from pages.parts.opening import show_view
+from pages.parts.screens import SCREENS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlem_core.groups.summary import GroupSummary
+    from pages.parts.view import View
+
+FEWEST = 3
+NEAREST = 4  # systems that are named
+ORDERS = {"model": "by group", "clustering": "similar ones together"}
+
+
+def systems_body() -> None:
+    show_view("systems", _show_systems)
+
+
+def _show_systems(view: View) -> None:
+    from mlem_core.figures.groups import group_summary
+    from mlem_core.groups.members import table_of_distances
+
+    shown = view.shown()
+    if shown is None:
+        return
+    models = {model for model, _ in view.layers}
+    if len(models) < FEWEST:
+        st.info(
+            f"Found {many(len(models), 'model')}; this page compares {FEWEST} or more. Choose them "
+            "on the page New analysis.",
+            icon=":material/info:",
+        )
+        return
+    with st.spinner("Comparing the systems …"):
+        summary = group_summary(shown)
+        table = table_of_distances(*summary.system_distances)
+    frame.alone(partial(_overview, view, summary, table))
+    uncertainty.offer_intervals(view)
+    frame.folded_part(
+        "Paths of profiles over depth",
+        ":material/timeline:",
+        "paths",
+        partial(exporting.show_figure, view, "system_paths"),
+    )
+    if summary.properties is not None:
+        frame.folded_part(
+            "Properties that go together",
+            ":material/link:",
+            "properties",
+            partial(exporting.show_figure, view, "property_correlations"),
+        )
+    frame.folded_part(
+        "All distances in numbers",
+        ":material/table:",
+        "distances",
+        partial(_tables, summary, table),
+    )
+
+
+def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
+    """All systems above, and below them the two that are chosen."""
+    from mlem_core.figures.groups import measures as labels
+
+    left, right = st.columns((5, 7), gap="large")
+    with left:
+        row = st.container(horizontal=True, vertical_alignment="bottom")
+        with row:
+            measure = choices.choose_one(
+                "Distance by",
+                labels(summary),
+                "measure",
+                table["measure"].iloc[0],
+                help="Importance profiles over layers (time-warped), similarity of layers at equal "
+                "depth, or similarity in what the features explain.",
+            )
+            choices.choose_one("Order", ORDERS, "order", "model", help="How the matrix is sorted.")
+        panel = Panel.of(view, "system_distances")
+        if panel is not None:
+            panel.on_click(partial(_choose, view))
+    with right:
+        st.subheader(plain(_headline(summary, table, measure)), anchor=False)
+        for note in () if summary.second_level is None else summary.second_level.notes:
+            st.caption(plain(note))
+        across = st.columns((4, 3), gap="medium")
+        for place, figure in zip(across, ("system_map", "system_importance"), strict=True):
+            with place:
+                frame.attempt(partial(exporting.show_figure, view, figure))
+    st.divider()
+    frame.attempt(partial(_two, view, summary, table, measure))
+
+
+def _choose(view: View, points: list[dict[str, Any]]) -> None:
+    """Look at the two systems of a cell of the matrix that was clicked, if it has two."""
+    from mlem_core.figures.groups import systems_of
+    from mlem_core.figures.systems import system_cells
+
+    clicked = [point["customdata"] for point in points if "customdata" in point]
+    shown = view.shown()
+    of = None if shown is None else systems_of(shown)
+    if not clicked or of is None:
+        return
+    cells, rows = system_cells(of)
+    names = {cell: of.names[row] for cell, row in zip(cells, rows, strict=True)}
+    a, b = (names.get((str(clicked[0][at]), int(clicked[0][at + 1])), "") for at in (0, 2))
+    if a and b and a != b:
+        choices.put_all({"system_a": [a], "system_b": [b]})
+
+
+def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
+    """What sets the systems apart, in a sentence."""
+    names, second = summary.system_distances[1].members, summary.second_level
+    these = f"these {len(names)} systems"
+    if second is not None and len(second.importances):
+        return second.finding(measure, these)
+    near = table[table["measure"] == measure].nsmallest(1, "distance").iloc[0]
+    a, b = map(naming.now().model, (near["system"], near["other"]))
+    return f"{a} and {b} are the closest of {these} (distance {fraction(near['distance'])})."
+
+
+def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -> None:
+    """Profiles of the two chosen systems, their alignment, and their distances in numbers."""
+    from mlem_core.figures.groups import chosen_systems
+    from mlem_core.figures.groups import measures as labels
+
+    shown = view.shown()
+    pair = None if shown is None else chosen_systems(shown)
+    if pair is None:
+        return
+    left, right = st.columns((9, 3), gap="large")
+    with left:
+        exporting.show_figure(view, "system_profiles")
+        exporting.show_figure(view, "system_alignment")
+    with right:
+        _numbers(labels(summary), table, pair, measure)
+        if st.button(
+            "Layers of these two systems",
+            icon=SCREENS["heatmaps"].icon,
+            help="Opens the similarity heatmaps of their layers.",
+        ):
+            choices.put("show_models", list(pair))
+            st.switch_page(SCREENS["heatmaps"].file)
+
+
+def _numbers(
+    measures: dict[str, str], table: pd.DataFrame, pair: tuple[str, str], measure: str
+) -> None:
+    called = naming.now().model
+    both = table[table["system"].isin(pair) & table["other"].isin(pair)]
+    st.markdown(f"**{plain(called(pair[0]))}** and **{plain(called(pair[1]))}**")
+    for name, label in measures.items():
+        row = both[both["measure"] == name].iloc[0]
+        st.metric(
+            f"Distance by {label}",
+            fraction(row["distance"]),
+            **uncertainty.around((row["lower"], row["upper"])),
+        )
+    own = table[table["measure"] == measure]
+    own = own[(own["system"] == pair[0]) | (own["other"] == pair[0])]
+    st.markdown(f"**Nearest to {plain(called(pair[0]))}**")
+    for row in own.nsmallest(NEAREST, "distance").itertuples():
+        other = row.other if row.system == pair[0] else row.system
+        st.button(
+            plain(f"{called(other)} · {fraction(row.distance)}"),
+            key=f"nearest {other}",
+            type="tertiary",
+            help="Compares these two systems.",
+            on_click=partial(choices.put_all, {"system_a": [pair[0]], "system_b": [other]}),
+        )
+
+
+def _tables(summary: GroupSummary, table: pd.DataFrame) -> None:
+    exporting.draw_table(
+        table,
+        "system_distances",
+        "Distance of every two systems by each measure, 95 % CI over stimuli where known.",
+    )
+    second = summary.second_level
+    if second is not None and len(second.importances):
+        exporting.draw_table(
+            second.importances,
+            "system_importance",
+            "Importance of each property, 95 % CI; p by permuting systems, corrected (Holm).",
+        )
+
+
+frame.page(systems_body)
