@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.file_choices import EVERY
 from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import distances_of, view
@@ -20,6 +22,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import map_stress as stress_of
 from mlem_core.measures.similarity import mds_map
 from mlem_core.models import representations
+from mlem_core.models.arrays import HowRead, n_subjects
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
 from mlem_core.storage.store import Stage, Store
@@ -255,6 +258,55 @@ def representations_of(analysis: Analysis, model: str, store: Store) -> Represen
     return view(source, analysis.rows, spec.kept.identity, spec.units)
 
 
+def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
+    """Specification with a system for each subject of a file of several, in a group of its name.
+
+    The systems are called NAME@subject1 and so on. Where the file is in a group already, they are
+    in the place of its name there.
+
+    Raises
+    ------
+    InputError
+        A file that is to have several subjects and has none, or cannot be read.
+    """
+    said, first_column = dict(spec.subjects), dict(spec.first_column)
+    of: dict[str, tuple[str, ...]] = {}
+    for name, path in spec.representations:
+        distances = name in spec.precomputed or spec.distance == PRECOMPUTED
+        # Distances are known by their shape; a file that is not there is left to the run.
+        known = distances and name not in said and Path(path).is_file()
+        if known or said.get(name) == EVERY:
+            column = first_column.get(name, "")
+            n = n_subjects(Path(path), distances=distances, first_column=column)
+            if not n and not known:
+                raise InputError(
+                    f"{Path(path).name} has no axis of subjects; expected arrays of the shape "
+                    "(subjects, stimuli, units), or distances of several subjects."
+                )
+            of |= {name: tuple(f"{name}@subject{k}" for k in range(1, n + 1))} if n else {}
+    if not of:
+        return spec
+
+    def each(names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(one for name in names for one in of.get(name, (name,)))
+
+    def pairs(given: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple((one, value) for name, value in given for one in each([name]))
+
+    numbers = tuple((one, str(k)) for own in of.values() for k, one in enumerate(own, start=1))
+    grouped = {one for _, members in spec.groups for one in members}
+    groups = tuple((group, each(members)) for group, members in spec.groups)
+    return replace(
+        spec,
+        representations=pairs(spec.representations),
+        precomputed=each(spec.precomputed),
+        first_column=pairs(spec.first_column),
+        axes=pairs(spec.axes),
+        subjects=(*(one for one in spec.subjects if one[0] not in of), *numbers),
+        groups=(*groups, *((name, own) for name, own in of.items() if name not in grouped)),
+    )
+
+
 def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
     """Names of the models for which `representations_of` has nothing."""
 
@@ -272,16 +324,16 @@ def file_representations(
     spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str
 ) -> Representations:
     """`mlem_core.models.representations.from_file` for one file of an analysis."""
-    first_column = dict(spec.first_column).get(name, "")
-    if over_repetitions(spec, name):
-        repeated = representations.from_file(
-            path, stimuli, name, repetitions=True, first_column=first_column
-        )
-        return distances_of(repeated, spec.distance)
-    distances = spec.distance_of(name) == PRECOMPUTED
-    source = representations.from_file(
-        path, stimuli, name, distances=distances, first_column=first_column
+    how = HowRead(
+        first_column=dict(spec.first_column).get(name, ""),
+        subject=int(dict(spec.subjects).get(name, 0)),
+        by_number=":" in dict(spec.axes).get(name, ""),
     )
+    if over_repetitions(spec, name):
+        repeated = representations.from_file(path, stimuli, name, repetitions=True, **how)
+        return distances_of(repeated, spec.distance)
+    how["distances"] = distances = spec.distance_of(name) == PRECOMPUTED
+    source = representations.from_file(path, stimuli, name, **how)
     if distances and (spec.distance != PRECOMPUTED or spec.already_squared):
         # The same file taken as representations, or for other distances, is another source.
         facts = {**source.facts, "distances": True, "source_identity": source.identity}

@@ -18,7 +18,7 @@ from mlem_core.analysis.defaults import CHOSEN, recommended_values, settled, wit
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_tables import layer_tables
-from mlem_core.analysis.maps import file_representations
+from mlem_core.analysis.maps import file_representations, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import view
 from mlem_core.base.bars import reporting
@@ -139,6 +139,7 @@ def _kept(root: Path, spec: AnalysisSpec) -> None:
 
 
 def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet | None) -> Analysis:
+    spec = with_subjects(spec)
     spec.check()
     given = spec.load_stimuli() if stimuli is None else stimuli
     whole = given.select(spec.features)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import Any, cast
 
+from mlem_core.analysis.file_choices import OfFiles
 from mlem_core.analysis.grouped import (
     Grouped,
     check_groups,
@@ -67,31 +68,12 @@ def parse_pairs(text: str) -> int:
     return int(plain)
 
 
-def _first_column(text: str) -> str | None:
-    return text if text in FIRST_COLUMN else None
-
-
 def _models_help() -> str:
     return f"{', '.join(sorted(packaged()))}, a hub id or a local folder."
 
 
-@dataclass(frozen=True, kw_only=True)
-class _OfFiles:
-    """Choices of an analysis for reading its representations files."""
-
-    first_column: tuple[tuple[str, str], ...] = asked(
-        (),
-        "First column",
-        "What the first column of a representations CSV is where it counts the rows or has no "
-        "name: skip (row numbers) or unit.",
-        metavar=f"NAME={'|'.join(FIRST_COLUMN)}",
-        pair=_first_column,
-        last=True,
-    )
-
-
 @dataclass(frozen=True)
-class _OfModels(Grouped, _OfFiles, StimulusSource):
+class _OfModels(Grouped, OfFiles, StimulusSource):
     """The stimuli and features, the models and layers, and the metric that is fitted."""
 
     models: tuple[str, ...] = asked(
@@ -333,12 +315,12 @@ def over_repetitions(spec: AnalysisSpec, model: str) -> bool:
 def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> AnalysisSpec:
     """Specification with these representations files (name, path) and no others."""
     names = [name for name, _ in files]
-    precomputed = tuple(name for name in spec.precomputed if name in names)
-    first_column = tuple(one for one in spec.first_column if one[0] in names)
-    kept = replace(
-        spec, representations=tuple(files), precomputed=precomputed, first_column=first_column
-    )
-    return with_models(kept, spec.models)
+    kept: dict[str, Any] = {
+        field: tuple(one for one in getattr(spec, field) if one[0] in names)
+        for field in ("first_column", "subjects", "axes")
+    }
+    kept["precomputed"] = tuple(name for name in spec.precomputed if name in names)
+    return with_models(replace(spec, representations=tuple(files), **kept), spec.models)
 
 
 def elsewhere(spec: AnalysisSpec, where: Callable[[str], str]) -> AnalysisSpec:
@@ -370,7 +352,7 @@ def parameters() -> dict[str, Parameter]:
 # Which models belong together.
 OF_MODELS = ("groups", "labels", "trajectories", "property_groups")
 # What representations files hold.
-OF_FILES = ("precomputed", "first_column")
+OF_FILES = ("precomputed", "first_column", "subjects", "axes")
 
 
 def _check_models(spec: AnalysisSpec) -> None:
@@ -382,6 +364,8 @@ def _check_models(spec: AnalysisSpec) -> None:
     for kind, given, choices in (
         ("representations file with precomputed distances", spec.precomputed, files),
         ("representations file with a first column", first, files),
+        ("representations file with subjects", dict(spec.subjects), files),
+        ("representations file with an axis", dict(spec.axes), files),
         ("choice for a first column", first.values(), FIRST_COLUMN),
         *spec.names_of_models(names),
     ):

@@ -128,6 +128,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
+    from mlem_core.groups.noise_ceilings import ceiling_tables
     from mlem_core.groups.summary import GroupSummary, group_tables, lines
     from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
 
@@ -138,6 +139,9 @@ def _groups(
     chance = known_layer_chance(analysis, store, chosen)
     summary = GroupSummary(analysis, results, None, bounds, left, compared=by, chance=chance)
     extra |= group_tables(summary)
+    with Bars() as bars:
+        count = bars.counter("noise ceilings", "layers")
+        extra |= ceiling_tables(analysis, results, store, count)
     return lines(summary)
 
 

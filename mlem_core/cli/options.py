@@ -27,7 +27,8 @@ _GROUPS = {
     "stimuli": ("stimuli", *READING, "ordered", "nominal", "missing"),
     "models": (
         *("models", "representations", "precomputed", "layers", "device", "dtype", "pooling"),
-        *("special_tokens", "positions", "units", "first_column", "already_squared"),
+        *("special_tokens", "positions", "units", "first_column", "subjects", "axes"),
+        "already_squared",
     ),
     "groups of models": (
         *("groups", "labels", "trajectories", "property_groups", "resampled_whole"),
@@ -308,7 +309,11 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
         options.groups += table.groups
         options.labels += table.labels
         options.systems = None
-    return AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
+    from mlem_core.analysis.maps import with_subjects
+
+    return with_subjects(
+        AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
+    )
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, percent, sentence_case
 from mlem_core.models.array_files import (
     ADVICE,
+    FileArray,
     are_distances,
     array_name,
     arrays_in,
@@ -32,6 +34,23 @@ MOST_LAYERS = 2_000
 MOST_ROUNDED = 1e-3  # of the variance of a layer
 _SOME_ROWS = 1_000
 _EXACT = 2.0**53  # the whole numbers up to it are floats of 64 bits
+# The number in the name of a time point, such as "-50 ms".
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
+
+
+class HowRead(TypedDict, total=False):
+    """How the arrays of a file are read.
+
+    distances : they hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,)
+    first_column : as of `array_files.csv_array`
+    subject : which subject is read, from 1, where the first axis is over subjects; 0: it is not
+    by_number : layers with names of their own are in the order of the numbers in these
+    """
+
+    distances: bool
+    first_column: str
+    subject: int
+    by_number: bool
 
 
 @dataclass(frozen=True)
@@ -59,16 +78,15 @@ class Arrays:
     repeated: Mapping[int, int] = field(default_factory=dict)
 
 
-def open_arrays(
-    path: Path, n_stimuli: int, *, distances: bool = False, first_column: str = ""
-) -> Arrays:
+def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
     """Check every layer of a file, one at a time; `representations.from_file` says which fit."""
-    check_format(path, first_column)
+    check_format(path, how.get("first_column", ""))
+    distances = how.get("distances", False)
     try:
         file = Digested.of(path)
         watched = Watched(file.digest, (file,))
-        arrays = arrays_in(path, first_column)
-        names = _layers(path, arrays)
+        arrays = _taken(path, n_stimuli, how)
+        names = _layers(path, arrays, how.get("by_number", False))
         bad: dict[int, str] = {}
         notes = _unused(path, arrays, names)
         for layer, name in names.items():
@@ -128,6 +146,66 @@ def open_arrays(
     )
 
 
+def _taken(path: Path, n_stimuli: int, how: HowRead) -> dict[str, FileArray]:
+    """The arrays of a file: of one subject, and distances as squares."""
+    arrays = arrays_in(path, how.get("first_column", ""))
+    if subject := how.get("subject", 0):
+        of_one = partial(_of_subject, subject=subject)
+        arrays = {name: of_one(array, array_name(name, path)) for name, array in arrays.items()}
+    if how.get("distances"):
+        condensed = (n_stimuli * (n_stimuli - 1) // 2,)
+        arrays = {
+            name: array._replace(shape=(n_stimuli, n_stimuli), read=partial(_square, array))
+            if array.shape == condensed
+            else array
+            for name, array in arrays.items()
+        }
+    return arrays
+
+
+def _of_subject(array: FileArray, where: str, subject: int) -> FileArray:
+    if len(array.shape) < 2 or array.shape[0] < subject:
+        raise InputError(
+            f"{where} has the shape {_shape(array.shape)}, which has no subject {subject}; "
+            "expected (subjects, stimuli, units), or distances of several subjects."
+        )
+    return array._replace(shape=array.shape[1:], read=lambda: array.read()[subject - 1])
+
+
+def _square(array: FileArray) -> NDArray[Any]:
+    from scipy.spatial.distance import squareform
+
+    return np.asarray(squareform(array.read(), checks=False))
+
+
+def n_subjects(path: Path, *, distances: bool = False, first_column: str = "") -> int:
+    """Number of subjects in a file whose arrays have an axis of them; 0 where they have none.
+
+    Parameters
+    ----------
+    distances : the arrays of a subject are distances, square or condensed
+
+    Raises
+    ------
+    InputError
+        The file cannot be read; its arrays are of different numbers of subjects.
+    """
+    check_format(path, first_column)
+    arrays = arrays_in(path, first_column)
+    found = set()
+    for name in _layers(path, arrays).values():
+        shape = arrays[name].shape
+        square = len(shape) == 2 and shape[0] == shape[1]
+        axes = 1 if distances and not square else 2
+        found.add(shape[0] if len(shape) > axes else 0)
+    if len(found) > 1:
+        raise InputError(
+            f"the arrays of {path.name} have {listed([*map(str, sorted(found))])} subjects; "
+            "expected the same number in each."
+        )
+    return found.pop()
+
+
 def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:
     """Raise `InputError` where an array of a file has no repetitions of the stimuli."""
     for layer, array in arrays.names.items():
@@ -147,7 +225,7 @@ def seem_distances(arrays: Arrays, n_stimuli: int) -> bool:
     )
 
 
-def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
+def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[int, str]:
     names = list(names)
     layers: dict[int, str] = {}
     for name in sorted(names):
@@ -172,6 +250,8 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
         )
     if not layers and not all(map(str.strip, names)):
         raise InputError(f"{path.name} has an array without a name; expected a name for each.")
+    if not layers and by_number:
+        names = sorted(names, key=partial(_number, path))
     layers = dict(sorted(layers.items())) if layers else dict(enumerate(names))
     if len(layers) > MOST_LAYERS:
         raise InputError(
@@ -179,6 +259,17 @@ def _layers(path: Path, names: Iterable[str]) -> dict[int, str]:
             "those to be compared into a file of their own."
         )
     return layers
+
+
+def _number(path: Path, name: str) -> float:
+    """The number in the name of a layer, by which it is ordered."""
+    found = _NUMBER.search(name)
+    if found is None:
+        raise InputError(
+            f"{array_name(name, path)} has no number in its name; expected one for each layer of "
+            "an axis with a unit, such as 120 ms."
+        )
+    return float(found[0])
 
 
 def _unused(path: Path, names: Iterable[str], layers: Mapping[int, str]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from mlem_core.base.typing import Counted
 from mlem_core.data.columns import coded
 from mlem_core.data.stimuli import StimulusSet, add_json
 from mlem_core.models.array_files import npy_file
-from mlem_core.models.arrays import Arrays, check_repeated, open_arrays
+from mlem_core.models.arrays import Arrays, HowRead, check_repeated, open_arrays
 from mlem_core.models.extraction import (
     STAGE,
     STANDARD,
@@ -200,9 +200,8 @@ def from_file(
     stimuli: StimulusSet,
     name: str | None = None,
     *,
-    distances: bool = False,
     repetitions: bool = False,
-    first_column: str = "",
+    **how: Unpack[HowRead],
 ) -> Representations:
     """Representations that something else made: a network, a brain recording.
 
@@ -215,25 +214,31 @@ def from_file(
         called so, all are layers, numbered in their order, and keep their names
         (`facts["layer_names"]`).
     name : what to call it; without one, the file's name.
-    distances : the arrays hold distances, (n_stimuli, n_stimuli), and no representations.
     repetitions : give the repetitions of arrays (n_repetitions, n_stimuli, n_units) as they are,
         and take no others; else their mean, as a note says.
-    first_column : of a `.csv`, "skip" for row numbers or "unit"; to be said where it counts the
-        rows or has no name, as the index that pandas writes.
+    how : `distances`: the arrays hold distances, (n_stimuli, n_stimuli) or condensed (n_pairs,),
+        and no representations. `first_column` of a `.csv`: "skip" for row numbers or "unit"; to be
+        said where it counts the rows or has no name, as the index that pandas writes. `subject`:
+        the number, from 1, of the one that is read where the first axis is over subjects.
+        `by_number`: layers are in the order of the numbers in their names ("120 ms").
 
     Raises `InputError` naming array and row where the file cannot be used. A layer with values
     that are not finite is left out (see `Representations.left_out`), unless all are so. Floats
     keep their precision (at least float32), whole numbers become float64.
     """
     path = Path(path)
-    arrays = open_arrays(path, len(stimuli), distances=distances, first_column=first_column)
+    arrays = open_arrays(path, len(stimuli), **how)
+    distances, first_column = how.get("distances", False), how.get("first_column", "")
+    subject = how.get("subject", 0)
+    read_as = [first_column] * (first_column == "skip") + [f"subject {subject}"] * bool(subject)
+    read_as += ["by number"] * how.get("by_number", False)
     named = {str(layer): array for layer, array in arrays.names.items()}
     repeated = {str(layer): n for layer, n in arrays.repeated.items()}
     if repetitions:
         check_repeated(path, arrays, len(stimuli))
     return Representations(
         name=name if name is not None else path.stem,
-        identity=f"{arrays.digest} {first_column}" if first_column == "skip" else arrays.digest,
+        identity=" ".join((arrays.digest, *read_as)),
         layers=tuple(sorted(arrays.names)),
         n_stimuli=len(stimuli),
         facts={
@@ -241,6 +246,7 @@ def from_file(
             "sha256": arrays.digest,
             "arrays": arrays.dtypes,
             **({"first_column": first_column} if first_column else {}),
+            **({"subject": subject} if subject else {}),
             **({"layer_names": named} if arrays.named else {}),
             **({"repetitions": repeated} if repeated else {}),
         },
@@ -263,5 +269,6 @@ def _averaged(path: Path, arrays: Arrays) -> list[str]:
     few, many = min(arrays.repeated.values()), max(arrays.repeated.values())
     return [
         f"{path.name} has {few if few == many else f'{few} to {many}'} repetitions of each "
-        "stimulus, whose mean is taken; the distance crossnobis compares them with each other."
+        "stimulus, whose mean is taken; the distance crossnobis compares them with each other. If "
+        "they are subjects, say so (--subject NAME=all)."
     ]

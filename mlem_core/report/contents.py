@@ -410,7 +410,8 @@ def sources_of(analysis: Analysis) -> dict[str, SourceFile]:
         A file that has gone or changed.
     """
     sources = {}
-    for number, (name, path) in enumerate(analysis.spec.representations):
+    files = list(dict.fromkeys(path for _, path in analysis.spec.representations))
+    for name, path in analysis.spec.representations:
         facts = analysis.manifest["models"].get(name)
         if facts is None:
             continue  # it was left out
@@ -421,7 +422,7 @@ def sources_of(analysis: Analysis) -> dict[str, SourceFile]:
                 "analysis; run the analysis again."
             )
         sources[name] = SourceFile(
-            f"representations/{number:02d}{file.suffix.lower()}",
+            f"representations/{files.index(path):02d}{file.suffix.lower()}",
             facts["sha256"],
             file.stat().st_size <= LARGEST_FILE,
         )
