@@ -86,8 +86,9 @@ class FinishedRun:
 
     @property
     def names(self) -> Names:
-        """Display names of the layers that have names of their own, by "model:layer"."""
-        return Names(layers={layer_name(of): name for of, name in self.layer_names.items()})
+        """Display names of the layers that have names of their own, and of the axes of files."""
+        layers = {layer_name(of): name for of, name in self.layer_names.items()}
+        return Names(layers=layers, axes=self.spec.axis_of)
 
     @property
     def rows(self) -> IntArray:

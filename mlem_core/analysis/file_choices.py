@@ -51,8 +51,8 @@ class OfFiles:
     axes: tuple[tuple[str, str], ...] = asked(
         (),
         "Axis",
-        "What the layers of a file are, such as region, or time:ms. With a unit they are ordered by "
-        "the numbers in their names, such as 120 ms.",
+        "What the layers of a file are, such as region, or time:ms. With a unit they are ordered "
+        "by the numbers in their names, such as 120 ms.",
         metavar="NAME=WORD|WORD:UNIT",
         pair=_axis,
         option="axis",

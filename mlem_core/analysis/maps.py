@@ -274,15 +274,10 @@ def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
     for name, path in spec.representations:
         distances = name in spec.precomputed or spec.distance == PRECOMPUTED
         # Distances are known by their shape; a file that is not there is left to the run.
-        known = distances and name not in said and Path(path).is_file()
-        if known or said.get(name) == EVERY:
+        needed = said.get(name) == EVERY
+        if needed or (distances and name not in said and Path(path).is_file()):
             column = first_column.get(name, "")
-            n = n_subjects(Path(path), distances=distances, first_column=column)
-            if not n and not known:
-                raise InputError(
-                    f"{Path(path).name} has no axis of subjects; expected arrays of the shape "
-                    "(subjects, stimuli, units), or distances of several subjects."
-                )
+            n = n_subjects(Path(path), distances=distances, first_column=column, needed=needed)
             of |= {name: tuple(f"{name}@subject{k}" for k in range(1, n + 1))} if n else {}
     if not of:
         return spec
@@ -295,7 +290,7 @@ def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
 
     numbers = tuple((one, str(k)) for own in of.values() for k, one in enumerate(own, start=1))
     grouped = {one for _, members in spec.groups for one in members}
-    groups = tuple((group, each(members)) for group, members in spec.groups)
+    groups = ((group, each(members)) for group, members in spec.groups)
     return replace(
         spec,
         representations=pairs(spec.representations),

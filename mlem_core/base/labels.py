@@ -29,12 +29,14 @@ class Names:
     features, models : display names by identifier
     layers : names that layers have of their own, such as V1, by "model:number"
     groups : the group of a model, which decides its hue; else the name before an @
+    axes : what the layers of a model are, where that is no layer: "region", "time (ms)"
     """
 
     features: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
+    axes: Mapping[str, str] = field(default_factory=dict)
 
     def feature(self, name: str) -> str:
         """Display name of a feature, an interaction or another term."""
@@ -57,6 +59,14 @@ class Names:
         """The name that a layer has of its own; empty for one that has only its number."""
         return self.layers.get(layer_name(layer), "") if self.layers else ""
 
+    def axis(self, model: str) -> str:
+        """What the layers of a model are: "layer", "region", "time (ms)"."""
+        return self.axes.get(model, "layer")
+
+    def in_model(self, layer: Layer) -> str:
+        """Display name of a layer after that of its model: "V1", "layer 11", "region 2"."""
+        return self.own(layer) or f"{self.axis(layer[0]).partition(' (')[0]} {layer[1]}"
+
     def layer(self, name: str) -> str:
         """Display name of a layer "model:layer" in a table: "GPT-2:11", "brain:V1"."""
         model, number = parse_layer(name)
@@ -64,7 +74,7 @@ class Names:
 
     def layer_title(self, layer: Layer) -> str:
         """Display name of a layer in a sentence: "GPT-2 layer 11", "brain V1"."""
-        return f"{self.model(layer[0])} {self.own(layer) or f'layer {layer[1]}'}"
+        return f"{self.model(layer[0])} {self.in_model(layer)}"
 
     def layers_title(self, layers: Sequence[Layer]) -> str:
         """Display names of layers in a sentence, by model: "GPT-2 layers 3 and 11; brain V1"."""

@@ -175,7 +175,7 @@ def _why(options: argparse.Namespace) -> None:
 
     SIMILARITIES.named(options.similarity)
     both = options.first, options.second = _two_layers(options)
-    files = {name for name, _ in options.representations}
+    files = dict(spec_from_options(options).representations)
     options.models += [
         name for name in dict(both) if name not in files and name not in options.models
     ]
@@ -207,12 +207,13 @@ def _two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
     """The layers that `why` is of, each by its number or by its name in a representations file."""
     from mlem_core.analysis.maps import file_representations
 
+    spec = spec_from_options(options)
+
     def numbered(text: str) -> Layer:
         model, _, own = text.rpartition(":")
-        path = dict(options.representations).get(model)
+        path = dict(spec.representations).get(model)
         if path is None or own.isdecimal():
             return parse_layer(text)
-        spec = spec_from_options(options)
         source = file_representations(spec, spec.load_stimuli(), path, model)
         names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
         if own not in names:

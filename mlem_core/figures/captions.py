@@ -152,6 +152,7 @@ def of_chance(chance: Chance | None) -> str:
 
 
 FOLDS = "one standard deviation over folds"
+NOISE = "Grey band: noise ceiling of the RSA with the subjects, lower to upper"
 RESOLVED = "by value"  # begins the words for a coding by value
 
 

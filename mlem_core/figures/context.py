@@ -21,6 +21,7 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
+from mlem_core.groups.noise_ceilings import kept_noise_ceilings
 from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.corrections import FamilyOfTests
@@ -148,7 +149,8 @@ class Selected:
     def names(self) -> Names:
         """Display names of features and models, names of layers, and the groups of models."""
         groups = {one: name for name, of in self.analysis.spec.groups for one in of}
-        return replace(self.drawing.names, layers=self.analysis.names.layers, groups=groups)
+        own = self.analysis.names
+        return replace(self.drawing.names, layers=own.layers, axes=own.axes, groups=groups)
 
     @property
     def all_features(self) -> list[str]:
@@ -171,7 +173,15 @@ class Selected:
     def by_feature(self) -> bool:
         """Whether importances have a panel a feature: in print, of models with numbered layers."""
         models = {model for model, _ in self.selection.layers}
-        return len(models) > 1 and not (self.drawing.screen or self.names.layers)
+        named = self.names.layers or self.names.axes
+        return len(models) > 1 and not (self.drawing.screen or named)
+
+    @property
+    def along(self) -> str:
+        """What the layers of the selection are, for a title: "the layers", "time"."""
+        words = {self.names.axis(model) for model, _ in self.selection.layers}
+        word, unit, _ = (words.pop() if len(words) == 1 else "layer").partition(" (")
+        return word if unit else f"the {word}s"
 
     @property
     def several(self) -> bool:
@@ -268,6 +278,12 @@ class FigureContext(Selected):
         """Importances under permuted labels, where they have been computed."""
         asked = self.analysis, self.drawing.store, self.selection
         return self.once("importance chance", lambda: known_chance(*asked))
+
+    @cached_property
+    def noise_ceilings(self) -> pd.DataFrame | None:
+        """Noise ceilings of groups of subjects, where they have been computed."""
+        store = self.drawing.store
+        return None if store is None else kept_noise_ceilings(self.analysis, store)
 
     @cached_property
     def audit(self) -> Audit | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.figures.captions import of_chance
+from mlem_core.figures.captions import NOISE, of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import feature_name
-from mlem_core.figures.profiles import band
+from mlem_core.figures.naming import axis_title, feature_name, layer_in_model, named_layers
+from mlem_core.figures.profiles import band, noise_band
 from mlem_core.figures.style import (
     GREY,
     INK,
@@ -32,8 +33,10 @@ from mlem_core.figures.style import (
     quiet,
     short_names,
     similarity_axis,
+    whole_layers,
 )
 from mlem_core.groups.members import FEATURES, PROFILES, Measured, Members
+from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
 from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
@@ -49,7 +52,12 @@ _DARK = 0.78  # from here on ink is lost on a cell
 
 
 def group_profiles(
-    profiles: pd.DataFrame, features: Sequence[str], *, across: int = 3
+    profiles: pd.DataFrame,
+    features: Sequence[str],
+    *,
+    across: int = 3,
+    noise: pd.DataFrame | None = None,
+    subjects: Mapping[str, str] = MappingProxyType({}),
 ) -> go.Figure:
     """The mean importance of each feature over relative depth, a panel a group.
 
@@ -59,38 +67,62 @@ def group_profiles(
     ----------
     profiles : group, members, layer, depth, feature, importance, lower, upper
     features : of all analyses that are to have the same colours
+    noise : group, layer, lower, upper: noise ceilings, a grey band
+    subjects : by the group of subjects, one whose layers have the names of all of them: the axis
+        says these
     """
     groups = list(dict.fromkeys(profiles["group"]))
     sizes = profiles.groupby("group", sort=False)["members"].first()
     titles = [f"{plain(name, 18)} (n = {sizes[name]})" for name in groups]
     figure, places = panels(titles, height=300, across=across, below=BELOW)
+    figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
     colors = feature_colors(features)
     for group, (row, column) in zip(groups, places, strict=True):
         own = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
         for name, line in own.groupby("feature", sort=False):
             color, called = colors.get(str(name), GREY), feature_name(str(name))
-            for trace in line_with_band(line, "layer", line["depth"].to_numpy(), color, called):
+            at = [layer_in_model((subjects.get(group, ""), n)) for n in line["layer"]]
+            for trace in line_with_band(line, at, line["depth"].to_numpy(), color, called):
                 shown = "fill" not in trace and group == groups[0]
                 legend = {"legendgroup": str(name), "showlegend": shown}
                 figure.add_trace(trace | legend, row=row, col=column)
-    figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
+        depth = own.drop_duplicates("layer").set_index("layer")["depth"]
+        if noise is not None:
+            of_group = noise[(noise["group"] == group) & noise["layer"].isin(depth.index)]
+            x, first = depth[of_group["layer"]].to_numpy(), group == noise["group"].iloc[0]
+            for trace in noise_band(x, of_group, first):
+                figure.add_trace(trace, row=row, col=column)
+        if group in subjects:
+            layers = depth.index.to_series()
+            axis = named_layers(whole_layers(layers), subjects[group], layers)
+            ticks = [int(n) for n in axis["tickvals"] if n in depth.index]
+            axis = {"ticktext": ticks} | axis | {"tickvals": depth[ticks].tolist(), "range": None}
+            axis |= {"title_text": axis_title(subjects[group])}
+            figure.update_xaxes(axis, row=row, col=column)
     figure.update_yaxes(matches="y", showticklabels=False)
     figure.update_yaxes(title_text="importance (drop in ρ)", showticklabels=True, col=1)
     return figure
 
 
 def line_with_band(
-    line: pd.DataFrame, at: str, x: FloatArray, color: str, called: str, *, dashed: bool = False
+    line: pd.DataFrame,
+    at: Sequence[str],
+    x: FloatArray,
+    color: str,
+    called: str,
+    *,
+    dashed: bool = False,
 ) -> list[Trace]:
-    """The band, where there is one, and the line of a feature over x, which the hover says `at`."""
+    """The band, where there is one, and the line of a feature over x, on hovering called `at`."""
     low, high = (line[end].to_numpy() for end in ("lower", "upper"))
     # A band is over two or more steps with an interval, and crosses no gap.
     places = np.flatnonzero(~np.isnan(low))
     runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
     traces = [band(x[i], low[i], high[i], color, called) for i in runs if len(i) > 1]
+    of_line = line[["value", "lower", "upper"]].itertuples(index=False)
     hover = [
-        f"{called}, {at} {place:,}: {as_number(value)}{_interval(low, high)}"
-        for place, value, low, high in line[[at, "value", "lower", "upper"]].itertuples(index=False)
+        f"{called}, {place}: {as_number(value)}{_interval(low, high)}"
+        for place, (value, low, high) in zip(at, of_line, strict=True)
     ]
     dash = "dash" if dashed else "solid"
     return [*traces, curve(x, line["value"], hover, color, dash, name=called)]
@@ -242,11 +274,18 @@ def draw_group_profiles(context: FigureContext) -> RenderedFigure | None:
     found = of_groups(context)
     if found is None:
         return None
+    noise, across = context.noise_ceilings, 2 if context.drawing.narrow else 3
+    layers, axes = subjects_of(context.analysis), context.names.axes
+    subjects = {group: every[0][0] for (group, _), every in layers.items() if every[0][0] in axes}
+    along = context.along if {*found.members.groups} <= {*subjects} else "relative depth"
     return RenderedFigure(
-        group_profiles(found.profiles, context.terms, across=2 if context.drawing.narrow else 3),
+        group_profiles(
+            found.profiles, context.terms, across=across, noise=noise, subjects=subjects
+        ),
         "Mean profiles of the groups",
-        "Mean importance of each feature over relative depth, per group of models. Bands: 95 % CI "
-        f"over {found.over}, where n is two or more. {sizes(found)} {context.basis}",
+        f"Mean importance of each feature over {along}, per group of models. Bands: 95 % CI "
+        f"over {found.over}, where n is two or more. {f'{NOISE}. ' if noise is not None else ''}"
+        f"{sizes(found)} {context.basis}",
         found.profiles,
     )
 

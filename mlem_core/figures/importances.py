@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
-from mlem_core.figures.captions import FOLDS, joined
+from mlem_core.figures.captions import FOLDS, NOISE, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
 from mlem_core.figures.profiles import (
@@ -144,10 +144,14 @@ def draw_profiles(context: FigureContext) -> RenderedFigure:
     if context.intervals is not None:
         table = profile_intervals(context.intervals, results)
     data = None if tested is None else tested.table
-    marks = Annotations(data, flags, context.marked_pair or (), context.importance_chance)
+    chance, noise = context.importance_chance, context.noise_ceilings
+    if noise is not None:
+        members = pd.DataFrame(context.names.groups.items(), columns=["model", "group"])
+        noise = noise.merge(members, on="group")
+    marks = Annotations(data, flags, context.marked_pair or (), chance, noise)
     return RenderedFigure(
         drawn_profiles(context, results.importance, results.scores, terms, annotations=marks),
-        "Importance of each feature over the layers",
+        f"Importance of each feature over {context.along}",
         profiles_caption(context, flagged=bool(flags)),
         results.importance if data is None else data,
         table,
@@ -169,6 +173,7 @@ def profiles_caption(context: FigureContext, *, flagged: bool) -> str:
         "Dotted: feature ceiling.",
         "Triangles: a conclusion changes in the audit." if flagged else "",
         "Grey: largest with permuted labels." if context.importance_chance is not None else "",
+        f"{NOISE}." if context.noise_ceilings is not None and not context.by_feature else "",
         context.basis,
     )
 

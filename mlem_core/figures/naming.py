@@ -67,7 +67,12 @@ def layer_title(layer: Layer) -> str:
 
 def layer_in_model(layer: Layer) -> str:
     """Display name of a layer after that of its model: "layer 6", "V1"."""
-    return in_full(_NAMES.get().own(layer)) or f"layer {layer[1]}"
+    return in_full(_NAMES.get().in_model(layer))
+
+
+def axis_title(model: str) -> str:
+    """Title of an axis of the layers of a model: "layer", "time (ms)"."""
+    return in_full(_NAMES.get().axis(model))
 
 
 def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:

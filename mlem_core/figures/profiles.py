@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.figures.naming import (
+    axis_title,
     feature_labels,
     feature_name,
     layer_in_model,
@@ -71,7 +72,7 @@ def profiles(
         feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
         flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
         thin line with its letter, A, B ...; chance is model, layer, feature, chance, drawn as a
-        grey band up to the largest
+        grey band up to the largest; noise is model, layer, lower, upper, drawn as a grey band
 
     Lines are means over folds; bands are the intervals, or ± 1 standard deviation where there are
     none. A mark is open where the corrected p of its importance is above 0.05. The held-out ρ
@@ -97,6 +98,10 @@ def profiles(
         if annotations.chance is not None:
             of_model = annotations.chance[annotations.chance["model"] == model]
             traces += in_panel(panel.ref, chance_band(of_model, panel))
+        if annotations.noise is not None:
+            of_model = annotations.noise[annotations.noise["model"] == model]
+            x = of_model["layer"].to_numpy()
+            traces += in_panel(panel.ref, noise_band(x, of_model, panel.first))
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
                 traces += in_panel(panel.ref, _score_traces(lines[model, key, ""], key, panel))
@@ -144,7 +149,7 @@ def layer_axes(
     """
     model, layers = of
     layout[f"xaxis{ref}"] |= named_layers(whole_layers(layers), model, layers)
-    layout[f"xaxis{ref}"]["title"]["text"] = "layer"
+    layout[f"xaxis{ref}"]["title"]["text"] = axis_title(model)
     shown = {"rangemode": "tozero", "zeroline": True, "showticklabels": value is not None}
     layout[f"yaxis{ref}"] |= {"matches": "y", **shown}
     layout[f"yaxis{ref}"]["title"]["text"] = value
@@ -268,6 +273,15 @@ def chance_band(table: pd.DataFrame, panel: Panel) -> list[Trace]:
     grey = band(x, np.zeros(len(x)), high, GREY, "chance", 0.25)
     label = "chance (largest of the features)"
     return [grey | {"name": label, "showlegend": panel.first}]
+
+
+def noise_band(x: IntArray | FloatArray, table: pd.DataFrame, first: bool) -> list[Trace]:
+    """Grey band between lower and upper noise ceiling over x; none of fewer than two layers."""
+    if len(x) < 2:
+        return []
+    low, high = (table[end].to_numpy(np.float64) for end in ("lower", "upper"))
+    grey = band(x, low, high, GREY, "noise ceiling", 0.12)
+    return [grey | {"name": "noise ceiling", "showlegend": first, "legendrank": 1002}]
 
 
 def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:

@@ -79,12 +79,14 @@ class Annotations:
         keys are
     marked : the layers (model, layer) that are looked at, first A, then B
     chance : table of what values are by chance; None where that is not known
+    noise : table of noise ceilings; None where there are none
     """
 
     intervals: pd.DataFrame | None = None
     flags: Mapping[Any, Any] = field(default_factory=dict)
     marked: Sequence[Layer] = ()
     chance: pd.DataFrame | None = None
+    noise: pd.DataFrame | None = None
 
 
 NO_ANNOTATIONS = Annotations()

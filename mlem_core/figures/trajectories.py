@@ -103,7 +103,8 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
             color = GREY if score else colors.get(str(feature), GREY)
             x = np.array([place_of[int(step)] for step in line["step"]])
             key = f"{quantity} {feature}"
-            for trace in line_with_band(line, "step", x, color, called, dashed=score):
+            at_steps = [f"step {step:,}" for step in line["step"]]
+            for trace in line_with_band(line, at_steps, x, color, called, dashed=score):
                 new = "fill" not in trace and key not in shown
                 figure.add_trace(
                     trace | {"legendgroup": key, "showlegend": new}, row=row, col=column

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import isqrt
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -149,17 +150,13 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
 def _taken(path: Path, n_stimuli: int, how: HowRead) -> dict[str, FileArray]:
     """The arrays of a file: of one subject, and distances as squares."""
     arrays = arrays_in(path, how.get("first_column", ""))
-    if subject := how.get("subject", 0):
-        of_one = partial(_of_subject, subject=subject)
-        arrays = {name: of_one(array, array_name(name, path)) for name, array in arrays.items()}
-    if how.get("distances"):
-        condensed = (n_stimuli * (n_stimuli - 1) // 2,)
-        arrays = {
-            name: array._replace(shape=(n_stimuli, n_stimuli), read=partial(_square, array))
-            if array.shape == condensed
-            else array
-            for name, array in arrays.items()
-        }
+    subject, n_pairs = how.get("subject", 0), n_stimuli * (n_stimuli - 1) // 2
+    for name, array in arrays.items() if subject else ():
+        arrays[name] = _of_subject(array, array_name(name, path), subject)
+    for name, array in arrays.items() if how.get("distances") else ():
+        if array.shape == (n_pairs,):
+            square = partial(_square, array)
+            arrays[name] = array._replace(shape=(n_stimuli, n_stimuli), read=square)
     return arrays
 
 
@@ -178,32 +175,42 @@ def _square(array: FileArray) -> NDArray[Any]:
     return np.asarray(squareform(array.read(), checks=False))
 
 
-def n_subjects(path: Path, *, distances: bool = False, first_column: str = "") -> int:
+def n_subjects(
+    path: Path, *, distances: bool = False, first_column: str = "", needed: bool = False
+) -> int:
     """Number of subjects in a file whose arrays have an axis of them; 0 where they have none.
 
     Parameters
     ----------
     distances : the arrays of a subject are distances, square or condensed
+    needed : it is an error that they have none
 
     Raises
     ------
     InputError
-        The file cannot be read; its arrays are of different numbers of subjects.
+        The file cannot be read; its arrays are of different numbers of subjects, or of none.
     """
     check_format(path, first_column)
     arrays = arrays_in(path, first_column)
     found = set()
     for name in _layers(path, arrays).values():
         shape = arrays[name].shape
-        square = len(shape) == 2 and shape[0] == shape[1]
-        axes = 1 if distances and not square else 2
-        found.add(shape[0] if len(shape) > axes else 0)
+        # A condensed RDM has n (n - 1) / 2 distances.
+        whole = 8 * shape[-1] + 1 if shape else 0
+        condensed = len(shape) == 2 and shape[0] != shape[1] and isqrt(whole) ** 2 == whole
+        found.add(shape[0] if len(shape) > 2 or (distances and condensed) else 0)
     if len(found) > 1:
         raise InputError(
             f"the arrays of {path.name} have {listed([*map(str, sorted(found))])} subjects; "
             "expected the same number in each."
         )
-    return found.pop()
+    number = found.pop()
+    if needed and not number:
+        raise InputError(
+            f"{path.name} has no axis of subjects; expected arrays of the shape (subjects, "
+            "stimuli, units), or distances of several subjects."
+        )
+    return number
 
 
 def check_repeated(path: Path, arrays: Arrays, n_stimuli: int) -> None:

@@ -22,6 +22,7 @@ from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
+from mlem_core.groups.noise_ceilings import noise_ceilings, subjects_of
 from mlem_core.models.registry import identity_now
 from mlem_core.pairs.columns import MISSING
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
@@ -279,7 +280,10 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
     store, spec = Store(folder.parent.parent.parent), AnalysisSpec.from_dict(request)
     asked = read_json(folder.parent / _INPUTS)
     _check_inputs(spec, asked)
-    files.save_analysis(run(spec, store, report), folder)
+    analysis = run(spec, store, report)
+    if subjects_of(analysis):
+        noise_ceilings(analysis, store)  # which figures draw
+    files.save_analysis(analysis, folder)
     _check_inputs(spec, asked)
 
 

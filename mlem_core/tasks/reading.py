@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from mlem_core.analysis.file_choices import EVERY
 from mlem_core.analysis.source import StimulusSource, cached_table
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled
@@ -39,7 +40,13 @@ from mlem_core.data.roles import guess_roles
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.models.array_files import CountsRows
-from mlem_core.models.arrays import check_repeated, open_arrays, seem_distances
+from mlem_core.models.arrays import (
+    HowRead,
+    check_repeated,
+    n_subjects,
+    open_arrays,
+    seem_distances,
+)
 from mlem_core.pairs.distances import condensed_from_matrix
 from mlem_core.tasks import limits
 from mlem_core.tasks.processes import command_of
@@ -192,6 +199,7 @@ def arrays_of(
     of_distances: bool = False,
     repeated: bool = False,
     first_column: str = "",
+    subject: str = "",
 ) -> FoundArrays:
     """The content of a file of representations, checked.
 
@@ -200,10 +208,16 @@ def arrays_of(
     of_distances : its arrays are distances between the stimuli
     repeated : the distance is one over repetitions, which the arrays must have
     first_column : as of `open_arrays`
+    subject : which is read, or "all", of which the first is checked
     """
-    file = Path(path)
+    file, how = Path(path), HowRead(distances=of_distances, first_column=first_column)
     try:
-        arrays = open_arrays(file, n_stimuli, distances=of_distances, first_column=first_column)
+        if subject == EVERY or (of_distances and not subject):
+            needed = subject == EVERY
+            n = n_subjects(file, distances=of_distances, first_column=first_column, needed=needed)
+            subject = str(min(n, 1))
+        how["subject"] = int(subject or 0)
+        arrays = open_arrays(file, n_stimuli, **how)
     except CountsRows as error:
         return FoundArrays({}, (), False, str(error), asks=True)
     if repeated and not of_distances:

@@ -89,7 +89,9 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
         models=tuple(chosen_models()),
         representations=state.files(representations.chosen_files().items()),
         precomputed=tuple(representations.distances()),
-        first_column=tuple(representations.first_columns().items()),
+        first_column=tuple(representations.said("first_column").items()),
+        subjects=tuple(representations.said("subjects").items()),
+        axes=tuple(representations.said("axes").items()),
         **options,
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.analysis.file_choices import EVERY
 from mlem_core.base.errors import InputError
 from pages.form import state
 from pages.parts import choices, stored
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_MB = 1_000
 MOST_NAMED = 6
+# What can be said of a file by its name, beside that it holds distances.
+SAID = ("first_column", "subjects", "axes")
 
 
 def chosen_files() -> dict[str, str]:
@@ -32,35 +34,30 @@ def distances() -> list[str]:
     return [name for name in choices.get("precomputed") or [] if name in chosen_files()]
 
 
-def first_columns() -> dict[str, str]:
-    """Meaning of the first column of a file, by its name, where that is given."""
+def said(of: str) -> dict[str, str]:
+    """One of `SAID` of each file, by its name, where it is given."""
     files = chosen_files()
-    return {name: said for name, said in state.pairs("first_column").items() if name in files}
+    return {name: value for name, value in state.pairs(of).items() if name in files}
 
 
-def _put_all(
-    files: dict[str, str], precomputed: Sequence[str], first_column: dict[str, str]
-) -> None:
-    choices.put_all(
-        {
-            "files": state.texts_of(files),
-            "precomputed": precomputed,
-            "first_column": state.texts_of(first_column),
-        }
-    )
+def _say(of: str, name: str, value: str | None) -> None:
+    others = {one: value for one, value in said(of).items() if one != name}
+    choices.put(of, state.texts_of(others | ({name: value} if value else {})))
 
 
 def _call(name: str, new: str) -> None:
     """Give a file another name; without one it is taken away."""
 
-    def renamed(said: dict[str, str]) -> dict[str, str]:
-        called = {new if one == name else one: value for one, value in said.items()}
+    def renamed(given: dict[str, str]) -> dict[str, str]:
+        called = {new if one == name else one: value for one, value in given.items()}
         return {one: value for one, value in called.items() if one}
 
-    _put_all(
-        renamed(chosen_files()),
-        list(renamed(dict.fromkeys(distances(), ""))),
-        renamed(first_columns()),
+    choices.put_all(
+        {
+            "files": state.texts_of(renamed(chosen_files())),
+            "precomputed": list(renamed(dict.fromkeys(distances(), ""))),
+            **{of: state.texts_of(renamed(said(of))) for of in SAID},
+        }
     )
 
 
@@ -87,7 +84,8 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
             len(draft.stimuli),
             of_distances=distance == PRECOMPUTED or name in distances(),
             repeated=distance_named(distance).repeated,
-            first_column=first_columns().get(name, ""),
+            first_column=said("first_column").get(name, ""),
+            subject=said("subjects").get(name, ""),
         )
         for name, upload in chosen_files().items()
     }
@@ -103,7 +101,8 @@ def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
         accept_multiple_files=True,
         help="Makes any system a model, such as a brain recording. Each layer is an array of shape "
         "(stimuli, units), named as you like (`V1`) or `layer_00`, `layer_01` …; one layer may be "
-        "a .npy or CSV. Repetitions: (repetitions, stimuli, units). Distances: (stimuli, stimuli).",
+        "a .npy or CSV. Repetitions: (repetitions, stimuli, units). Distances: (stimuli, stimuli). "
+        "Several subjects: one axis more, first.",
     )
     state.say_refused("representations")
     for name, upload in chosen_files().items():
@@ -129,7 +128,26 @@ def _line(name: str, upload: str, content: FoundArrays | None) -> None:
             "are compared with the distances in the models.",
             **choices.bound(f"file distances {name}", name in distances(), partial(_turn, name)),
         )
-        if name in first_columns() or (content is not None and content.asks):
+        st.toggle(
+            "subjects",
+            help="Arrays are (subjects, stimuli, units): each subject is a system, and all are a "
+            "group with a noise ceiling. Distances of several subjects are known as such.",
+            **choices.bound(
+                f"file subjects {name}",
+                name in said("subjects"),
+                lambda on: _say("subjects", name, EVERY if on else None),
+            ),
+        )
+        st.text_input(
+            "Axis",
+            placeholder="layer",
+            help="What its layers are: `region`, or `time:ms` for names such as 120 ms, which are "
+            "then in the order of their numbers.",
+            **choices.bound(
+                f"file axis {name}", said("axes").get(name, ""), partial(_say, "axes", name)
+            ),
+        )
+        if name in said("first_column") or (content is not None and content.asks):
             _first_column(name)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(gap=None):
@@ -152,10 +170,6 @@ def _turn(name: str, of_distances: bool) -> None:
 def _first_column(name: str) -> None:
     from mlem_core.models.array_files import FIRST_COLUMN
 
-    def remember(choice: str | None) -> None:
-        said = first_columns() | ({name: choice} if choice else {})
-        choices.put("first_column", state.texts_of(said))
-
     st.selectbox(
         "First column",
         list(FIRST_COLUMN),
@@ -163,7 +177,11 @@ def _first_column(name: str) -> None:
         format_func=FIRST_COLUMN.__getitem__,
         placeholder="Row numbers or a unit?",
         help="It counts the rows or has no name, as the index that pandas writes.",
-        **choices.bound(f"file first column {name}", first_columns().get(name), remember),
+        **choices.bound(
+            f"file first column {name}",
+            said("first_column").get(name),
+            partial(_say, "first_column", name),
+        ),
     )
 
 
@@ -200,6 +218,6 @@ def _take(draft: Draft, files: list[Any]) -> None:
         kept[name] = stored.upload_name(path)
         if draft.stimuli is not None and _look(kept[name], len(draft.stimuli)).seem_distances:
             precomputed.append(name)
-    _put_all(kept, precomputed, first_columns())
+    choices.put_all({"files": state.texts_of(kept), "precomputed": precomputed})
     if refused is not None:
         raise refused

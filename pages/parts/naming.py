@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from mlem_core.base.errors import InputError
@@ -30,7 +31,7 @@ def of(job_id: str) -> Names:
         shown = _shown(job_id, stored.store(), (stat.st_mtime_ns, stat.st_size, stat.st_ino))
     except OSError:
         shown = {}
-    return Names(features=shown, models=shown, layers=names_of_layers(job_id))
+    return replace(names_in_files(job_id), features=shown, models=shown)
 
 
 # Asked for a hundred times a page. What is written anew is another file.
@@ -47,23 +48,24 @@ def shared_names(first: str, second: str) -> Names:
     # As in `of`, features and models are named in one list.
     called = dict(one.features.items() & other.features.items())
     layers = dict(one.layers.items() & other.layers.items())
-    return Names(features=called, models=called, layers=layers)
+    axes = dict(one.axes.items() & other.axes.items())
+    return Names(features=called, models=called, layers=layers, axes=axes)
 
 
-def names_of_layers(job_id: str) -> Mapping[str, str]:
-    """The names that layers of files have in an analysis; none while it is not done."""
+def names_in_files(job_id: str) -> Names:
+    """The names that files give layers and axes in an analysis; none while it is not done."""
     try:
-        return {} if job_id == stored.EXAMPLE else _of_layers(job_id, stored.token_now())
+        return Names() if job_id == stored.EXAMPLE else _of_files(job_id, stored.token_now())
     except InputError:
-        return {}
+        return Names()
 
 
 # Asked for many times a page; an analysis that is done does not change.
 @lru_cache(maxsize=64)
-def _of_layers(job_id: str, visitor: str) -> Mapping[str, str]:
+def _of_files(job_id: str, visitor: str) -> Names:
     if not stored.find_job(job_id).spec.representations:
-        return {}
-    return stored.open_analysis(job_id).names.layers
+        return Names()
+    return stored.open_analysis(job_id).names
 
 
 def of_features(names: Sequence[str]) -> Callable[[str], str]:

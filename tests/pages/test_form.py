@@ -13,7 +13,7 @@ from screens import Screen, jobs_in
 
 from mlem_core import AnalysisSpec, Store, write_csv
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.analysis.spec import parameters
+from mlem_core.analysis.spec import OF_FILES, parameters
 from mlem_core.data import datasets
 from mlem_core.data.added import frequency
 from mlem_core.models import hub
@@ -226,7 +226,7 @@ def test_the_form_offers_what_the_command_line_does(store):
     keys = [str(one.key) for kind in kinds for one in screen.app.get(kind)]
     offered = {name for name in parameters() if any(k.startswith(f"choice {name} ") for k in keys)}
     # Stimuli, their features, models and files are chosen in the steps that other tests go through.
-    steps = {"models", "features", "representations", "precomputed", "first_column"}
+    steps = {"models", "features", "representations", *OF_FILES}
     assert offered == {*parameters()} - {each.name for each in fields(StimulusSource)} - steps
     pooling = screen.widget("selectbox", "Pooling")
     assert pooling.options[0] == parameters()["pooling"].labels["standard"]
@@ -286,6 +286,8 @@ ASKED = {
     "representations": ((("brain", "brain.npz"),), {}),
     "precomputed": (("brain",), {"representations": (("brain", "brain.npz"),)}),
     "first_column": ((("brain", "skip"),), {"representations": (("brain", "brain.npz"),)}),
+    "subjects": ((("brain", "2"),), {"representations": (("brain", "brain.npz"),)}),
+    "axes": ((("brain", "time:ms"),), {"representations": (("brain", "brain.npz"),)}),
     "layers": ((0, 3), {}),
     "features": (("noun", "position"), {}),
     "missing": ("level", {}),

@@ -1,0 +1,158 @@
+"""Subjects of one file as systems, noise ceilings of the RSA with them, and views over time."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import RIDGE, refused
+from rsatoolbox.inference import noise_ceiling as theirs
+from rsatoolbox.rdm import RDMs
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import rankdata, spearmanr
+
+from mlem_core import AnalysisSpec, Store, run
+from mlem_core.cli.commands import main
+from mlem_core.figures.context import FIGURES, Drawing, FigureContext
+from mlem_core.figures.naming import naming
+from mlem_core.groups.noise_ceilings import kept_noise_ceilings, noise_ceilings
+
+SUBJECTS, STIMULI, TIMES, ONSET = 4, 60, range(-100, 300, 20), 60
+
+
+@pytest.fixture(scope="module")
+def meg(tmp_path_factory):
+    """A folder with stimuli, arrays of four subjects over time, and what all of them share."""
+    folder, rng = tmp_path_factory.mktemp("meg"), np.random.default_rng(0)
+    tone, size = rng.integers(0, 2, (2, STIMULI))
+    texts = [f"tone {n}" for n in range(STIMULI)]
+    table = {"sentence": texts, "tone": [f"t{x}" for x in tone], "size": [f"s{x}" for x in size]}
+    pd.DataFrame(table).to_csv(folder / "tones.csv", index=False)
+    common, along = rng.standard_normal((STIMULI, 30)), rng.standard_normal(30)
+    after = common + 1.5 * np.outer(tone - 0.5, along)
+    shape = SUBJECTS, STIMULI, 30
+    arrays = {
+        f"{ms} ms": rng.standard_normal(shape) + (after if ms >= ONSET else common) for ms in TIMES
+    }
+    # In any order: what the axis says is by number.
+    np.savez(folder / "meg.npz", **dict(sorted(arrays.items())))
+    np.savez(folder / "truth.npz", before=common, after=after)
+    for subject in range(SUBJECTS):
+        np.savez(folder / f"s{subject}.npz", **{at: arrays[at][subject] for at in sorted(arrays)})
+    return folder, arrays
+
+
+def spec_of(folder, files, **more):
+    named = tuple((name, str(folder / f"{file}.npz")) for name, file in files.items())
+    return AnalysisSpec(str(folder / "tones.csv"), representations=named, **RIDGE | more)
+
+
+def as_condensed(rows):
+    return pdist(rows).round(1)  # with ties
+
+
+def as_square(rows):
+    return squareform(pdist(rows))
+
+
+@pytest.mark.parametrize("form", [np.asarray, as_square, as_condensed])
+def test_ceilings_are_those_of_rsatoolbox(meg, tmp_path, form):
+    folder, arrays = meg
+    of_subjects = [form(rows) for rows in arrays["100 ms"]]
+    np.savez(folder / "it.npz", IT=np.stack(of_subjects))
+    given = {"precomputed": ("it",)} if form != np.asarray else {"subjects": "it=all"}
+    analysis = run(spec_of(folder, {"it": "it"}, **given), Store(tmp_path))
+    names = tuple(f"it@subject{n}" for n in (1, 2, 3, 4))
+    assert analysis.spec.groups == (("it", names),)
+    (found,) = noise_ceilings(analysis, Store(tmp_path)).itertuples(index=False)
+    condensed = {as_square: squareform, np.asarray: pdist}.get(form, np.asarray)
+    rdms = RDMs(np.stack([condensed(one) for one in of_subjects]))
+    boot = theirs.boot_noise_ceiling(rdms, method="spearman")
+    _, test, rest = theirs.sets_leave_one_out_rdm(rdms)
+    crossed = theirs.cv_noise_ceiling(rdms, rest, test, method="spearman")
+    assert found[:2] == ("it", 0) and found.n == SUBJECTS
+    np.testing.assert_allclose(found[2:4], boot, atol=1e-9)
+    np.testing.assert_allclose(found[2:4], crossed, atol=1e-9)
+
+
+def test_ceilings_are_of_the_pairs_that_are_compared_and_of_several_files(meg, tmp_path):
+    folder, arrays = meg
+    files = {f"s{n}": f"s{n}" for n in range(SUBJECTS)}
+    at, groups = sorted(arrays).index("200 ms"), (("brains", tuple(files)),)
+    more = {"groups": groups, "pairs": 900, "layers": (at,)}
+    analysis = run(spec_of(folder, files, **more), Store(tmp_path))
+    found = noise_ceilings(analysis, Store(tmp_path)).set_index("layer")
+    i, j = analysis.design.ends(np.arange(analysis.design.n_pairs))
+    ranks = [rankdata(squareform(pdist(rows))[i, j]) for rows in arrays["200 ms"]]
+    lower = [spearmanr(own, sum(ranks) - own)[0] for own in ranks]
+    upper = [spearmanr(own, sum(ranks))[0] for own in ranks]
+    assert len(ranks[0]) < STIMULI * (STIMULI - 1) // 2
+    expected = np.mean(lower), np.mean(upper)
+    np.testing.assert_allclose(found.loc[at, ["lower", "upper"]].astype(float), expected, atol=1e-9)
+    # Where one file is ordered otherwise than the others, a number is not one layer.
+    other = run(
+        spec_of(folder, files, **more | {"axes": "s0=time:ms", "pairs": 0}), Store(tmp_path)
+    )
+    assert noise_ceilings(other, Store(tmp_path)).empty
+
+
+@pytest.mark.slow
+def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path, monkeypatch):
+    folder, _ = meg
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
+    files = [f"--representations={name}={folder / f'{name}.npz'}" for name in ("meg", "truth")]
+    asked = ["--subject=meg=all", "--axis=meg=time:ms", "--estimator=ridge", "--values=none"]
+    stimuli, out = f"--stimuli={folder / 'tones.csv'}", tmp_path / "out"
+    assert main(["analyze", stimuli, *files, *asked, f"--out={out}"]) == 0
+    onset = [*TIMES].index(ONSET)
+    mean = pd.read_csv(out / "groups.csv").pivot(
+        index=["group", "layer"], columns="feature", values="importance"
+    )
+    mean = mean.loc["meg"]
+    assert mean["size"].abs().max() < 0.1 and mean["tone"][:onset].abs().max() < 0.1
+    assert mean["tone"][onset:].min() > 0.3
+    ceilings = pd.read_csv(out / "noise_ceilings.csv")
+    assert list(ceilings) == ["group", "layer", "lower", "upper", "n"]
+    assert len(ceilings) == len(TIMES) and set(ceilings["n"]) == {SUBJECTS}
+    table = pd.read_csv(out / "model_ceilings.csv")
+    # What the subjects share lies between the ceilings, the features between chance and these.
+    at = {"before": table["group_layer"] < onset, "after": table["group_layer"] >= onset}
+    truth = {name: table[at[name] & (table["layer"] == n)] for n, name in enumerate(at)}
+    for rows in truth.values():
+        assert rows["share_of_lower"].mean() > 1 > rows["share_of_upper"].mean()
+    rsa = pd.read_csv(out / "similarity_rsa.csv", index_col="layer")
+    row = truth["after"].iloc[0]
+    own = [rsa.loc["truth:1", f"meg@subject{n}:{row['group_layer']}"] for n in (1, 2, 3, 4)]
+    np.testing.assert_allclose(row["rsa"], np.mean(own), atol=1e-9)
+    shares = table[table["model"] == "features"].set_index("group_layer")["share_of_upper"]
+    assert shares[:onset].max() < 0.3 < shares[onset:].min()
+
+    spec = spec_of(folder, {"meg": "meg", "truth": "truth"}, subjects="meg=all", axes="meg=time:ms")
+    analysis = run(spec, Store())
+    assert kept_noise_ceilings(analysis, Store()).equals(noise_ceilings(analysis, Store()))
+    chosen = analysis.select(layers=[one for one in analysis.layers if one[0] != "truth"])
+    shown = FigureContext(analysis, chosen, analysis.results_of(chosen), Drawing(store=Store()))
+    for name, panels in (("profiles", SUBJECTS), ("group_profiles", 1)):
+        with naming(shown.names):
+            drawn = FIGURES[name].draw(shown)
+        bands = [one for one in drawn.figure.data if one.name == "noise ceiling"]
+        assert len(bands) == panels and "over time" in f"{drawn.title} {drawn.caption}"
+        np.testing.assert_allclose(bands[0].y[: len(TIMES)], ceilings["upper"])
+        axis = drawn.figure.layout.xaxis
+        assert axis.title.text == "time (ms)" and axis.ticktext[0] == "-100 ms"
+        hover = [text for one in drawn.figure.data for text in one.hovertext or ()]
+        assert any("60 ms" in text for text in hover) and "layer" not in " ".join(hover)
+
+
+def test_what_are_no_subjects_or_no_times_is_refused(meg, tmp_path):
+    folder, arrays = meg
+    np.savez(folder / "two.npz", V1=arrays["0 ms"], IT=arrays["0 ms"][:3])
+    for files, more, facts in (
+        ({"one": "s0"}, {"subjects": "one=all"}, ("s0.npz", "no axis of subjects")),
+        ({"one": "meg"}, {"subjects": "one=5"}, ("(4, 60, 30)", "subject 5")),
+        ({"one": "two"}, {"subjects": "one=all"}, ("two.npz", "3", "4")),
+        ({"one": "truth"}, {"axes": "one=time:ms"}, ("before", "number", "120 ms")),
+        ({"one": "s0"}, {"subjects": "other=all"}, ("'other'", "one")),
+    ):
+        with refused(*facts):
+            run(spec_of(folder, files, **more), Store(tmp_path))
+    with refused("time:", "WORD:UNIT"):
+        AnalysisSpec(axes="one=time:")
