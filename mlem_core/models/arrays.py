@@ -195,9 +195,9 @@ def n_subjects(
     found = set()
     for name in _layers(path, arrays).values():
         shape = arrays[name].shape
-        # A condensed RDM has n (n - 1) / 2 distances.
+        # A condensed RDM has n (n - 1) / 2 distances, more than there are subjects.
         whole = 8 * shape[-1] + 1 if shape else 0
-        condensed = len(shape) == 2 and shape[0] != shape[1] and isqrt(whole) ** 2 == whole
+        condensed = len(shape) == 2 and shape[0] < shape[1] and isqrt(whole) ** 2 == whole
         found.add(shape[0] if len(shape) > 2 or (distances and condensed) else 0)
     if len(found) > 1:
         raise InputError(

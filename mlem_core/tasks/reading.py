@@ -208,7 +208,7 @@ def arrays_of(
     of_distances : its arrays are distances between the stimuli
     repeated : the distance is one over repetitions, which the arrays must have
     first_column : as of `open_arrays`
-    subject : which is read, or "all", of which the first is checked
+    subject : the one that is read; "all": the first of them is checked
     """
     file, how = Path(path), HowRead(distances=of_distances, first_column=first_column)
     try:

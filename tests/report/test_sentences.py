@@ -34,7 +34,7 @@ def shown(over="", r=0.0, agreement=float("nan")):
     made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
-    said |= {"importance_chance": None, "by_feature": True}
+    said |= {"importance_chance": None, "noise_ceilings": None, "by_feature": True}
     said |= {"score_tests": tests, "similarity_tests": tests, "results": SimpleNamespace(**made)}
     return SimpleNamespace(**said)
 
