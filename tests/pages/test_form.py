@@ -388,3 +388,18 @@ def test_fewer_stimuli_than_folds_are_said_and_fewer_folds_offered(tmp_path, sto
     assert "Fix step 2" in screen.said and not can_run(screen)
     screen.press("step roles").press("Use 4 folds")
     assert screen.address["folds"] == ["4"] and "Fix" not in screen.said
+
+
+@pytest.mark.slow
+def test_a_file_of_subjects_over_time_is_run_and_drawn_with_its_ceiling(store, csv, tmp_path):
+    shape, rng = (3, len(words(20)), 4), np.random.default_rng(0)
+    np.savez(tmp_path / "meg.npz", **{f"{ms} ms": rng.normal(size=shape) for ms in (100, 20)})
+    screen = Screen("new", models="none", step="roles").upload(csv).press("step models")
+    screen.upload(tmp_path / "meg.npz", to="representations")
+    screen.choose("file subjects meg", True, "toggle")
+    screen.choose("file axis meg", "time:ms", "text_input")
+    assert screen.errors == []
+    spec = screen.press("Run").spec(store)
+    assert spec.groups == (("meg", tuple(f"meg@subject{n}" for n in (1, 2, 3))),)
+    shown = Screen("profiles", analysis=screen.job)
+    assert "noise ceiling" in shown.traces("profiles") and shown.errors == []
