@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +56,7 @@ def group_profiles(
     *,
     across: int = 3,
     noise: pd.DataFrame | None = None,
-    subjects: Mapping[str, str] = MappingProxyType({}),
+    subjects: Mapping[str, str] | None = None,
 ) -> go.Figure:
     """The mean importance of each feature over relative depth, a panel a group.
 
@@ -77,11 +76,12 @@ def group_profiles(
     figure, places = panels(titles, height=300, across=across, below=BELOW)
     figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
     colors = feature_colors(features)
+    named = subjects or {}
     for group, (row, column) in zip(groups, places, strict=True):
         own = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
         for name, line in own.groupby("feature", sort=False):
             color, called = colors.get(str(name), GREY), feature_name(str(name))
-            at = [layer_in_model((subjects.get(group, ""), n)) for n in line["layer"]]
+            at = [layer_in_model((named.get(group, ""), n)) for n in line["layer"]]
             for trace in line_with_band(line, at, line["depth"].to_numpy(), color, called):
                 shown = "fill" not in trace and group == groups[0]
                 legend = {"legendgroup": str(name), "showlegend": shown}
@@ -92,12 +92,12 @@ def group_profiles(
             x, first = depth[of_group["layer"]].to_numpy(), group == noise["group"].iloc[0]
             for trace in noise_band(x, of_group, first):
                 figure.add_trace(trace, row=row, col=column)
-        if group in subjects:
+        if group in named:
             layers = depth.index.to_series()
-            axis = named_layers(whole_layers(layers), subjects[group], layers)
+            axis = named_layers(whole_layers(layers), named[group], layers)
             ticks = [int(n) for n in axis["tickvals"] if n in depth.index]
             axis = {"ticktext": ticks} | axis | {"tickvals": depth[ticks].tolist(), "range": None}
-            axis |= {"title_text": axis_title(subjects[group])}
+            axis |= {"title_text": axis_title(named[group])}
             figure.update_xaxes(axis, row=row, col=column)
     figure.update_yaxes(matches="y", showticklabels=False)
     figure.update_yaxes(title_text="importance (drop in ρ)", showticklabels=True, col=1)

@@ -351,8 +351,8 @@ def test_groups_have_their_profiles_and_universality(store, tmp_path):
     spec = systems(tmp_path, [*members["f"], *members["g"]], groups=members)
     screen = Screen("layers", analysis=ran(spec, store).id, part="groups")
     assert "Models per group: f 3 and g 3" in screen.said
-    # A line and a band for each of two groups and three features.
-    assert len(screen.figures["group-profiles"]["data"]) == 12
+    # A line and a band for each of two groups and three features, and two noise ceilings.
+    assert len(screen.figures["group-profiles"]["data"]) == 14
     kinds = {name: {one["type"] for one in f["data"]} for name, f in screen.figures.items()}
     assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
 
