@@ -6,6 +6,7 @@ are drawn from. Names and cells of users are texts in it, never markup.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from mlem_core.pairs.resampling_units import Units
 from mlem_core.robustness.flags import Checked, check
 
 Canvas = dict[str, Any]
+NO_NUMBER = -128
 
 
 def canvas_data(context: FigureContext) -> Canvas:
@@ -191,16 +193,26 @@ def _similarity(context: FigureContext) -> list[dict[str, Any]]:
         {
             "name": name,
             "label": "Similarity of layers" if name == "RSA" else f"Similarity ({name})",
-            "values": _numbers(square.to_numpy()),
+            "values": packed(square.to_numpy()),
             "chance": distances.T.tolist(),
         },
         {
             "name": "τ",
             "label": "by feature importance",
-            "values": _numbers(results.similarity_profiles.to_numpy()),
+            "values": packed(results.similarity_profiles.to_numpy()),
             "chance": profiles.T.tolist(),
         },
     ]
+
+
+def packed(square: FloatArray) -> str:
+    """Upper triangle of a symmetric matrix of similarities in base64, for a page of many layers.
+
+    A byte a cell, row by row, in hundredths, as they are shown; `NO_NUMBER` where there is none.
+    """
+    upper = np.asarray(square, dtype=np.float64)[np.triu_indices(len(square))]
+    hundredths = np.where(np.isfinite(upper), np.round(100 * upper), NO_NUMBER)
+    return base64.b64encode(hundredths.astype(np.int8).tobytes()).decode()
 
 
 def _terms(context: FigureContext, why: Explanation) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
@@ -32,6 +33,8 @@ TICK = SIZE - 3
 _LETTER, _TICK_LETTER, _LINE = 7, 6, 11  # px; width of a letter, of a small one, height of a tick
 _NAME, _SHORT = 18, 10  # letters of a model's name that are shown, and at least
 _LONG_TICK, _SHORT_TICK = 16, 8  # letters at a tick, where layers are few and where they are many
+# Cells along a side of a heatmap, layers that are points each, and runs of layers of more.
+MOST_CELLS, MOST_POINTS, MOST_RUNS = 500, 128, 100
 _ROOMY = 8  # layers of a matrix whose cells have room for a number
 _GAPS = 0.12  # of a side, that gaps of one kind take at most
 # In parts of a side: gaps between two models and between layers that do not follow each other,
@@ -86,11 +89,24 @@ class Grid:
         before = 2 * _STRIP * len(self.layers) if self.mixed else 0.0
         return float(self.edges[0]) - before, float(self.edges[-1])
 
-    def square(self, values: FloatArray) -> FloatArray:
-        """(n_strips, n_strips) the (n_layers, n_layers) values of the table as they are drawn."""
-        drawn = np.full((len(self.edges) - 1,) * 2, np.nan)
-        drawn[np.ix_(self.cells, self.cells)] = values[np.ix_(self.rows, self.rows)]
-        return drawn
+    def ordered(self, square: Any) -> Any:
+        """(n_layers, n_layers) of the table, in the order in which layers are drawn."""
+        return square[np.ix_(self.rows, self.rows)]
+
+    def drawn(self, values: FloatArray) -> tuple[NDArray[np.float32], FloatArray]:
+        """Values of the table as a heatmap has them, and the edges of its cells and gaps.
+
+        Of more than `MOST_CELLS` layers, means over runs of them: a pixel would have several.
+        """
+        parts = runs(self, MOST_CELLS)
+        starts = self.edges[self.cells[[run[0] for run in parts]]]
+        ends = self.edges[self.cells[[run[-1] for run in parts]] + 1]
+        gaps = np.flatnonzero(starts[1:] > ends[:-1]) + 1
+        edges = np.concatenate((np.insert(starts, gaps, ends[gaps - 1]), ends[-1:]))
+        at = np.arange(len(parts)) + np.searchsorted(gaps, np.arange(len(parts)), side="right")
+        strips = np.full((len(edges) - 1,) * 2, np.nan, dtype=np.float32)
+        strips[np.ix_(at, at)] = run_means(self.ordered(values), parts)
+        return strips, edges
 
 
 def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
@@ -117,6 +133,38 @@ def grid(layers: Sequence[Layer], order: Order, rsa: FloatArray) -> Grid:
         cells.append(len(ends) - 1)
         ends.append(ends[-1] + 1)
     return Grid(list(layers), np.arange(n), np.array(ends), np.array(cells))
+
+
+def runs(of: Grid, most: int) -> list[IntArray]:
+    """Places of layers of a grid that are drawn together, see `runs_of`."""
+    n = len(of.layers)
+    return runs_of([(0, n)] if of.tree is not None else [block[:2] for block in of.blocks], most)
+
+
+def runs_of(blocks: Sequence[tuple[int, int]], most: int) -> list[IntArray]:
+    """Runs of equal length in blocks of layers, at most so many; at least one a block.
+
+    Parameters
+    ----------
+    blocks : first place and place after the last of each
+    """
+    n = blocks[-1][1]
+    lengths = range(1, n + 1)
+    length = next(k for k in lengths if k == n or sum(-(-(b - a) // k) for a, b in blocks) <= most)
+    return [np.arange(i, min(i + length, b)) for a, b in blocks for i in range(a, b, length)]
+
+
+def run_means(square: FloatArray, found: Sequence[IntArray]) -> FloatArray:
+    """(n_runs, n_runs) means of a matrix (n_layers, n_layers) over runs of its layers."""
+    if len(found) == len(square):
+        return square
+    starts = [run[0] for run in found]
+    known = np.isfinite(square)
+    sums, counts = (
+        np.add.reduceat(np.add.reduceat(part, starts, axis=0), starts, axis=1)
+        for part in (np.where(known, square, 0.0), known.astype(np.float64))
+    )
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,13 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import fraction
-from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
+from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name, parse_layer
 from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
+    MOST_CELLS,
+    MOST_POINTS,
+    MOST_RUNS,
     SIDE,
     Grid,
     Labels,
@@ -27,6 +30,8 @@ from mlem_core.figures.matrix import (
     model_key,
     model_strip,
     outline,
+    run_means,
+    runs,
 )
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
@@ -189,6 +194,8 @@ def matrix_figure(
             layout["annotations"] += texts
         around.set_axes(layout, ref, ends[place], (of.span[1], float(of.edges[0])))
         layout[f"yaxis{ref}"]["showticklabels"] = left
+    if len(of.layers) > MOST_POINTS:
+        layout["hoverdistance"] = -1  # points are far apart
     _arrange(layout, of, arranged, ends, around.below)
     units = "; ".join(one.measure.unit or one.measure.short for one in matrices)
     _set_scale(layout, of, arranged, around, units)
@@ -250,39 +257,76 @@ def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
 
 
 def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:
-    """The heatmap, a point a cell (for hovering and selecting), and a dot in each flagged cell."""
-    measure, flags, n = matrix.measure, matrix.flags, len(of.layers)
-    labels = layer_labels(of.layers, _IN_FULL)
-    names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
-    cells = list(itertools.product(range(n), repeat=2))  # row by row
-    layers = np.array(of.layers, dtype=object)
-    reasons = [flags.get((of.layers[row], of.layers[column]), "") for row, column in cells]
-    values = as_numbers(matrix.values[np.ix_(of.rows, of.rows)].ravel())
-    more = matrix.hover[np.ix_(of.rows, of.rows)].ravel()
-    columns, rows = (part.ravel() for part in np.meshgrid(*[of.centres.astype(np.float32)] * 2))
-    drawn = {"z": of.square(matrix.values), "x": of.edges, "y": of.edges, "name": measure.title}
+    """The heatmap, points for hovering and selecting, and a dot in each flagged cell."""
+    measure, n = matrix.measure, len(of.layers)
+    z, edges = of.drawn(matrix.values)
+    drawn = {"z": z, "x": edges, "y": edges, "name": measure.title}
     heatmap = {"type": "heatmap", **drawn, "coloraxis": "coloraxis", "hoverinfo": "skip"}
-    hover = [
-        f"{names[row]} and {names[column]}<br>{measure.unit} = {text}{told}"
-        + (f"<br>audit: {wrapped(why)}" if why else "")
-        for (row, column), text, told, why in zip(cells, values, more, reasons, strict=True)
-    ]
-    # Never seen; the nearest one answers for its cell. Arrays: Plotly copies every item of a list,
-    # several times.
-    points = scatter(columns, rows, np.array(hover), showlegend=False) | {
-        "marker": {"symbol": "square", "size": 9, "opacity": 0},
-        "selected": {"marker": {"opacity": 0}},
-        "unselected": {"marker": {"opacity": 0}},
-        "customdata": np.hstack((np.repeat(layers, n, axis=0), np.tile(layers, (n, 1)))),
-        "name": f"cells {measure.title}",
-    }
-    flagged = np.flatnonzero([bool(why) for why in reasons])
-    if not dots or not len(flagged):
+    flagged = (
+        {
+            (i, j): why
+            for i, j in itertools.product(range(n), repeat=2)
+            if (why := matrix.flags.get((of.layers[i], of.layers[j])))
+        }
+        if matrix.flags
+        else {}
+    )
+    points = _points(of, matrix, flagged)
+    if not dots or not flagged:
         return [heatmap, points]
     # Seen on the light cells and on the dark ones.
     look = {"size": 4, "color": INK, "line": {"color": "white", "width": 1}}
     named = {"showlegend": False, "name": f"{AUDIT} {measure.title}"}
-    return [heatmap, points, scatter(columns[flagged], rows[flagged], marker=look, **named)]
+    rows, columns = (of.centres[list(side)] for side in zip(*flagged, strict=True))
+    return [heatmap, points, scatter(columns, rows, marker=look, **named)]
+
+
+def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) -> Trace:
+    """A point a cell, never seen; the nearest one answers for it.
+
+    Of more than `MOST_POINTS` layers, a point for two runs of layers: its mean, and its two most
+    similar layers, which a click chooses.
+    """
+    labels, unit = layer_labels(of.layers, _IN_FULL), matrix.measure.unit
+    names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
+    most = MOST_POINTS if len(names) <= MOST_POINTS else MOST_RUNS
+    parts, values = runs(of, most), of.ordered(matrix.values)
+    m, more = len(parts), of.ordered(matrix.hover)
+    rows, columns = (side.ravel() for side in np.indices((m, m)))
+    if m == len(names):
+        texts = as_numbers(values.ravel())
+        hover = [
+            f"{names[i]} and {names[j]}<br>{unit} = {text}{more[i, j]}"
+            + (f"<br>audit: {wrapped(flagged[i, j])}" if (i, j) in flagged else "")
+            for i, j, text in zip(rows.tolist(), columns.tolist(), texts, strict=True)
+        ]
+    else:
+        ends = [f"{names[run[0]]} to {labels[run[-1]]}" for run in parts]
+        means = as_numbers(run_means(values, parts).ravel())
+        apart = np.where(np.eye(len(values), dtype=bool), -np.inf, np.nan_to_num(values, nan=-9.0))
+        best = [_largest(apart, parts[i], parts[j]) for i, j in zip(rows, columns, strict=True)]
+        hover = [
+            f"{ends[i]} and {ends[j]}<br>mean {unit} = {mean}<br>largest {as_number(values[a, b])}:"
+            f" {names[a]} and {names[b]}"
+            for i, j, mean, (a, b) in zip(rows, columns, means, best, strict=True)
+        ]
+    chosen = np.column_stack((rows, columns)) if m == len(names) else np.array(best)
+    layers = np.array(of.layers, dtype=object)
+    middles = np.array([of.centres[run[[0, -1]]].mean() for run in parts], dtype=np.float32)
+    # Arrays: Plotly copies every item of a list, several times.
+    return scatter(middles[columns], middles[rows], np.array(hover), showlegend=False) | {
+        "marker": {"symbol": "square", "size": 9, "opacity": 0},
+        "selected": {"marker": {"opacity": 0}},
+        "unselected": {"marker": {"opacity": 0}},
+        "customdata": np.hstack([layers[side] for side in chosen.T]),
+        "name": f"cells {matrix.measure.title}",
+    }
+
+
+def _largest(values: FloatArray, one: IntArray, other: IntArray) -> tuple[int, int]:
+    """The two layers of two runs that are the most similar ones."""
+    i, j = np.unravel_index(values[np.ix_(one, other)].argmax(), (len(one), len(other)))
+    return int(one[i]), int(other[j])
 
 
 def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) -> np.ndarray:
@@ -351,6 +395,7 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
     here = "" if math.isnan(agrees) else f" (agreement: Spearman's ρ = {fraction(agrees)})"
     return joined(
         f"Weighted Kendall τ of importance profiles and {agnostic}{here}.",
+        "Cells: means over runs of layers." * (len(results.layers) > MOST_CELLS),
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
         "Dots: the similarity changes in the audit." if flagged else "",

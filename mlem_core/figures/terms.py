@@ -13,15 +13,15 @@ from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_labels
+from mlem_core.figures.matrix import run_means, runs_of
+from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     DIVERGING,
     TITLE,
-    as_number,
+    as_numbers,
     bar_title,
     block_edges,
-    heatmap,
     model_blocks,
     panel_ref,
     panels,
@@ -33,6 +33,9 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 # A contribution this small is next to nothing; a scale goes at least so far.
 LEAST_SPAN = 0.05
 _CROWDED, _SMALL = 8, 10  # models, and px of their names
+# Names are no part of the template: they may have its signs.
+HOVER = "<b>%{fullData.name}</b><br>%{y} and %{x}<br>%{customdata}<extra></extra>"
+_CELLS = 600  # along a side of all panels together, were they one square
 _SCALES = {"coloraxis": "contribution<br>to {}", "coloraxis2": UNEXPLAINED + "<br>({})"}
 
 
@@ -60,7 +63,15 @@ def term_matrices(
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
-    names = {layer: layer_title(layer) for layer in layers}
+    # Means over runs of layers where all layers of all terms would be too much for a page.
+    parts = runs_of([block[:2] for block in blocks], int(_CELLS / np.sqrt(len(terms))))
+    names = layer_titles(layers, TITLE)
+    called = [names[run[0]] + f" to {names[run[-1]]}" * (len(run) > 1) for run in map(list, parts)]
+    starts = np.cumsum([0, *(len(run) for run in parts)])
+    blocks = [
+        (int(np.searchsorted(starts, start)), int(np.searchsorted(starts, stop)), model)
+        for start, stop, model in blocks
+    ]
     # Many names do not fit a narrow panel.
     crowded = len(blocks) > _CROWDED
     shared = _along(blocks, crowded)
@@ -69,21 +80,17 @@ def term_matrices(
     for number, (term, square) in enumerate(terms.items()):
         (row, column), ref = places[number], panel_ref(number)
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
-        values = np.where(off, square.to_numpy(dtype=np.float64), np.nan)
-        scales[scale] = max(scales[scale], float(np.abs(values[off]).max(initial=0.0)))
-        hover = [
-            [
-                f"<b>{feature_name(term)}</b><br>{names[a]} and {names[b]}<br>{as_number(value)}"
-                for b, value in zip(layers, line, strict=True)
-            ]
-            for a, line in zip(layers, values, strict=True)
-        ]
+        values = run_means(np.where(off, square.to_numpy(dtype=np.float64), np.nan), parts)
+        most = float(np.nanmax(np.abs(values), initial=0.0))
+        scales[scale] = max(scales[scale], most)
+        texts = np.array(as_numbers(values.ravel())).reshape(values.shape)
         at = {"row": row, "col": column}
-        places_of = {"x": np.arange(len(layers)), "y": np.arange(len(layers))}
-        named = {"coloraxis": scale, "name": feature_name(term)}
-        figure.add_trace(heatmap(values, hover, **places_of, **named), **at)
+        named = {"coloraxis": scale, "name": feature_name(term), "customdata": texts}
+        named |= {"x": called, "y": called, "hovertemplate": HOVER}
+        trace = {"type": "heatmap", "z": values.astype(np.float32), "hoverongaps": False}
+        figure.add_trace(trace | named, **at)
         edges += block_edges(blocks, ref)
-        ends = [-0.5, len(layers) - 0.5]
+        ends = [-0.5, len(parts) - 0.5]
         # Names stand below the last row; between the others they would lie on titles.
         lowest = number + across >= len(terms)
         angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40

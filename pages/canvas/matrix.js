@@ -17,11 +17,23 @@ export function matrix(state, root, tip) {
   }));
   const scale = make("div", { class: "scale", "aria-hidden": true });
   root.append(make("p", { class: "caption" }, ...names), canvas, scale);
-  let place = null, cells = null, cursor = null;
+  let place = null, cells = null, cursor = null, lowest = 0;
 
   const ramp = (value, colors) => value >= 0
     ? between(colors.dark ? DARK : LIGHT, value)
     : between(colors.dark ? BELOW.dark : BELOW.light, Math.min(1, -value));
+
+  // The similarity of two layers, from the hundredths of the upper triangle; null: not defined.
+  const packed = ["", ""], unpacked = [null, null];
+  function valueAt(i, j) {
+    const at = state.measure, { values } = state.data.similarity[at], n = state.data.layers.length;
+    if (packed[at] !== values) {
+      packed[at] = values;
+      unpacked[at] = Int8Array.from(atob(values), letter => letter.charCodeAt(0));
+    }
+    const [a, b] = i < j ? [i, j] : [j, i], found = unpacked[at][a * n - (a * (a - 1)) / 2 + b - a];
+    return found === -128 ? null : found / 100;
+  }
 
   // Where cells and names are, for the width that there is.
   function lay() {
@@ -48,17 +60,23 @@ export function matrix(state, root, tip) {
   }
 
   function drawCells(colors) {
-    const { values, chance } = state.data.similarity[state.measure];
-    const { pitch, at, left, top, width, height } = place;
+    const { chance } = state.data.similarity[state.measure], colorOf = new Map();
+    const { pitch, at, left, top, width, height } = place, n = state.data.layers.length;
     cells = document.createElement("canvas");
     const pen = surface(cells, width, height);
     const side = Math.max(pitch - (pitch > 6 ? 1 : 0), 0.8);
     const grey = new Set(chance.flatMap(([a, b]) => [`${a} ${b}`, `${b} ${a}`]));
-    values.forEach((row, i) => row.forEach((value, j) => {
-      if (value === null) return;
-      pen.fillStyle = grey.has(`${i} ${j}`) ? chanceGrey(colors) : ramp(value, colors);
-      pen.fillRect(left + at[j] * pitch, top + at[i] * pitch, side, side);
-    }));
+    lowest = 0;
+    for (let i = 0; i < n; i++) {
+      for (let j = 0; j < n; j++) {
+        const value = valueAt(i, j);
+        if (value === null) continue;
+        lowest = Math.min(lowest, value);
+        if (!colorOf.has(value)) colorOf.set(value, ramp(value, colors));
+        pen.fillStyle = grey.size && grey.has(`${i} ${j}`) ? chanceGrey(colors) : colorOf.get(value);
+        pen.fillRect(left + at[j] * pitch, top + at[i] * pitch, side, side);
+      }
+    }
     label_(pen, colors);
   }
 
@@ -129,8 +147,7 @@ export function matrix(state, root, tip) {
       names[at].textContent = at === state.measure && at ? `${text} (${one.name})` : text;
       names[at].setAttribute("aria-pressed", at === state.measure);
     });
-    const colors = theme(root), lowest = Math.min(0, ...state.data.similarity[state.measure].values
-      .flat().filter(value => value !== null));
+    const colors = theme(root);
     const ends = lowest < -0.05 ? [-1, -0.5, 0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
     const bar = make("i", { style: `background: linear-gradient(to right, ${
       ends.map(value => ramp(value, colors)).join()})` });
@@ -159,9 +176,10 @@ export function matrix(state, root, tip) {
   }
 
   function say(event, [i, j]) {
-    const { name, values, chance } = state.data.similarity[state.measure], { layers } = state.data;
+    const { name, chance } = state.data.similarity[state.measure], { layers } = state.data;
+    const found = valueAt(i, j);
     const grey = chance.some(([a, b]) => (a === i && b === j) || (a === j && b === i));
-    const value = values[i][j] === null ? "not defined" : fraction(values[i][j]);
+    const value = found === null ? "not defined" : fraction(found);
     tip.show(event, layers[i].title, layers[j].title,
       `${name} ${value}${grey ? ", not above chance" : ""}`);
   }

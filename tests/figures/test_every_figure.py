@@ -24,6 +24,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.figures import Paper
 from mlem_core.figures.naming import feature_name
+from mlem_core.figures.terms import HOVER
 from mlem_core.report import formats
 
 
@@ -162,7 +163,7 @@ def test_what_a_user_wrote_is_text_and_no_markup(name):
     text = written(figure)
     assert "&lt;" in text or "&#36;" in text
     assert not [tag for tag in ("<b>f", "<i>", "<u>", "$", "long " * 20) if tag in text]
-    assert all(trace.hovertemplate is None for trace in figure.data)
+    assert all(trace.hovertemplate in (None, HOVER) for trace in figure.data)
     # Plotly, which checks each property, takes it; ground and text are left to the page.
     go.Figure(figure.to_dict())
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
