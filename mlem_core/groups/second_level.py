@@ -43,6 +43,7 @@ from mlem_core.inference.resample import fewest, standard_error
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import share_alone
+from mlem_core.pairs.designs import places_of
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.patterns import PairIndex
 
@@ -180,7 +181,7 @@ class Divisions:
     Attributes
     ----------
     squares : (n_pairs, n_properties) squared distances by each property
-    places : (n_systems, n_systems) the number of each pair
+    places : (n_systems, n_systems) the number of each pair of different systems
     parts : the properties of each part, by number
     units : (n_systems,) what is in one fold together, and left out together
     folds : (n_divisions, n_systems) the fold of each system
@@ -212,7 +213,9 @@ class Divisions:
             scores += [*zip(fits.rho[0].tolist(), fits.ceiling[0].tolist(), strict=True)]
         parts = tuple(tuple(map(names.index, own)) for own in properties.parts.values())
         squares = properties.distances()[:, first, second].T ** 2
-        return cls(squares, places_of(n), parts, units, folds, np.stack(alphas), scores, seed)
+        systems = np.arange(n)
+        places = places_of(systems[:, None], systems, n)
+        return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
 
     def importances(self, distances: FloatArray, kept: Mask | None = None) -> FloatArray:
         """(n_sets, n_parts) importances with each set of distances, means over folds; NaN of none.
@@ -261,7 +264,9 @@ class Divisions:
         first, second = np.triu_indices(len(at), 1)
         squares = self.squares[self.places[at[first], at[second]]]
         squares = np.where((at[first] == at[second])[:, None], 0.0, squares)
-        return replace(self, squares=squares, places=places_of(len(at)), folds=self.folds[:, at])
+        systems = np.arange(len(at))
+        places = places_of(systems[:, None], systems, len(at))
+        return replace(self, squares=squares, places=places, folds=self.folds[:, at])
 
     def _fall(
         self, weights: FloatArray, y: FloatArray, tested: IntArray, there: Mask
@@ -284,14 +289,6 @@ class Divisions:
         drawn = (whole[:, None] - own)[:, :, None] + others
         fall = rho[:, None, None] - _correlation(_centred_ranks(drawn), truth[:, None, None])
         return np.asarray(fall.mean(axis=-1))
-
-
-def places_of(n: int) -> IntArray:
-    """(n, n) the number of each pair of n systems, 0 on the diagonal."""
-    places = np.zeros((n, n), dtype=np.int64)
-    first, second = np.triu_indices(n, 1)
-    places[first, second] = places[second, first] = np.arange(len(first))
-    return places
 
 
 def divisions_of(units: IntArray, seed: int) -> IntArray:
