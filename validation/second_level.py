@@ -47,9 +47,9 @@ COVERED = {
     (15, 5, "skewed"): 50,
     (15, 5, "families"): 50,
     (15, 10, "families"): 50,
-    (43, 10, "families"): 10,
+    (43, 10, "families"): 30,
 }
-POWER = {(8, 4, "ten"): 40, (15, 5, "ten"): 40, (43, 10, "ten"): 10}
+POWER = {(8, 4, "ten"): 40, (15, 5, "ten"): 40, (43, 10, "ten"): 20}
 TOGETHER = {
     (15, 4, "distances"): 30,
     (43, 4, "distances"): 10,
