@@ -109,8 +109,8 @@ def second_level(
     ----------
     measured : distances of n_systems systems by the name of each measure
     groups : (n_systems,) group of each system, such as seeds of one model, which are in one fold
-        and are left out as a whole; empty: each system for itself
-    families : (n_systems,) in the place of groups there, where families are left out as a whole
+        and are drawn as a whole; empty: each system for itself
+    families : (n_systems,) in the place of groups there, where families are drawn as a whole
     seed : of the folds and permutations
     """
     n = len(next(iter(measured.values())).values)
@@ -183,7 +183,7 @@ class Divisions:
     squares : (n_pairs, n_properties) squared distances by each property
     places : (n_systems, n_systems) the number of each pair of different systems
     parts : the properties of each part, by number
-    units : (n_systems,) what is in one fold together, and left out together
+    units : (n_systems,) what is in one fold together, and drawn together
     folds : (n_divisions, n_systems) the fold of each system
     alphas : (n_divisions, n_folds) the penalty of each metric
     scores : held-out ρ and feature ceiling of each fold of each division
