@@ -26,6 +26,7 @@ STUDIES = {
     "budget": ("validation.budget", "tasks"),
     "populations": ("validation.populations", "tasks"),
     "mrqap": ("validation.mrqap", "tasks"),
+    "second-level": ("validation.second_level", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),
     "chance": ("validation.chance", "tasks"),
     "chosen": ("validation.chosen", "tasks"),

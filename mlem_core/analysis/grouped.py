@@ -86,7 +86,7 @@ class Grouped:
     resampled_whole: str = asked(
         "",
         "Property whose models are left out together",
-        "Models with the same value of it are in one fold and are left out as a whole, as a family "
+        "Models with the same value of it are in one fold and are drawn as a whole, as a family "
         "is: intervals of the importances of properties are over families then. Empty: each model "
         "for itself.",
         metavar="PROPERTY",

@@ -16,7 +16,8 @@ others do not explain (double semi-partialing) or the residuals (Freedman and La
 A factor may be numbers too, such as a size or a date, and several may be tested together. No two
 models agree on a number: what is permuted is the part of a factor that the others do not explain,
 as it is where labels leave fewer than 20 orders. Numbers that models of one label share more than
-others do (intraclass correlation above `CLUSTERED`) are exchanged by these labels as a whole.
+others do (intraclass correlation above `CLUSTERED`) are exchanged by these labels as a whole, by
+those of the factor with most labels if there are several.
 
 Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing;
 Winkler, Webster, Vidaurre, Nichols and Smith (2015), on permutations within and of whole blocks;
@@ -203,7 +204,7 @@ def _by_permutation(
         others += [*np.eye(len(strata))[:, first] + np.eye(len(strata))[:, second]]
     left, sizes, _ = np.linalg.svd(np.column_stack((np.ones(len(y)), *others)), False)
     basis = left[:, sizes > _SAME * sizes[0]]
-    beside, free = y - basis @ (basis.T @ y), max(1, len(y) - basis.shape[1] - n_own)
+    beside, free = y - basis @ (basis.T @ y), len(y) - basis.shape[1] - n_own
 
     def of_units(values: FloatArray) -> FloatArray:
         matrix = np.zeros((len(values), len(strata), len(strata)))
@@ -219,11 +220,12 @@ def _by_permutation(
         drawn = orders[start : start + size]
         a, b = drawn[:, first], drawn[:, second]
         different.update(map(np.ndarray.tobytes, raw[:, a, b].swapaxes(0, 1).round(9)))
-        values, t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, free)
+        values, t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, max(1, free))
         if start == 0:  # the labels as they are
             value, observed = float(values[0]), float(t[0])
         as_large += int((np.abs(t) >= abs(observed) * (1 - _SAME)).sum())
-    smallest = 1 / len(different)
+    # With others that follow every pair nothing is left to compare.
+    smallest = 1 / len(different) if free > 0 else 1.0
     p = as_large / len(orders) if smallest <= LEVEL else np.nan
     permuted = "models" if len(strata) == len(units) else "groups"
     return FactorTest("", value, observed, p, smallest, permuted, len(strata), len(orders))
@@ -298,8 +300,14 @@ def _units(own: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray,
     roles = np.column_stack((np.zeros_like(unit), *others))
     labels = [_codes(part) for part in own if not _is_numeric(part)]
     numbers = [np.asarray(part, dtype=np.float64) for part in own if _is_numeric(part)]
+    shared = [
+        at
+        for at, codes in enumerate(others, 1)
+        if any(intraclass_correlation(part, codes) > CLUSTERED for part in numbers)
+    ]
+    finest = max(shared, key=lambda at: int(roles[:, at].max()), default=0)
     for at, codes in enumerate(others, 1):
-        whole = any(intraclass_correlation(part, codes) > CLUSTERED for part in numbers)
+        whole = at == finest
         for level in np.unique(codes):
             inside = codes == level
             together = labels and all(np.ptp(part[inside]) == 0 for part in labels)

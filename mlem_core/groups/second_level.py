@@ -6,9 +6,9 @@ pairs inside a fold, by a metric fitted to the pairs of the other systems. The i
 property is how much ρ falls when the systems of a fold exchange its values; properties of a group
 exchange them together.
 
-Intervals are over systems and stimuli: the jackknife leaves out each system (or each whole class of
-a property, such as a family) and each block of stimuli, the penalty held. p is of the test of
-`mlem_core.groups.mrqap`, corrected over properties (Holm 1979).
+Intervals are over systems and stimuli: the bootstrap draws systems (or whole classes of a property,
+such as families), the jackknife leaves out each block of stimuli, the penalty held. p is of the
+test of `mlem_core.groups.mrqap`, corrected over properties (Holm 1979).
 
 Source: Salle et al. (2026, third version of arXiv:2406.12620), its second level and its grouped
 importance, which has no intervals over systems.
@@ -17,6 +17,7 @@ importance, which has no intervals over systems.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -42,18 +43,22 @@ from mlem_core.inference.resample import fewest, standard_error
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import share_alone
+from mlem_core.pairs.designs import places_of
 from mlem_core.pairs.distances import PRECOMPUTED
 from mlem_core.pairs.patterns import PairIndex
 
 # Divisions into folds, and permutations of the systems of a fold (all, where there are no more).
 DIVISIONS, PERMUTATIONS = 20, 12
-# Blocks of pairs that are left out in turn.
-PAIR_BLOCKS = 30
+# Bootstrap replicates of the systems, and the share of these that one has on average: copies of a
+# system say nothing new, so t has fewer degrees of freedom.
+REPLICATES, DISTINCT = 50, 1 - math.exp(-1)
 # Share of pairs that no other has the pattern of, above which there is no ceiling.
 MOST_ALONE = 0.5
 # Systems of a fold, so that it has six pairs; folds at most; and systems at least: with fewer, two
 # folds cannot both be so large.
 IN_FOLD, MOST_FOLDS, FEWEST = 4, 5, 8
+# With fewer systems (or groups) a property is seldom named that alone carries the distances.
+CONCLUSIVE = 15
 # Predictions that differ by less are the same.
 _SAME = 1e-12
 Mask = NDArray[np.bool_]
@@ -116,8 +121,8 @@ def second_level(
     ----------
     measured : distances of n_systems systems by the name of each measure
     groups : (n_systems,) group of each system, such as seeds of one model, which are in one fold
-        and are left out as a whole; empty: each system for itself
-    families : (n_systems,) in the place of groups there, where families are left out as a whole
+        and are drawn as a whole; empty: each system for itself
+    families : (n_systems,) in the place of groups there, where families are drawn as a whole
     seed : of the folds and permutations
     """
     n = len(next(iter(measured.values())).values)
@@ -130,6 +135,12 @@ def second_level(
         what = few if properties.values else "no property that differs"
         note = f"No second level: found {what}; expected at least {FEWEST} systems."
         return SecondLevel(*_tables([], []), [note])
+    if n_units < CONCLUSIVE:
+        what = many(n, "system") if n_units == n else f"{n_units} groups of systems"
+        notes.append(
+            f"{what} allow no conclusion on properties that are not named: with 8 systems, one "
+            "that alone carries the distances is seldom named (docs/validation)."
+        )
     scores, rows = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     factors = properties.factors | ({GROUP: list(groups)} if len({*groups}) < len(groups) else {})
     for measure, (values, left, _) in measured.items():
@@ -140,15 +151,22 @@ def second_level(
             continue
         scores += [(measure, number, *both) for number, both in enumerate(fits.scores, 1)]
         importances = fits.importances(values[None])[0]
-        variances, freedom = [fits.variance(values)], [n_units - 1]
+        variances, freedom = [fits.variance(values)], [DISTINCT * n_units - 1]
         if left is not None:
             error = standard_error(fits.importances(left.without), left.sizes)
             variances.append(error**2)
             freedom.append(fewest(left.without, left.sizes) - 1)
         reach = reach_of(np.stack(variances), np.array(freedom))
         tests, untested = tests_of(-values, factors, n_permutations=TESTED, seed=seed)
+        tests = [test for test in tests if test.factor in properties.parts]
+        p = holm({test.factor: test.p for test in tests})
+        vain = [test.factor for test in tests if test.smallest * max(1, len(p)) >= SIGNIFICANT]
+        if vain:
+            untested.append(
+                f"{many(n, 'system')} are too few for a conclusion on {listed(vain)}: no distances "
+                f"alone bring p below {SIGNIFICANT:g}, corrected for {many(len(p), 'test')}."
+            )
         notes += [note for note in untested if note not in notes]
-        p = _holm({test.factor: test.p for test in tests if test.factor in properties.parts})
         for part, value, half in zip(properties.parts, importances, reach, strict=True):
             rows.append((measure, part, value, value - half, value + half, p.get(part, np.nan)))
     return SecondLevel(*_tables(scores, rows), notes)
@@ -158,7 +176,7 @@ def _tables(scores: list[Any], rows: list[Any]) -> tuple[pd.DataFrame, pd.DataFr
     return pd.DataFrame(scores, columns=SCORES), pd.DataFrame(rows, columns=IMPORTANCES)
 
 
-def _holm(p: Mapping[str, float]) -> dict[str, float]:
+def holm(p: Mapping[str, float]) -> dict[str, float]:
     """p corrected over those that are known, step by step from the smallest."""
     known = sorted((value, name) for name, value in p.items() if np.isfinite(value))
     found, largest = dict[str, float](), 0.0
@@ -175,9 +193,9 @@ class Divisions:
     Attributes
     ----------
     squares : (n_pairs, n_properties) squared distances by each property
-    places : (n_systems, n_systems) the number of each pair
+    places : (n_systems, n_systems) the number of each pair of different systems
     parts : the properties of each part, by number
-    units : (n_systems,) what is in one fold together, and left out together
+    units : (n_systems,) what is in one fold together, and drawn together
     folds : (n_divisions, n_systems) the fold of each system
     alphas : (n_divisions, n_folds) the penalty of each metric
     scores : held-out ρ and feature ceiling of each fold of each division
@@ -200,8 +218,6 @@ class Divisions:
         """Divisions of systems, with what cross-validation by `RidgeSolver` finds in them."""
         n, names = len(distances), list(properties.values)
         first, second = np.triu_indices(n, 1)
-        places = np.zeros((n, n), dtype=np.int64)
-        places[first, second] = places[second, first] = np.arange(len(first))
         folds, alphas, scores = divisions_of(units, seed), [], list[tuple[float, float]]()
         for of_systems in folds:
             fits = fold_fits(distances, properties, of_systems)
@@ -209,10 +225,12 @@ class Divisions:
             scores += [*zip(fits.rho[0].tolist(), fits.ceiling[0].tolist(), strict=True)]
         parts = tuple(tuple(map(names.index, own)) for own in properties.parts.values())
         squares = properties.distances()[:, first, second].T ** 2
+        systems = np.arange(n)
+        places = places_of(systems[:, None], systems, n)
         return cls(squares, places, parts, units, folds, np.stack(alphas), scores, seed)
 
     def importances(self, distances: FloatArray, kept: Mask | None = None) -> FloatArray:
-        """(n_sets, n_parts) importances with each set of distances, means over folds.
+        """(n_sets, n_parts) importances with each set of distances, means over folds; NaN of none.
 
         Parameters
         ----------
@@ -236,31 +254,31 @@ class Divisions:
             tested = tested[there[np.ix_(tested, tested)].any(axis=1)]
             if len(tested) > 2 and fitted[at].sum() > 2:
                 found.append(self._fall(weights[:, at], y, tested, there))
-        # Too few systems are left: NaN, so that there is no interval.
         none = np.full((len(distances), len(self.parts)), np.nan)
         return np.mean(found, axis=0) if found else none
 
     def variance(self, distances: FloatArray) -> FloatArray:
-        """(n_parts,) variance of the importances over units of systems.
+        """(n_parts,) variance of the importances over units of systems, by the bootstrap.
 
-        The jackknife over units counts what pairs vary in alone twice, once for each of the two:
-        it is taken off, as the jackknife over blocks of pairs has it.
+        Copies of a unit are in one fold; two copies of a system are no pair.
         """
-        units = np.arange(int(self.units.max()) + 1)
-        of_unit = self.units[:, None] == units
+        of_unit = [np.flatnonzero(self.units == unit) for unit in range(self.units.max() + 1)]
         rng = np.random.default_rng(self.seed)
-        drawn = rng.permutation(len(units) * (len(units) + 1) // 2) % PAIR_BLOCKS
-        block = np.zeros((len(units), len(units)), dtype=np.int64)
-        block[np.triu_indices(len(units))] = drawn
-        block = np.maximum(block, block.T)[np.ix_(self.units, self.units)]
-        n_blocks = min(PAIR_BLOCKS, len(drawn))
-        masks = [~(own[:, None] | own) for own in of_unit.T], [block != b for b in range(n_blocks)]
-        of_units, of_pairs = (
-            standard_error(np.concatenate([self.importances(distances[None], m) for m in each]))
-            ** 2
-            for each in masks
-        )
-        return np.maximum(of_units - of_pairs, of_pairs)
+        found = []
+        for drawn in rng.integers(0, len(of_unit), (REPLICATES, len(of_unit))):
+            at = np.concatenate([of_unit[unit] for unit in drawn])
+            kept = at[:, None] != at
+            found += [*self.of_systems(at).importances(distances[np.ix_(at, at)][None], kept)]
+        return np.asarray(np.nanvar(found, axis=0, ddof=1))
+
+    def of_systems(self, at: IntArray) -> Divisions:
+        """Divisions of some systems, which may be there several times."""
+        first, second = np.triu_indices(len(at), 1)
+        squares = self.squares[self.places[at[first], at[second]]]
+        squares = np.where((at[first] == at[second])[:, None], 0.0, squares)
+        systems = np.arange(len(at))
+        places = places_of(systems[:, None], systems, len(at))
+        return replace(self, squares=squares, places=places, folds=self.folds[:, at])
 
     def _fall(
         self, weights: FloatArray, y: FloatArray, tested: IntArray, there: Mask
@@ -341,7 +359,7 @@ def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArr
     pairs : (n_fits, n_pairs) mask of those that are fitted
     alphas : (n_fits,) penalties
     """
-    n = pairs.sum(axis=1).astype(np.float64)
+    n = np.maximum(pairs.sum(axis=1), 1.0)
     x_mean = pairs @ squares / n[:, None]
     products = squares[:, :, None] * squares[:, None]
     gram = np.tensordot(pairs.astype(np.float64), products, axes=1)

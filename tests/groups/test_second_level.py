@@ -86,6 +86,30 @@ def test_numbers_that_families_share_are_exchanged_by_families(clustered):
     assert rejected <= 8
 
 
+def test_systems_drawn_once_have_the_importances_of_their_pairs_alone():
+    properties, distances = systems(16, np.random.default_rng(2))
+    divisions = Divisions.of(distances, properties, np.arange(16))
+    at = np.delete(np.arange(16), [3, 8])
+    kept = np.isin(np.arange(16), at)
+    expected = divisions.importances(distances[None], kept[:, None] & kept)
+    drawn = divisions.of_systems(at).importances(distances[np.ix_(at, at)][None])
+    np.testing.assert_allclose(drawn, expected, atol=1e-12)
+
+
+def test_dates_of_families_in_one_architecture_each_are_exchanged_by_families():
+    family = np.repeat(np.arange(8), 3)
+    labels = {"family": [*map(str, family)], "architecture": [*map(str, family // 4)]}
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((24, 24))
+    test = mrqap(noise + noise.T, {"date": family + 0.1 * rng.random(24)} | labels, seed=1)[0]
+    assert test[5:] == ("groups", 8, 576)  # 4! orders in each architecture
+    # Three families have six orders.
+    few = Properties({"date": family[:9] + rng.random(9), "family": [*map(str, family[:9])]})
+    found = second_level({"rsa": Measured(systems(9, rng)[1])}, few)
+    assert "9 systems are too few for a conclusion on date" in found.lines()[-1]
+    assert np.isnan(found.importances.set_index("property").loc["date", "p"])
+
+
 def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     np.testing.assert_allclose(
         values_of(["2023-07", None, "2024-01-01"]), [2023.4956, np.nan, 2024], atol=1e-3

@@ -11,7 +11,7 @@ from benchmarks import gpu, gpu_models, gpu_pairs
 from benchmarks.device import NO_GPU, Device
 from benchmarks.gpu_pairs import Case
 from benchmarks.timing import Table
-from validation import chosen, mrqap, populations, similarity_terms, simulations, work
+from validation import chosen, mrqap, populations, second_level, similarity_terms, simulations, work
 from validation.report import TABLES
 from validation.work import Task, carry_out, read
 
@@ -80,6 +80,21 @@ def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, mo
     assert shares.astype(float).between(0, 100).all() and len(found) >= 2
     every = study.tasks(False)
     assert len({task.name for task in every}) == len(every) > len(tasks)
+
+
+def test_the_study_of_systems_gives_its_tables():
+    every = second_level.tasks(False)
+    assert len({task.name for task in every}) == len(every)
+    few = [
+        task
+        for task in second_level.tasks(True)
+        if "8 in 4" in task.name or "15 in 4 d" in task.name
+    ]
+    rows = [{**row, "part": task.name} for task in few for row in task.call(*task.arguments)]
+    found = TABLES["second-level"](pd.DataFrame(rows))
+    assert found["level where family matters"].columns.tolist()[1:3] == ["date", "date, by models"]
+    assert found["confounded properties"]["warned"].tolist() == ["100%", "100%"]
+    assert len(found) == 7 and all(len(table) for table in found.values())
 
 
 CPU = Device("cpu")
