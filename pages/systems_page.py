@@ -133,7 +133,6 @@ def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
 def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -> None:
     """Profiles of the two chosen systems, their alignment, and their distances in numbers."""
     from mlem_core.figures.groups import chosen_systems
-    from mlem_core.figures.groups import measures as labels
 
     shown = view.shown()
     pair = None if shown is None else chosen_systems(shown)
@@ -144,7 +143,7 @@ def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -
         exporting.show_figure(view, "system_profiles")
         exporting.show_figure(view, "system_alignment")
     with right:
-        _numbers(labels(summary), table, pair, measure)
+        _numbers(summary, table, pair, measure)
         if st.button(
             "Layers of these two systems",
             icon=SCREENS["heatmaps"].icon,
@@ -155,16 +154,24 @@ def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -
 
 
 def _numbers(
-    measures: dict[str, str], table: pd.DataFrame, pair: tuple[str, str], measure: str
+    summary: GroupSummary, table: pd.DataFrame, pair: tuple[str, str], measure: str
 ) -> None:
+    """Distances of the two systems by each measure, and the systems nearest to the first."""
+    from mlem_core.figures.groups import measures
+
+    measured, members = summary.system_distances
+    places = tuple(map(members.members.index, pair))
     called = naming.now().model
     both = table[table["system"].isin(pair) & table["other"].isin(pair)]
     st.markdown(f"**{plain(called(pair[0]))}** and **{plain(called(pair[1]))}**")
-    for name, label in measures.items():
+    for name, label in measures(summary).items():
+        chance = measured[name].chance
+        by_chance = fraction(chance if isinstance(chance, float) else chance[places])
         row = both[both["measure"] == name].iloc[0]
         st.metric(
             f"Distance by {label}",
             fraction(row["distance"]),
+            help=f"With permuted stimuli: {by_chance}.",
             **uncertainty.around((row["lower"], row["upper"])),
         )
     own = table[table["measure"] == measure]

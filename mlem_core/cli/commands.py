@@ -128,6 +128,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
+    from mlem_core.groups.fold_similarity import fold_similarity
     from mlem_core.groups.noise_ceilings import ceiling_tables
     from mlem_core.groups.summary import GroupSummary, group_tables, lines
     from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
@@ -137,7 +138,14 @@ def _groups(
         with Bars() as bars:
             left = stimuli_left(analysis, store, chosen, report=bars.show)
     chance = known_layer_chance(analysis, store, chosen)
-    summary = GroupSummary(analysis, results, None, bounds, left, compared=by, chance=chance)
+    folds = None
+    if len({model for model, _ in analysis.layers}) > 2:
+        with Bars() as bars:
+            count = bars.counter("similarity in folds", "layers")
+            folds = fold_similarity(analysis, store, count)
+    summary = GroupSummary(
+        analysis, results, None, bounds, left, compared=by, chance=chance, folds=folds
+    )
     extra |= group_tables(summary)
     with Bars() as bars:
         count = bars.counter("noise ceilings", "layers")

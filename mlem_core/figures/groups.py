@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,8 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.members import FEATURES, PROFILES, Measured, Members
+from mlem_core.groups.fold_similarity import known_fold_similarity
+from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
 from mlem_core.inference import layer_intervals
@@ -253,13 +254,15 @@ def of_groups(context: FigureContext) -> GroupSummary | None:
 
 def group_summary(context: FigureContext) -> GroupSummary:
     analysis, chosen, store = context.analysis, context.selection, context.drawing.store
-    bounds = context.intervals
-    left = analysis.kept(layer_intervals.LEFT, store, chosen)
+    beside: dict[str, Any] = {
+        "bounds": context.intervals,
+        "left": analysis.kept(layer_intervals.LEFT, store, chosen),
+        "chance": context.chance_of(RSA),
+        "folds": known_fold_similarity(analysis, store),
+    }
+    known = tuple(name for name, value in beside.items() if value is not None)
     return context.once(
-        ("groups", bounds is None, left is None, context.chance_of(RSA) is None),
-        lambda: GroupSummary(
-            analysis, context.results, chosen, bounds, left, chance=context.chance_of(RSA)
-        ),
+        ("groups", *known), lambda: GroupSummary(analysis, context.results, chosen, **beside)
     )
 
 
@@ -374,6 +377,7 @@ def measures(summary: GroupSummary) -> dict[str, str]:
     labels = {
         PROFILES: "importance profiles",
         summary.by.name: summary.by.short,
+        BEST: "best-matching layers",
         FEATURES: "explained part",
     }
     return {name: labels[name] for name in summary.system_distances[0]}

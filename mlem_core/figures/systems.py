@@ -42,7 +42,7 @@ from mlem_core.figures.style import (
     scatter,
     upper_half,
 )
-from mlem_core.groups.members import FEATURES, PROFILES, Measured, table_of_distances
+from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, table_of_distances
 from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
@@ -58,6 +58,7 @@ def _said(of: Systems) -> str:
         PROFILES: "Distance: importance profiles over layers, aligned by dynamic time warping "
         "(mean over folds).",
         by.name: f"Distance: 1 − mean {by.short} of layers at equal relative depth.",
+        BEST: "Distance: 1 − mean RSA of layers matched by it in other folds.",
         FEATURES: "Distance: 1 − similarity in explained part, over layers at equal relative "
         "depth.",
     }[of.measure]
@@ -81,10 +82,16 @@ def draw_system_distances(context: FigureContext) -> RenderedFigure | None:
         return None
     order: Order = "clustering" if context.drawing.options.get("order") == "clustering" else "model"
     data = table_of_distances(*of.summary.system_distances)
+    expected = np.mean(of.distances.chance)
     return RenderedFigure(
         _matrix(of, order, pair_of(context, of) if context.drawing.screen else None),
         "Distance of every two systems",
-        joined(_said(of), f"{_of_systems(of)}.", context.basis),
+        joined(
+            _said(of),
+            f"With permuted stimuli: {as_number(float(expected), 2)}.",
+            f"{_of_systems(of)}.",
+            context.basis,
+        ),
         data[data["measure"] == of.measure].reset_index(drop=True),
     )
 

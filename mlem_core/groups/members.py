@@ -208,7 +208,7 @@ def within_and_between(
 
 
 COLUMNS = ["measure", "system", "other", "distance", "lower", "upper"]
-PROFILES, FEATURES = "profiles", "s_feat"
+PROFILES, BEST, FEATURES = "profiles", "best_match", "s_feat"
 
 
 class Measured(NamedTuple):
@@ -218,11 +218,13 @@ class Measured(NamedTuple):
     left : (n_blocks, n_systems, n_systems); None without intervals
     folds : (n_folds, n_systems, n_systems) in each fold, whose mean they are; None where distances
         are of all pairs of stimuli
+    chance : (n_systems, n_systems) expected where the stimuli of one of two systems are permuted
     """
 
     values: FloatArray
     left: Left | None = None
     folds: FloatArray | None = None
+    chance: FloatArray | float = 1.0
 
 
 def warped_distance(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -292,21 +294,64 @@ def of_profiles(
     folds = wide.index.get_level_values("fold").unique()
     by_fold = np.stack([wide.loc[fold].loc[list(layers)].to_numpy() for fold in folds])
 
-    def warped(profiles: FloatArray) -> FloatArray:
-        """(..., n_systems, n_systems) of profiles (..., n_layers, n_features)."""
+    def warped(profiles: FloatArray, others: FloatArray) -> FloatArray:
+        """(..., n_systems, n_systems) of profiles (..., n_layers, n_features) beside others."""
 
         def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
-            apart = warped_distance(*(profiles[..., members.places[at], :] for at in (a, b)))
-            return apart, apart
+            one, other = members.places[a], members.places[b]
+            apart = warped_distance(profiles[..., one, :], others[..., other, :])
+            back = warped_distance(others[..., one, :], profiles[..., other, :])
+            return (apart + back) / 2, (apart + back) / 2
 
         return of_every_two(both, len(members.members), profiles.shape[:-2], 0.0)
 
-    folds = warped(by_fold)
-    values = folds.mean(axis=0)
+    folds = warped(by_fold, by_fold)
+    # With permuted stimuli importances are 0 on average.
+    values, chance = folds.mean(axis=0), warped(by_fold, np.zeros_like(by_fold)).mean(axis=0)
     if left is None:
-        return Measured(values, folds=folds)
-    moved = values + warped(left.without[..., 1:]) - warped(by_fold.mean(axis=0))
-    return Measured(values, Left(moved, left.sizes), folds)
+        return Measured(values, None, folds, chance)
+    without, means = left.without[..., 1:], by_fold.mean(axis=0)
+    moved = values + warped(without, without) - warped(means, means)
+    return Measured(values, Left(moved, left.sizes), folds, chance)
+
+
+def of_best_match(
+    folds: FloatArray, members: Members, squares: FloatArray, left: Left | None = None
+) -> Measured:
+    """1 less the similarity of layers that are matched by it, on other folds than it is taken from.
+
+    Each layer of either system is matched with the other's most similar layer.
+
+    Parameters
+    ----------
+    folds : (n_folds, n_layers, n_layers) similarity in each fold
+    squares, left : (n_layers, n_layers) over all pairs, and without each block: with the matches of
+        all folds, how these change is how the distances do
+    """
+
+    def matched(values: FloatArray, chosen_by: FloatArray) -> FloatArray:
+        """(..., n_systems, n_systems) of values (..., n_layers, n_layers) at these matches."""
+
+        def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+            found = []
+            for one, other in ((a, b), (b, a)):
+                rows, columns = np.ix_(members.places[one], members.places[other])
+                best = chosen_by[..., rows, columns].argmax(axis=-1)[..., None]
+                best = np.broadcast_to(best, (*values.shape[:-2], len(rows), 1))
+                own = np.take_along_axis(values[..., rows, columns], best, axis=-1)
+                found.append(own.mean(axis=(-2, -1)))
+            return (found[0] + found[1]) / 2, (found[0] + found[1]) / 2
+
+        return of_every_two(both, len(members.members), values.shape[:-2], 1.0)
+
+    others = folds.sum(axis=0) - folds
+    by_fold = 1.0 - matched(folds, others)
+    values, moved = by_fold.mean(axis=0), None
+    if left is not None:
+        chosen_by = folds.mean(axis=0)
+        change = matched(squares, chosen_by) - matched(left.without, chosen_by)
+        moved = Left(values + change, left.sizes)
+    return Measured(values, moved, by_fold)
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
@@ -359,7 +404,7 @@ def table_of_distances(measured: Mapping[str, Measured], members: Members) -> pd
     rows: list[tuple[Any, ...]] = []
     names = members.members
     first, second = np.triu_indices(len(names), 1)
-    for measure, (values, left, _) in measured.items():
+    for measure, (values, left, *_) in measured.items():
         bounds = np.full((2, *values.shape), np.nan)
         if left is not None:
             bounds = np.stack(jackknife(values, left.without, left.sizes, (0.0, np.inf))[1:3])

@@ -143,7 +143,7 @@ def second_level(
         )
     scores, rows = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     factors = properties.factors | ({GROUP: list(groups)} if len({*groups}) < len(groups) else {})
-    for measure, (values, left, _) in measured.items():
+    for measure, (values, left, *_) in measured.items():
         try:
             fits = Divisions.of(values, properties, units, seed)
         except InputError as refused:

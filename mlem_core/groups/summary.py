@@ -18,12 +18,14 @@ from mlem_core.base.labels import Names
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray
 from mlem_core.groups.members import (
+    BEST,
     FEATURES,
     PROFILES,
     Measured,
     Members,
     group_means,
     model_similarity,
+    of_best_match,
     of_explained_parts,
     of_profiles,
     of_similarity,
@@ -66,6 +68,7 @@ class GroupSummary:
     names : what features are called
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
+    folds : RSA in each fold, (n_folds, n_layers, n_layers) of all layers; None: no best match
     """
 
     analysis: Analysis
@@ -76,6 +79,7 @@ class GroupSummary:
     names: Names = field(default_factory=Names)
     compared: LayerSimilarity | None = None
     chance: Chance | None = None
+    folds: FloatArray | None = None
 
     @property
     def by(self) -> Similarity:
@@ -105,19 +109,15 @@ class GroupSummary:
         rows = [row for row in self.models_table if row.step is not None]
         return Members.of(rows, self.chosen.layers)
 
-    def _over(self, models: str, stimuli: Left | None) -> str:
-        units = Units.of(self.analysis.stimuli)
-        return models if stimuli is None else f"{models}, and {units.over}"
-
     @property
     def over(self) -> str:
         """Resampling units of the intervals of groups, such as "models, and sentences"."""
-        return self._over("models", self._similarities[2])
+        return _over(self, "models", self._similarities[2])
 
     @property
     def over_seeds(self) -> str:
         """Resampling units of the intervals of trajectories, such as "seeds, and sentences"."""
-        return self._over("seeds", self._scores[2])
+        return _over(self, "seeds", self._scores[2])
 
     @cached_property
     def _scores(self) -> tuple[FloatArray, list[str], Left | None]:
@@ -225,6 +225,11 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     return found
 
 
+def _over(summary: GroupSummary, models: str, stimuli: Left | None) -> str:
+    units = Units.of(summary.analysis.stimuli)
+    return models if stimuli is None else f"{models}, and {units.over}"
+
+
 def _top_features(summary: GroupSummary) -> TopFeatures | None:
     if not summary.analysis.spec.has_seeds:
         return None
@@ -234,7 +239,7 @@ def _top_features(summary: GroupSummary) -> TopFeatures | None:
         for group, name in enumerate(members.groups)
         if name in named
     }
-    over = summary._over("models", summary._scores[2])
+    over = _over(summary, "models", summary._scores[2])
     found = TopFeatures.of(places, *summary._scores, over=over, names=summary.names)
     return found if found.known else None
 
@@ -294,6 +299,10 @@ def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
             model_similarity(summary.of_layers.values, members), _by_model(of_all, members)
         ),
     }
+    if summary.folds is not None and summary.by.of_ranks:
+        at = [summary.analysis.layers.index(layer) for layer in layers]
+        folds, squares = summary.folds[:, at][:, :, at], summary.of_layers.values
+        measured[BEST] = of_best_match(folds, members, squares, of_all)
     if explained is not None:
         sizes = () if left is None or len(explained) == 1 else left.sizes
         measured[FEATURES] = of_explained_parts(explained, members, sizes)
