@@ -389,10 +389,9 @@ def sentence(test: FactorTest) -> str:
         return few
     how = f"p = {fraction(test.p, 3)}" if test.p >= 0.001 else f"p = {test.p:.1g}"
     what = "+" * (test.value > 0) + fraction(test.value)
-    beyond = f"two models of the same {test.factor} differ in their similarity by {what}"
-    told = "" if test.p <= LEVEL else ", which these models do not tell from 0"
+    reliably = "reliably" if test.p <= LEVEL else "not reliably"
     return (
-        f"The other factors given, {beyond} from two of another{told} ({how}; MRQAP, "
-        f"{test.n_permutations:,} permutations of {test.n} {test.permuted} within the other "
-        "factors)."
+        f"Controlling for the other factors, having the same {test.factor} is {reliably} associated "
+        f"with similarity ({what}, {how}; MRQAP, {test.n_permutations:,} permutations of {test.n} "
+        f"{test.permuted} within the other factors)."
     )
