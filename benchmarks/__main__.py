@@ -6,7 +6,7 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, cluster, engine, estimators, inference, redraw, training
+from benchmarks import clauses, cluster, engine, estimators, inference, redraw, systems, training
 from benchmarks.timing import Table
 from mlem_core.base.parallel import cores
 
@@ -20,6 +20,7 @@ SECTIONS = {
     "inference": inference.measure,
     "cluster": cluster.measure,
     "training": training.measure,
+    "systems": systems.measure,
 }
 
 

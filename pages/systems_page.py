@@ -91,13 +91,17 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
         if panel is not None:
             panel.on_click(partial(_choose, view))
     with right:
-        st.subheader(plain(_headline(summary, table, measure)), anchor=False)
-        for note in () if summary.second_level is None else summary.second_level.notes:
-            st.caption(plain(note))
-        across = st.columns((4, 3), gap="medium")
-        for place, figure in zip(across, ("system_map", "system_importance"), strict=True):
-            with place:
-                frame.attempt(partial(exporting.show_figure, view, figure))
+        head = st.container()
+        places = st.columns((4, 3), gap="medium")
+        with places[0]:
+            frame.attempt(partial(exporting.show_figure, view, "system_map"))
+        # What sets them apart takes longest: all else is there before.
+        with places[1]:
+            frame.attempt(partial(exporting.show_figure, view, "system_importance"))
+        with head:
+            st.subheader(plain(_headline(summary, table, measure)), anchor=False)
+            for note in () if summary.second_level is None else summary.second_level.notes:
+                st.caption(plain(note))
     st.divider()
     frame.attempt(partial(_two, view, summary, table, measure))
 

@@ -395,7 +395,7 @@ def similarity_caption(context: FigureContext, *, flagged: bool) -> str:
     here = "" if math.isnan(agrees) else f" (agreement: Spearman's ρ = {fraction(agrees)})"
     return joined(
         f"Weighted Kendall τ of importance profiles and {agnostic}{here}.",
-        "Cells: means over runs of layers." * (len(results.layers) > MOST_CELLS),
+        "Cells: means over runs of layers." * (len(results.similarity_rsa) > MOST_CELLS),
         "" if other is None else other.similarity.no_terms,
         tau_by_chance(results.n_profile_features),
         "Dots: the similarity changes in the audit." if flagged else "",

@@ -391,7 +391,7 @@ def sentence(test: FactorTest) -> str:
     what = "+" * (test.value > 0) + fraction(test.value)
     reliably = "reliably" if test.p <= LEVEL else "not reliably"
     return (
-        f"Controlling for the other factors, having the same {test.factor} is {reliably} associated "
-        f"with similarity ({what}, {how}; MRQAP, {test.n_permutations:,} permutations of {test.n} "
-        f"{test.permuted} within the other factors)."
+        f"Controlling for the other factors, having the same {test.factor} is {reliably} "
+        f"associated with similarity ({what}, {how}; MRQAP, {test.n_permutations:,} permutations "
+        f"of {test.n} {test.permuted} within the other factors)."
     )

@@ -288,10 +288,10 @@ class Divisions:
         known = there[tested[a], tested[b]]
         a, b = a[known], b[known]
         pairs = self.places[tested[a], tested[b]]
-        truth = _centred_ranks(y[:, pairs])
+        truth = y[:, pairs]
         terms = weights[:, None] * self.squares[pairs]
         whole = terms.sum(axis=-1)
-        rho = _correlation(_centred_ranks(whole), truth)
+        rho = _rho(whole[:, None], truth)
         orders = orders_of(len(tested), self.seed)
         exchanged = self.places[tested[orders[:, a]], tested[orders[:, b]]]
         own = np.stack([terms[..., part].sum(axis=-1) for part in self.parts], axis=1)
@@ -299,8 +299,8 @@ class Divisions:
             [weights[:, part] @ self.squares[:, part].T for part in self.parts], axis=1
         )[..., exchanged]
         drawn = (whole[:, None] - own)[:, :, None] + others
-        fall = rho[:, None, None] - _correlation(_centred_ranks(drawn), truth[:, None, None])
-        return np.asarray(fall.mean(axis=-1))
+        after = _rho(drawn.reshape(len(y), -1, len(pairs)), truth).reshape(drawn.shape[:-1])
+        return np.asarray(rho - after.mean(axis=-1))
 
 
 def divisions_of(units: IntArray, seed: int) -> IntArray:
@@ -390,17 +390,10 @@ def orders_of(n: int, seed: int) -> IntArray:
     return rng.permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1)
 
 
-def _centred_ranks(values: FloatArray) -> FloatArray:
-    """Ranks (..., n) of a few numbers less their mean, those of ties their mean."""
-    apart = values[..., :, None] - values[..., None, :]
-    ranks: FloatArray = ((apart > _SAME).sum(axis=-1) - (apart < -_SAME).sum(axis=-1)) / 2
-    return ranks
+def _rho(values: FloatArray, truth: FloatArray) -> FloatArray:
+    """Spearman ρ (n_sets, m) of numbers (n_sets, m, n) with others (n_sets, n); 0 where all tie."""
+    from mlem_core.pairs.kernels.scores import rank_correlations
 
-
-def _correlation(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Correlations (...) of centred numbers (..., n); 0 where all are the same."""
-    scale = np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
-    found: FloatArray = np.divide(
-        (a * b).sum(axis=-1), scale, out=np.zeros(scale.shape), where=scale > 0
-    )
+    found = np.empty(values.shape[:2])
+    rank_correlations(np.ascontiguousarray(values), np.ascontiguousarray(truth), _SAME, found)
     return found

@@ -32,6 +32,7 @@ def shown(over="", r=0.0, agreement=float("nan")):
     """What captions take of a context; without words for what intervals are over there are none."""
     correlations = pd.DataFrame([[1.0, r], [r, 1.0]], list("ab"), list("ab"))
     made = {"n_profile_features": 2, "agreement": agreement, "feature_correlations": correlations}
+    made["similarity_rsa"] = correlations
     tests = SimpleNamespace(family="9 tests") if over else None
     said = {"basis": BASIS, "coding": WHETHER, "over": over, "names": None, "compared": None}
     said |= {"importance_chance": None, "noise_ceilings": None, "by_feature": True}
