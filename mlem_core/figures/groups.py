@@ -22,6 +22,7 @@ from mlem_core.figures.style import (
     Trace,
     as_number,
     curve,
+    faded,
     feature_colors,
     heatmap,
     in_full,
@@ -218,30 +219,36 @@ def universality(table: pd.DataFrame) -> go.Figure:
         out
     """
     known = table[table["universality"].notna()]
-    value = known["universality"]
-    names = [in_full(_NAMES.get(term) or feature_name(term)) for term in map(str, known["term"])]
+    names = [_NAMES.get(term) or feature_name(term) for term in map(str, known["term"])]
+    ends = ("universality", "universality_lower", "universality_upper")
+    figure = interval_bars(names, *(known[end] for end in ends))
+    figure.add_vline(x=1, line={"color": GREY, "width": 1, "dash": "dot"})
+    figure.update_xaxes(title_text="universality (between / within groups)", rangemode="tozero")
+    return figure
+
+
+def interval_bars(
+    names: Sequence[str], value: pd.Series, lower: pd.Series, upper: pd.Series
+) -> go.Figure:
+    """Bar of each value with its interval, below each other; faint where that includes 0."""
+    hover = [
+        f"<b>{in_full(name)}</b><br>{as_number(x)}<br>95 % CI {as_number(low)} to {as_number(high)}"
+        for name, x, low, high in zip(names, value, lower, upper, strict=True)
+    ]
+    ends = {"array": upper - value, "arrayminus": value - lower, "symmetric": False}
     figure = go.Figure(
         go.Bar(
             x=value,
-            y=list(range(len(known))),
+            y=list(range(len(names))),
             orientation="h",
-            marker={"color": PALETTE[0]},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": known["universality_upper"] - value,
-                "arrayminus": value - known["universality_lower"],
-                "color": GREY,
-                "thickness": 1.5,
-            },
-            hovertext=[f"{name}: {as_number(x)}" for name, x in zip(names, value, strict=True)],
+            marker={"color": [PALETTE[0] if one > 0 else faded(PALETTE[0], 0.35) for one in lower]},
+            error_x={"type": "data", **ends, "color": GREY, "thickness": 1.5},
+            hovertext=hover,
             hoverinfo="text",
         )
     )
-    quiet(figure, height=_ROW * len(known) + 110)
-    figure.add_vline(x=1, line={"color": GREY, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title_text="universality (between / within groups)", rangemode="tozero")
-    labels = [plain(str(name), 24) for name in names]
+    quiet(figure, height=_ROW * len(names) + 110)
+    labels = [plain(name, 24) for name in names]
     figure.update_yaxes(names_along(labels, autorange="reversed"))
     return figure
 

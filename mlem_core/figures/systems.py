@@ -15,7 +15,7 @@ from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.figures.captions import STRESS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import Systems, pair_of, systems_of
+from mlem_core.figures.groups import Systems, interval_bars, pair_of, systems_of
 from mlem_core.figures.maps import frame_map, uncrowded
 from mlem_core.figures.matrix import Order, grid
 from mlem_core.figures.naming import (
@@ -30,14 +30,10 @@ from mlem_core.figures.similarity import Matrix, Measure, matrix_figure
 from mlem_core.figures.style import (
     DIVERGING,
     FAINT,
-    GREY,
     LEGEND,
-    PALETTE,
     as_number,
     color_axis,
     faded,
-    names_along,
-    plain,
     quiet,
     scatter,
     upper_half,
@@ -46,7 +42,7 @@ from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, table_o
 from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
-_ROW, _BAR = 34, 64  # px of a property, and below a matrix for its colour bar
+_BAR = 64  # px below a matrix for its colour bar
 # Properties by which systems of a group are joined, from small to large; the first that is known.
 _SIZES = ("parameters", "layers")
 
@@ -322,8 +318,12 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
     if table.empty:
         return None
     scores = second.scores[second.scores["measure"] == of.measure]
+    own = table.sort_values("importance", ascending=False)
+    names = [str(name).replace("_", " ") for name in own["property"]]
+    drawn = interval_bars(names, *(own[end] for end in ("importance", "lower", "upper")))
+    drawn.update_xaxes(title_text="importance (drop in ρ)", zeroline=True)
     return RenderedFigure(
-        importance_bars(table),
+        drawn,
         "What sets systems apart",
         joined(
             "Drop in ρ on held-out pairs of systems when systems exchange a property.",
@@ -335,45 +335,6 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
         ),
         table.reset_index(drop=True),
     )
-
-
-def importance_bars(table: pd.DataFrame) -> go.Figure:
-    """Bar of the importance of each property, with its interval.
-
-    Parameters
-    ----------
-    table : property, importance, lower, upper, p; filled where the interval is above 0
-    """
-    own = table.sort_values("importance", ascending=False)
-    value, sure = own["importance"], own["lower"] > 0
-    hover = [
-        f"<b>{plain(row.property, 60)}</b><br>importance {as_number(row.importance)}<br>"
-        f"95 % CI {as_number(row.lower)} to {as_number(row.upper)}"
-        for row in own.itertuples()
-    ]
-    drawn = go.Figure(
-        go.Bar(
-            x=value,
-            y=list(range(len(own))),
-            orientation="h",
-            marker={"color": [PALETTE[0] if one else faded(PALETTE[0], 0.35) for one in sure]},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": own["upper"] - value,
-                "arrayminus": value - own["lower"],
-                "color": GREY,
-                "thickness": 1.5,
-            },
-            hovertext=hover,
-            hoverinfo="text",
-        )
-    )
-    quiet(drawn, height=_ROW * len(own) + 90)
-    drawn.update_xaxes(title_text="importance (drop in ρ)", zeroline=True)
-    labels = [plain(str(name).replace("_", " "), 22) for name in own["property"]]
-    drawn.update_yaxes(names_along(labels, autorange="reversed"))
-    return drawn
 
 
 @figure(
