@@ -42,7 +42,8 @@ from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, table_o
 from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
-_BAR = 64  # px below a matrix for its colour bar
+_BAR, _BUTTONS = 64, 28  # px below a matrix for its colour bar, and above it
+ALONE = "·"  # the name of a system that is called as its group
 # Properties by which systems of a group are joined, from small to large; the first that is known.
 _SIZES = ("parameters", "layers")
 
@@ -116,6 +117,11 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
         drawn.layout.margin.b = _BAR
         drawn.layout.annotations = [a for a in drawn.layout.annotations if a.yref != "y domain"]
         drawn.update_xaxes(showticklabels=False)
+    # Room for the buttons that a screen lays over the upper right corner.
+    drawn.layout.height += _BUTTONS
+    drawn.layout.margin.t += _BUTTONS
+    points = drawn.data[1]
+    points.hovertext = [text.replace(f" {ALONE}", "") for text in points.hovertext]
     most = float(values.max()) or 1.0
     ticks = {0.0: "0", most / 2: "distance", most: as_number(most, 2)}
     bar = drawn.layout.coloraxis.colorbar.to_plotly_json()
@@ -137,7 +143,7 @@ def system_cells(of: Systems) -> tuple[list[Layer], list[int]]:
 def _in_group(name: str, group: str) -> str:
     """Name of a system beside that of its group."""
     rest = name.removeprefix(group).lstrip("@-_ ")
-    return rest or ("·" if name == group else name)
+    return rest or (ALONE if name == group else name)
 
 
 @figure(

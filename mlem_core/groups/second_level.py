@@ -163,8 +163,8 @@ def second_level(
         vain = [test.factor for test in tests if test.smallest * max(1, len(p)) >= SIGNIFICANT]
         if vain:
             untested.append(
-                f"{many(n, 'system')} are too few for a conclusion on {listed(vain)}: no distances "
-                f"alone bring p below {SIGNIFICANT:g}, corrected for {many(len(p), 'test')}."
+                f"{many(n, 'system')} are too few for a conclusion on {listed(vain)}: corrected, "
+                f"p cannot fall below {SIGNIFICANT:g}."
             )
         notes += [note for note in untested if note not in notes]
         for part, value, half in zip(properties.parts, importances, reach, strict=True):
