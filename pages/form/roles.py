@@ -43,6 +43,8 @@ ROLE_NAMES = {
     "nominal": "categorical feature",
     "sentence_id": "keeps together",
     "word": "word, checked",
+    "start_idx": "first character",
+    "end_idx": "character after it",
     "ignore": "no feature",
     "vector": "vector",
     "rdm": "RDM",

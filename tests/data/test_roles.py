@@ -1,6 +1,7 @@
 """Roles of columns, and what is said of a table, which would mislead if it were wrong."""
 
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,35 @@ def test_the_template_is_read_and_every_role_is_explained():
     table = read_table(io.BytesIO(TEMPLATE))
     assert apply_roles(table, guess_roles(table)).features == stimuli.features
     assert set(guess_roles(table).values()) <= set(ROLES)
+
+
+def test_words_with_the_numbers_of_their_sentences_and_spans_of_characters():
+    """A word a row, with and without the sentence, as the sentences and indices given."""
+    rows = [
+        (f"{at:02}", match[0], sentence, place, *match.span(), len(match[0]))
+        for at, sentence in enumerate(("the  dog runs", "a cat, old", "the dog runs"))
+        for place, match in enumerate(re.finditer(r"\S+", sentence))
+    ]
+    names = ["sentence_id", "word", "sentence", "word_index", "start_idx", "end_idx", "length"]
+    frame = pd.DataFrame(rows, columns=names)
+
+    def read(*columns):
+        return read_csv(frame[[*columns]].to_csv(index=False).encode(), name="mine")
+
+    rest = ["word", "sentence_id", "length"]
+    whole = read("sentence", "word_index", *rest)
+    spans = read("sentence", *names[4:], *rest[:2])
+    assert spans.words == whole.words == frame["word"].tolist()
+    assert list(spans.table)[:4] == ["sentence", "word_index", "_start_idx", "_end_idx"]
+    words = read(*rest)
+    assert words.words == whole.words and (words.groups == whole.groups).all()
+    assert words.sentences[0] == "the dog runs" and words.notes[0].startswith("The sentences of")
+    frame["end_idx"] += 1  # ends with a space
+    with refused("row 1", "'0' to '4'", "'the  dog runs'"):
+        read("sentence", *names[4:])
+    frame.loc[4, "word"] = ""
+    with refused("row 5", "'word'"):
+        read(*rest)
 
 
 def test_what_names_kinds_is_not_guessed_to_be_the_sentence():
