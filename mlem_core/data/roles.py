@@ -9,6 +9,7 @@ has that role.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -30,6 +31,7 @@ from mlem_core.data.words import SPAN, carried_name, having, with_words
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
     "sentence": "The sentence. One column has this role.",
+    "stimulus": "The name of a stimulus that is no text, in the place of the sentence.",
     "word_index": "Which word of the sentence is the stimulus: its number from 0, or the word.",
     "ordered": "A feature whose values are numbers; two differ by their distance.",
     "nominal": "A feature whose values are names; two differ or do not.",
@@ -47,6 +49,8 @@ _SENTENCES = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "
 _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
 _PLACES = ("position", "word_position", "index")  # or a feature
 _WORDS = ("word", "target", "target_word", "token")
+_NAMES = ("stimulus", "stimuli")  # or sentences
+_NAME = re.compile(r"\S+|.*\.\w{2,4}")
 # A column of fewer different values is not guessed to be the sentence.
 _FEW = 5
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
@@ -80,6 +84,9 @@ def guess_roles(table: Table) -> dict[str, str]:
         words = {name: _mean_words(frame[name]) for name in names if not name.startswith("_")}
         longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
+    if sentence and _first([sentence], _NAMES) and _are_names(frame[sentence]):
+        special = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
+        return _with_features(table, special | {sentence: "stimulus"})
     index, word, group = (_first(names, known) for known in (_INDICES, _WORDS, _GROUPS))
     if (
         group
@@ -258,15 +265,22 @@ def parse_role(text: str) -> tuple[str, str]:
 
 def _check_roles(chosen: Mapping[str, str], name: str) -> None:
     """Raise where a role has too many columns or none, or a feature a name that is taken."""
-    once = {"sentence": "sentence", "word_index": "word", "sentence_id": "group", "item": "item"}
-    for role, what in {**once, "word": "word that is checked"}.items():
+    once = {"word_index": "word", "sentence_id": "group", "word": "word that is checked"}
+    once |= {role: role for role in ("sentence", "stimulus", "item")}
+    for role, what in once.items():
         columns = having(chosen, role)
         if len(columns) > 1:
             raise InputError(
                 f"the columns {some(columns)} of {name} are all said to be the {what}; choose one "
                 "of them and ignore the others."
             )
-    if not having(chosen, "sentence"):
+    text, no_text = having(chosen, "sentence"), having(chosen, "stimulus")
+    if no_text and (text or having(chosen, "word_index")):
+        raise InputError(
+            f"the column {no_text[0]!r} of {name} has the role of stimuli that are no text, and "
+            f"{some([*text, *having(chosen, 'word_index')])} that of sentence or word; choose one."
+        )
+    if not text and not no_text:
         raise InputError(
             f"no column of {name} has the role of the sentence, as one called sentence or text or "
             f"with several words in its cells would; choose one of {some(list(chosen))}."
@@ -281,7 +295,7 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
 
 
 def _new_name(column: str, role: str, names: list[str]) -> str:
-    if role in CARRIED:
+    if role in (*CARRIED, "stimulus"):
         return role
     return carried_name(column, names) if role in ("ignore", *SPAN) else column
 
@@ -294,6 +308,7 @@ def _notes(
     parts = []
     for role, what in {
         "sentence": "is the sentence",
+        "stimulus": "is the stimulus, which is no text",
         "word_index": "says which word is the stimulus",
         "sentence_id": "keeps stimuli together",
     }.items():
@@ -316,7 +331,8 @@ def _notes(
 
 def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
     """Sentences about what the table's owner may have meant otherwise."""
-    sentence = having(chosen, "sentence")[0]
+    sentence = [*having(chosen, "sentence"), *having(chosen, "stimulus")][0]
+    of_text = chosen[sentence] == "sentence"
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
     if numbers and _first([sentence], _SENTENCES) is None:
@@ -325,9 +341,10 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
             f"{'is a number' if len(numbers) == 1 else 'are numbers'}: put a row with the names of "
             "the columns above it if it is a stimulus."
         )
-    yield from doubts.of_sentences(sentences)
+    if of_text:
+        yield from doubts.of_sentences(sentences)
     groups = having(chosen, "sentence_id")
-    for column in groups:
+    for column in groups if of_text else ():
         yield from doubts.group_doubts(column, table.stripped(column), sentences)
     if not groups:
         yield from doubts.of_spellings(f"the column {short(sentence)}", sentences)
@@ -339,7 +356,7 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
     for column in having(chosen, "ordered"):
         if column not in asked:
             yield from doubts.of_numbers(column, table.values(column))
-    if having(chosen, "word") and not having(chosen, "word_index"):
+    if of_text and having(chosen, "word") and not having(chosen, "word_index"):
         yield (
             f"Whole sentences are the stimuli: {some(having(chosen, 'word'))} names words that "
             "most of the sentences do not have, and no column says which word is meant."
@@ -349,6 +366,11 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
     return next((plain[name] for name in known if name in plain), None)
+
+
+def _are_names(cells: pd.Series[str]) -> bool:
+    """Whether most cells are single words, or paths of files."""
+    return sum(bool(_NAME.fullmatch(cell.strip())) for cell in cells if cell) > len(cells) / 2
 
 
 def _mean_words(column: pd.Series[str]) -> float:

@@ -45,7 +45,7 @@ def with_words(
         having(chosen, role) for role in ("sentence", "word", "sentence_id", *SPAN)
     )
     notes: tuple[str, ...] = ()
-    if not sentence and len(word) == len(group) == 1:
+    if not (sentence or having(chosen, "stimulus")) and len(word) == len(group) == 1:
         columns = _put_together(table.stripped(word[0]), table.stripped(group[0]), word[0])
         notes = (
             f"The sentences of {table.name} are put together from the words of each "

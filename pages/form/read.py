@@ -100,7 +100,8 @@ def described_stimuli(stimuli: StimulusSet) -> str:
     """The number and kind of the stimuli, and the features."""
     names = ", ".join(feature.name for feature in stimuli.features)
     n = len(stimuli.features)
-    return f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), {n} features: {names}"
+    what = f" ({LEVELS[stimuli.level]})" if stimuli.level in LEVELS else ""
+    return f"{len(stimuli):,} stimuli{what}, {n} features: {names}"
 
 
 def _uploaded() -> list[str]:

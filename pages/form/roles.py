@@ -251,6 +251,8 @@ def _free(draft: Draft) -> None:
     chosen = choices.get("add") or []
     there = set(draft.base.table.columns) if draft.base is not None else set()
     words = draft.base is None or draft.base.level == "word"
+    if draft.base is not None and draft.base.level == "stimulus":
+        return
     offered = [
         name
         for name, added in ADDED.items()
