@@ -124,7 +124,7 @@ def _tests(view: View) -> None:
                 "difference-tests",
                 "Where the two chosen layers differ",
                 f"Importance in {plain(naming.layer(a))} less that in {plain(naming.layer(b))}, "
-                "the same sentences left out on both sides (two-sided).",
+                "the same blocks left out on both sides (two-sided).",
             )
     uncertainty.show_chance(view)
 
@@ -136,7 +136,7 @@ def _audit(view: View) -> None:
     audit = uncertainty.audit_of(view)
     if audit is None:
         st.markdown(
-            "Runs the analysis again without the words at position 0, with cosine distance, with "
+            "Runs the analysis again without the stimuli at position 0, with cosine distance, with "
             "standardised units, without outlier units and with random weights, and says which "
             "conclusions change."
         )

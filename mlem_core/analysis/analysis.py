@@ -18,7 +18,7 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parameters import names_in
 from mlem_core.base.text import Later, Lines, as_html, as_lines, listed, many, pairs_of, span
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, layer_name, layers_in
-from mlem_core.data.folds import untested_items
+from mlem_core.data.folds import folds_over, untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import most_alike
 from mlem_core.pairs.designs import PairDesign, n_pairs
@@ -224,7 +224,7 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     lines.append(("features", f"{n_features}: {listed(analysis.tables.features, most=6)}"))
     lines.append(("coding", analysis.tables.coding))
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "
-    lines.append(("computed with", how + spec.folds_over))
+    lines.append(("computed with", how + folds_over(analysis.stimuli, spec.folds_over)))
     if analysis.tables.n_pairs < n_pairs(n_stimuli):
         lines.append(("pairs", pairs_of(analysis.tables.n_pairs, n_stimuli)))
     if analysis.notices:

@@ -16,12 +16,12 @@ from mlem_core.analysis.defaults import ALONE, MOST_STIMULI
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import fraction, listed, many, percent, sentence_case
+from mlem_core.base.text import fraction, listed, many, percent, plural, sentence_case
 from mlem_core.base.typing import IntArray
 from mlem_core.data.doubts import MOST_ROWS, Lint, Severity, StimulusFinding
 from mlem_core.data.folds import stimulus_folds, tested
 from mlem_core.data.levels import STIMULUS, level_of
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import StimulusSet, group_name
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
 from mlem_core.pairs.columns import AUTO, FeatureColumn, chosen_to_resolve, feature_columns
@@ -259,14 +259,14 @@ def _correlated(
 
 
 def _duplicates(stimuli: StimulusSet) -> Iterator[StimulusFinding]:
-    table = pd.DataFrame({"sentence": pd.factorize(stimuli.table["sentence"])[0]})
+    table = pd.DataFrame({"sentence": pd.factorize(np.array(stimuli.sentences, object))[0]})
     if stimuli.level == "word":
         table["word"] = stimuli.word_index
     again = np.flatnonzero(table.duplicated(keep="first").to_numpy())
     if not len(again):
         return
     same = (table == table.iloc[again[0]]).all(axis=1).to_numpy()
-    what = "sentence" if stimuli.level == "sentence" else "word of the same sentence"
+    what = "word of the same sentence" if stimuli.level == "word" else stimuli.level
     rows = _rows(again)
     yield StimulusFinding(
         "caution",
@@ -387,7 +387,10 @@ def _size(stimuli: StimulusSet, folds: int, tables: PairTables) -> Iterator[Stim
             f"{', or code fewer features by value' if tables.resolved else ''}.",
         )
     sizes = np.bincount(stimuli.groups)
-    what = "sentence_id" if "sentence_id" in stimuli.table else "sentence"
+    of_text = stimuli.level != "stimulus"
+    what = (
+        "sentence_id" if "sentence_id" in stimuli.table else "sentence" if of_text else "stimulus"
+    )
     if folds <= len(sizes) < GROUPS_A_FOLD * folds:
         yield StimulusFinding(
             "caution",
@@ -395,7 +398,7 @@ def _size(stimuli: StimulusSet, folds: int, tables: PairTables) -> Iterator[Stim
             f"The stimuli are of {len(sizes)} different values of {what!r}, which stay together, "
             f"in {folds} folds. A rule of thumb is {GROUPS_A_FOLD} a fold (here "
             f"{GROUPS_A_FOLD * folds}). With fewer, scores of single folds differ by chance: add "
-            "sentences or choose fewer folds.",
+            f"{plural(group_name(stimuli))} or choose fewer folds.",
         )
     if len(sizes) >= folds and sizes.max() > 2 * n / folds:
         largest = np.flatnonzero(stimuli.groups == sizes.argmax())
@@ -428,7 +431,7 @@ def _tested(
         f"{some if over == 'both' else ''}Of the pairs that folds over {over} test, "
         f"{percent(of_one, 1)} are of one {item}, of all pairs {percent(of_all, 1)}. They agree in "
         f"every feature of the {item}: do not compare held-out scores with those "
-        "of folds over sentences.",
+        f"of folds over {plural(group_name(stimuli))}.",
     )
 
 

@@ -23,7 +23,7 @@ from mlem_core.storage.digests import Stamp, changed, stamp
 
 # Of a word in a causal model, which `add` names behind a colon.
 SURPRISAL = "surprisal"
-_TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm")
+_TABLES = (".csv", ".tsv", ".txt", ".tab", ".xlsx", ".xlsm", ".parquet", ".jsonl")
 
 
 def _whole(text: str) -> int | None:
@@ -42,7 +42,8 @@ class _Read:
     stimuli: str = asked(
         "probing",
         "Stimulus set",
-        "A built-in set, a table (CSV, .xlsx), or a treebank (.conllu file, folder, or pattern).",
+        "A built-in set, a table (CSV, .xlsx, .parquet, .jsonl), or a treebank (.conllu file, "
+        "folder, or pattern).",
         metavar="FILE|NAME",
     )
     _: KW_ONLY

@@ -82,7 +82,7 @@ class _OfModels(Grouped, OfFiles, StimulusSource):
     representations: tuple[tuple[str, str], ...] = asked(
         (),
         "Representations",
-        "A .npz or .safetensors file with layer_00, layer_01, ..., or a .csv of one layer.",
+        "A .npz, .safetensors or .mat file with layer_00, layer_01, ..., or a .csv of one layer.",
         metavar="NAME=FILE",
         pair=str,
     )

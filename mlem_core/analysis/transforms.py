@@ -52,9 +52,10 @@ def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
     if positions == "all":
         return np.arange(len(stimuli))
     if stimuli.word_index is None:
+        what = "whole sentences" if stimuli.level == "sentence" else "no text"
         raise InputError(
-            f"the stimuli of {stimuli.name} are whole sentences, which have no position; the only "
-            "choice of positions for them is all."
+            f"the stimuli of {stimuli.name} are {what} and have no position; the only choice of "
+            "positions for them is all."
         )
     kept = np.flatnonzero(stimuli.word_index > 0)
     if len(kept) < 2:

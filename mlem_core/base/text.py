@@ -58,9 +58,14 @@ def some(names: Sequence[str], most: int = 20) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def plural(noun: str) -> str:
+    """ "rows", "stimuli"."""
+    return f"{noun[:-2]}i" if noun.endswith("stimulus") else f"{noun}s"
+
+
 def many(n: int, noun: str) -> str:
     """ "1 row", "2,000 rows"."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    return f"{n:,} {noun if n == 1 else plural(noun)}"
 
 
 def pairs_of(n_pairs: int, n_stimuli: int) -> str:

@@ -119,6 +119,10 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
         there, or all stimuli have the same value.
     """
     check_choice("feature to add", name, ADDED)
+    if stimuli.level == "stimulus":
+        raise InputError(
+            f"{name} is a feature of text, and the stimuli of {stimuli.name} are none."
+        )
     if ADDED[name].words_only and stimuli.level == "sentence":
         fit = [other for other, added in ADDED.items() if not added.words_only]
         raise InputError(

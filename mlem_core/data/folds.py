@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import many
+from mlem_core.base.text import many, plural
 from mlem_core.base.typing import IntArray
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import StimulusSet, group_name
 
 FOLDS_OVER = ("sentences", "items", "both")
 # Fold k of n over both tests one stimulus in n², and there are about n⁴ / 24 blocks of pairs.
@@ -49,29 +49,35 @@ def stimulus_folds(stimuli: StimulusSet, over: str, n_folds: int, seed: int) -> 
         As `fold_groups` and `group_folds`; folds over both where one tests fewer than 3
         sentences or items, or more than `MOST_OVER_BOTH` of them.
     """
+    called, group = folds_over(stimuli, "sentences"), group_name(stimuli)
     if over != "both":
-        return group_folds(fold_groups(stimuli, over), n_folds, seed, over)
+        return group_folds(fold_groups(stimuli, over), n_folds, seed, folds_over(stimuli, over))
     if n_folds > MOST_OVER_BOTH:
         raise InputError(
-            f"found {n_folds} folds over both sentences and items; each would test one "
-            f"stimulus in {n_folds**2}; choose at most {MOST_OVER_BOTH}, or folds over sentences "
+            f"found {n_folds} folds over both {called} and items; each would test one "
+            f"stimulus in {n_folds**2}; choose at most {MOST_OVER_BOTH}, or folds over {called} "
             "or items."
         )
     groups, items = stimuli.groups, fold_groups(stimuli, "items")
     of_item = group_folds(items, n_folds, seed, "items")
-    of_sentence = group_folds(groups, n_folds, seed, "sentences")
+    of_sentence = group_folds(groups, n_folds, seed, called)
     low, high = np.minimum(of_sentence, of_item), np.maximum(of_sentence, of_item)
     folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
     for fold in range(n_folds):
         n_sentences, n_items = (len(np.unique(of[folds == fold])) for of in (groups, items))
         if min(n_sentences, n_items) < FEWEST_TESTED:
             raise InputError(
-                f"fold {fold} of {n_folds} over both sentences and items tests "
-                f"{many(n_items, 'item')} in {many(n_sentences, 'sentence')}; each needs at "
-                f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over sentences or "
+                f"fold {fold} of {n_folds} over both {called} and items tests "
+                f"{many(n_items, 'item')} in {many(n_sentences, group)}; each needs at "
+                f"least {FEWEST_TESTED} of both, so choose fewer folds, or folds over {called} or "
                 "items."
             )
     return folds
+
+
+def folds_over(stimuli: StimulusSet, over: str) -> str:
+    """What folds are over, in words; groups of stimuli are called as those of the stimuli are."""
+    return plural(group_name(stimuli)) if over == "sentences" else over
 
 
 def tested(folds: IntArray, n_folds: int) -> IntArray:
@@ -108,8 +114,9 @@ def fold_groups(stimuli: StimulusSet, over: str) -> IntArray:
         return stimuli.groups
     if stimuli.items is None:
         raise InputError(
-            f"no word or item of {stimuli.name} is in two sentences, so that folds cannot be over "
-            "items; the only choice is sentences."
+            f"no {'word or ' * (stimuli.level != 'stimulus')}item of {stimuli.name} is in two "
+            f"{folds_over(stimuli, 'sentences')}, so that folds cannot be over items; the only "
+            "choice is sentences."
         )
     return stimuli.items
 

@@ -16,9 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import StimulusSet, group_name
 
-SENTENCE, STIMULUS = "sentence", "stimulus"
+STIMULUS = "stimulus"
 # A unit nearly settles a feature where two of its stimuli differ by that much less than any two.
 NEARLY = 0.2
 # Words change labels with words of about the same number of stimuli, at least so many of them.
@@ -34,7 +34,7 @@ _DRAWS = 20
 class Exchange(NamedTuple):
     """Units that exchange their values of a feature.
 
-    level : "word" (or "item"), "sentence" or "stimulus"
+    level : "word" (or "item"), "sentence" (or "group") or "stimulus"
     units : (n_stimuli,) the unit of each stimulus, 0 to n_units - 1
     strata : (n_units,) units of the same number exchange values
     """
@@ -130,7 +130,7 @@ def unit_agreement(stimuli: StimulusSet, feature: str) -> dict[str, float]:
     Source: Krippendorff (2004), reliability of data.
     """
     units = {} if stimuli.items is None else {stimuli.item_name: stimuli.items}
-    units[SENTENCE] = stimuli.groups
+    units[group_name(stimuli)] = stimuli.groups
     values = stimuli.values(feature)
     there = ~pd.isna(values)
     apart: Callable[[NDArray[Any], IntArray], float] = _mean_difference
@@ -169,7 +169,7 @@ def _exchange(stimuli: StimulusSet, folds: IntArray, level: str) -> Exchange:
     if level == STIMULUS:
         strata = np.unique(folds, return_inverse=True)[1].astype(np.int64)
         return Exchange(level, np.arange(len(stimuli)), strata)
-    units = stimuli.groups if level == SENTENCE else stimuli.items
+    units = stimuli.groups if level == group_name(stimuli) else stimuli.items
     assert units is not None
     return Exchange(level, units, strata_of(np.bincount(units)))
 

@@ -9,6 +9,7 @@ has that role.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -25,25 +26,31 @@ from mlem_core.data.reading.content import ReadAs, Source
 from mlem_core.data.reading.table import DETECTED, Table, read_table
 from mlem_core.data.stimuli import ITEM, StimulusSet, bare, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
+from mlem_core.data.words import SPAN, carried_name, having, with_words
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
     "sentence": "The sentence. One column has this role.",
+    "stimulus": "The name of a stimulus that is no text, in the place of the sentence.",
     "word_index": "Which word of the sentence is the stimulus: its number from 0, or the word.",
     "ordered": "A feature whose values are numbers; two differ by their distance.",
     "nominal": "A feature whose values are names; two differ or do not.",
     "sentence_id": "Stimuli with the same value stay together in every split.",
     "item": "What recurs from sentence to sentence, where that is not the word; intervals speak of "
     "other items too.",
-    "word": "The word that word_index counts to, to check it.",
+    "word": "The word that word_index counts to, to check it. Where no column is the sentence, "
+    "sentences are put together from the words of each sentence_id.",
+    "start_idx": "The character with which the word begins in its sentence, from 0.",
+    "end_idx": "The character after the word; with start_idx it does in the place of word_index.",
     "ignore": "Carried along, but no feature.",
 }
 FEATURES = ("ordered", "nominal")
-
 _SENTENCES = ("sentence", "text", "sentences", "texts", "stimulus", "stimuli", "phrase")
 _INDICES = ("word_index", "word_idx", "word_number", "position_in_sentence")
 _PLACES = ("position", "word_position", "index")  # or a feature
 _WORDS = ("word", "target", "target_word", "token")
+_NAMES = ("stimulus", "stimuli")  # or sentences
+_NAME = re.compile(r"\S+|.*\.\w{2,4}")
 # A column of fewer different values is not guessed to be the sentence.
 _FEW = 5
 _GROUPS = ("sentence_id", "group", "item_id", "sentence_number")
@@ -77,7 +84,18 @@ def guess_roles(table: Table) -> dict[str, str]:
         words = {name: _mean_words(frame[name]) for name in names if not name.startswith("_")}
         longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
-    index, word = _first(names, _INDICES), _first(names, _WORDS)
+    if sentence and _first([sentence], _NAMES) and _are_names(frame[sentence]):
+        special = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
+        return _with_features(table, special | {sentence: "stimulus"})
+    index, word, group = (_first(names, known) for known in (_INDICES, _WORDS, _GROUPS))
+    if (
+        group
+        and word
+        and _first(names, _SENTENCES) is None
+        and not (sentence and _share_inside(frame[word], frame[sentence]) >= 0.5)
+    ):
+        return _guess_words(table, word, group)
+    span = set(SPAN) <= set(names) and index is None and sentence is not None
     # A column of words says which is the stimulus, if it holds words of the sentence; beside the
     # number of the word, it checks it.
     inside = (
@@ -86,16 +104,31 @@ def guess_roles(table: Table) -> dict[str, str]:
         and (index is None or "word" not in names)
         and _share_inside(frame[word], frame[sentence]) >= 0.5
     )
-    if index is None and inside:
+    if index is None and inside and not span:
         assert word is not None and sentence is not None
         index = _counting(table, word, sentence) or word
-    if index is None and word is None and sentence is not None:
+    if index is None and word is None and sentence is not None and not span:
         index = _placing(table, _first(names, _PLACES), sentence)
-    special = {sentence: "sentence", index: "word_index", _first(names, _GROUPS): "sentence_id"}
+    special = {sentence: "sentence", index: "word_index", group: "sentence_id"}
     special[ITEM] = "item"
     if inside and index != word:
         special[word] = "word"
-    roles = {}
+    special |= {name: name if span else "ignore" for name in SPAN if set(SPAN) <= set(names)}
+    return _with_features(table, special)
+
+
+def _guess_words(table: Table, word: str, group: str) -> dict[str, str]:
+    """The roles of a table with a word a row and no sentence."""
+    names = list(map(str, table.frame.columns))
+    counted = {_first(names, _INDICES), *(SPAN if set(SPAN) <= set(names) else ())}
+    return _with_features(
+        table, dict.fromkeys(counted, "ignore") | {word: "word", group: "sentence_id", ITEM: "item"}
+    )
+
+
+def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str, str]:
+    """A role for each column, of those without a special one by their values."""
+    names, roles = [str(column) for column in table.frame.columns], {}
     for name in names:
         if name in special and name not in table.nameless:
             roles[name] = special[name]
@@ -138,8 +171,7 @@ def apply_roles(
         or is there twice; and as `from_frame`.
     """
     asked = dict(roles or {})
-    name, frame, read_as = table.name, table.frame, table.read_as
-    names = [str(column) for column in frame.columns]
+    names = [str(column) for column in table.frame.columns]
     for column, role in asked.items():
         check_choice("column", column, names)
         check_choice("role of a column", role, ROLES)
@@ -148,6 +180,9 @@ def apply_roles(
         if chosen.get(column) in FEATURES:
             asked[column] = kind
     chosen |= asked
+    table, chosen, notes = with_words(table, chosen)
+    name, frame, read_as = table.name, table.frame, table.read_as
+    names = [str(column) for column in frame.columns]
     _check_roles(chosen, name)
     columns: dict[str, list[str | None]] = {}
     missing: list[str] = []
@@ -155,7 +190,7 @@ def apply_roles(
         cells = texts(frame[column])
         role = chosen[column]
         if role == "word_index":
-            sentences = texts(frame[_having(chosen, "sentence")[0]])
+            sentences = texts(frame[having(chosen, "sentence")[0]])
             cells = _word_index(cells, sentences, column)
         elif role in FEATURES:
             marks = missing_marks(cells, read_as.missing)
@@ -163,10 +198,10 @@ def apply_roles(
             missing += dict.fromkeys(cell for cell in stripped if cell in marks)
             cells = table.values(column)
         columns[_new_name(column, role, names)] = cells
-    features = {kind: _having(chosen, kind) for kind in FEATURES}
+    features = {kind: having(chosen, kind) for kind in FEATURES}
     stimuli = from_cells(list(columns), list(columns.values()), name, **features)
     read_as = replace(read_as, found=tuple(dict.fromkeys(missing)))
-    return replace(stimuli, notes=_notes(name, read_as, chosen, asked, table))
+    return replace(stimuli, notes=(*notes, *_notes(name, read_as, chosen, asked, table)))
 
 
 def read_csv(
@@ -178,7 +213,7 @@ def read_csv(
     ordered: Iterable[str] = (),
     nominal: Iterable[str] = (),
 ) -> StimulusSet:
-    """Read and check a table of stimuli: a CSV in any dialect, or an .xlsx workbook.
+    """Read and check a table of stimuli: CSV in any dialect, .xlsx, Parquet or JSON Lines.
 
     Separator, encoding, decimal sign, missing-value marks and the roles of columns are detected
     where they are not given; `StimulusSet.notes` says what was found where that is not UTF-8,
@@ -228,21 +263,24 @@ def parse_role(text: str) -> tuple[str, str]:
     return column, role
 
 
-def _having(chosen: Mapping[str, str], role: str) -> list[str]:
-    return [column for column, its in chosen.items() if its == role]
-
-
 def _check_roles(chosen: Mapping[str, str], name: str) -> None:
     """Raise where a role has too many columns or none, or a feature a name that is taken."""
-    once = {"sentence": "sentence", "word_index": "word", "sentence_id": "group", "item": "item"}
-    for role, what in {**once, "word": "word that is checked"}.items():
-        columns = _having(chosen, role)
+    once = {"word_index": "word", "sentence_id": "group", "word": "word that is checked"}
+    once |= {role: role for role in ("sentence", "stimulus", "item")}
+    for role, what in once.items():
+        columns = having(chosen, role)
         if len(columns) > 1:
             raise InputError(
                 f"the columns {some(columns)} of {name} are all said to be the {what}; choose one "
                 "of them and ignore the others."
             )
-    if not _having(chosen, "sentence"):
+    text, no_text = having(chosen, "sentence"), having(chosen, "stimulus")
+    if no_text and (text or having(chosen, "word_index")):
+        raise InputError(
+            f"the column {no_text[0]!r} of {name} has the role of stimuli that are no text, and "
+            f"{some([*text, *having(chosen, 'word_index')])} that of sentence or word; choose one."
+        )
+    if not text and not no_text:
         raise InputError(
             f"no column of {name} has the role of the sentence, as one called sentence or text or "
             f"with several words in its cells would; choose one of {some(list(chosen))}."
@@ -257,14 +295,9 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
 
 
 def _new_name(column: str, role: str, names: list[str]) -> str:
-    if role in CARRIED:
+    if role in (*CARRIED, "stimulus"):
         return role
-    if role != "ignore":
-        return column
-    carried = column if column.startswith("_") else f"_{column}"
-    while carried in names and carried != column:
-        carried = f"_{carried}"
-    return carried
+    return carried_name(column, names) if role in ("ignore", *SPAN) else column
 
 
 def _notes(
@@ -275,11 +308,12 @@ def _notes(
     parts = []
     for role, what in {
         "sentence": "is the sentence",
+        "stimulus": "is the stimulus, which is no text",
         "word_index": "says which word is the stimulus",
         "sentence_id": "keeps stimuli together",
     }.items():
-        parts += [f"{short(c)} {what}" for c in _having(chosen, role) if c not in (role, *asked)]
-    left = [column for column in _having(chosen, "ignore") if not column.startswith("_")]
+        parts += [f"{short(c)} {what}" for c in having(chosen, role) if c not in (role, *asked)]
+    left = [column for column in having(chosen, "ignore") if not column.startswith("_")]
     for column in left:
         if column in asked:
             continue
@@ -297,7 +331,8 @@ def _notes(
 
 def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -> Iterator[str]:
     """Sentences about what the table's owner may have meant otherwise."""
-    sentence = _having(chosen, "sentence")[0]
+    sentence = [*having(chosen, "sentence"), *having(chosen, "stimulus")][0]
+    of_text = chosen[sentence] == "sentence"
     sentences = texts(table.frame[sentence])
     numbers = [str(name) for name in table.frame if NUMBER.fullmatch(str(name))]
     if numbers and _first([sentence], _SENTENCES) is None:
@@ -306,23 +341,24 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
             f"{'is a number' if len(numbers) == 1 else 'are numbers'}: put a row with the names of "
             "the columns above it if it is a stimulus."
         )
-    yield from doubts.of_sentences(sentences)
-    groups = _having(chosen, "sentence_id")
-    for column in groups:
+    if of_text:
+        yield from doubts.of_sentences(sentences)
+    groups = having(chosen, "sentence_id")
+    for column in groups if of_text else ():
         yield from doubts.group_doubts(column, table.stripped(column), sentences)
     if not groups:
         yield from doubts.of_spellings(f"the column {short(sentence)}", sentences)
-    for column in _having(chosen, "item"):
+    for column in having(chosen, "item"):
         yield from doubts.of_spellings(f"the column {short(column)}", table.stripped(column))
-    for column in _having(chosen, "nominal"):
+    for column in having(chosen, "nominal"):
         detected = table.read_as.missing is None
         yield from doubts.of_names(column, table.values(column), column not in asked, detected)
-    for column in _having(chosen, "ordered"):
+    for column in having(chosen, "ordered"):
         if column not in asked:
             yield from doubts.of_numbers(column, table.values(column))
-    if _having(chosen, "word") and not _having(chosen, "word_index"):
+    if of_text and having(chosen, "word") and not having(chosen, "word_index"):
         yield (
-            f"Whole sentences are the stimuli: {some(_having(chosen, 'word'))} names words that "
+            f"Whole sentences are the stimuli: {some(having(chosen, 'word'))} names words that "
             "most of the sentences do not have, and no column says which word is meant."
         )
 
@@ -330,6 +366,11 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
     return next((plain[name] for name in known if name in plain), None)
+
+
+def _are_names(cells: pd.Series[str]) -> bool:
+    """Whether most cells are single words, or paths of files."""
+    return sum(bool(_NAME.fullmatch(cell.strip())) for cell in cells if cell) > len(cells) / 2
 
 
 def _mean_words(column: pd.Series[str]) -> float:

@@ -1,8 +1,9 @@
 """Stimuli and their features.
 
-One row is one stimulus. The column `sentence` is required; `word_index` (0-based, counting
-whitespace-separated words) makes the set word-level. `word`, `sentence_id`, `item` and names that
-begin with `_` are carried along; every other column is a feature. An empty cell is a missing value.
+One row is one stimulus. The column `sentence` is required, or `stimulus` where stimuli are no text;
+`word_index` (0-based, counting whitespace-separated words) makes the set word-level. `word`,
+`sentence_id`, `item` and names that begin with `_` are carried along; every other column is a
+feature. An empty cell is a missing value.
 """
 
 from __future__ import annotations
@@ -119,8 +120,10 @@ class StimulusSet:
         return self.take(np.atleast_1d(np.arange(len(self))[rows]))
 
     @property
-    def level(self) -> Literal["word", "sentence"]:
-        """Whether a stimulus is a word in its sentence or a whole sentence."""
+    def level(self) -> Literal["word", "sentence", "stimulus"]:
+        """Whether a stimulus is a word in its sentence, a whole sentence, or no text."""
+        if "sentence" not in self.table:
+            return "stimulus"
         return "sentence" if self.word_index is None else "word"
 
     @cached_property
@@ -130,8 +133,9 @@ class StimulusSet:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentence of each stimulus."""
-        return cast("list[str]", texts(self.table["sentence"]))
+        """The sentence of each stimulus; its name where it is no text."""
+        named = "stimulus" if self.level == "stimulus" else "sentence"
+        return cast("list[str]", texts(self.table[named]))
 
     @property
     def words(self) -> list[str]:
@@ -142,8 +146,8 @@ class StimulusSet:
 
     @property
     def item_name(self) -> str:
-        """The name of an item: "item" where the CSV names them, else "word"."""
-        return ITEM if ITEM in self.table else "word"
+        """The name of an item: "item" where the CSV names them or it has no text, else "word"."""
+        return "word" if ITEM not in self.table and self.level != "stimulus" else ITEM
 
     @cached_property
     def items(self) -> NDArray[np.int64] | None:
@@ -218,6 +222,13 @@ class StimulusSet:
         kinds: dict[str, Kind] = {feature.name: feature.kind for feature in self.features}
         override_kinds(kinds, ordered, nominal)
         return _of_kinds(self, kinds)
+
+
+def group_name(stimuli: StimulusSet) -> str:
+    """The name of what stays together: "sentence"; "stimulus" or "group" of what is no text."""
+    if stimuli.level != "stimulus":
+        return "sentence"
+    return "stimulus" if len(np.unique(stimuli.groups)) == len(stimuli) else "group"
 
 
 def add_json(digest: Any, codes: NDArray[np.int64], distinct: NDArray[Any], comma: str) -> None:

@@ -105,15 +105,16 @@ def from_cells(
         size = "one row" if n_rows else "a header and no rows"
         raise InputError(f"{name} has {size}; at least two stimuli are needed to compare.")
     texts = dict(zip(header, cells, strict=True))
-    names = [c for c in header if c not in CARRIED and not c.startswith("_")]
+    named = "sentence" if "sentence" in header else "stimulus"
+    names = [c for c in header if c not in (*CARRIED, named) and not c.startswith("_")]
     if not names:
         raise InputError(
             f"{name} has no feature: its columns are {some(header)}; every column but "
             f"{', '.join(CARRIED)} and those that begin with _ is one."
         )
-    for column in {*names, "sentence_id", ITEM} & set(header):
+    for column in {*names, "stimulus", "sentence_id", ITEM} & set(header):
         texts[column] = list(map(cache(_stripped), texts[column]))
-    sentences = _sentences(texts["sentence"])
+    sentences = _sentences(texts[named], named)
     word_index = None
     if "word_index" in texts:
         word_index = _word_indices(texts["word_index"], sentences)
@@ -165,7 +166,7 @@ def _check_header(header: list[str], name: str) -> None:
                 f"{name} has two columns named {column!r} (columns {header.index(column) + 1} and "
                 f"{position}); every name may occur once."
             )
-    if "sentence" in header:
+    if "sentence" in header or ("stimulus" in header and "word_index" not in header):
         return
     near = [c for c in header if c.strip("_ ").casefold().rstrip("s") in ("sentence", "text")]
     hint = f"did you mean {near[0]!r}? rename it; " if near else ""
@@ -178,12 +179,12 @@ def _stripped(cell: str | None) -> str | None:
     return (cell or "").strip() or None
 
 
-def _sentences(cells: list[str | None]) -> list[str]:
+def _sentences(cells: list[str | None], named: str) -> list[str]:
     empty = {cell for cell in set(cells) if _stripped(cell) is None}
     if empty:
         row = min(map(cells.index, empty)) + 1
         raise InputError(
-            f"the sentence in row {row} is empty; every row needs one in the column 'sentence'."
+            f"the {named} in row {row} is empty; every row needs one in the column {named!r}."
         )
     return cast("list[str]", cells)
 

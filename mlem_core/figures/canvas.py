@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
-from mlem_core.base.text import fraction, sentence_case
+from mlem_core.base.text import fraction, plural, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
@@ -256,6 +256,7 @@ def _stimuli(context: FigureContext) -> Canvas:
     }
     return {
         "words": words,
+        "called": plural(shown.level),
         "sentences": list(shown.sentences),
         "places": places,
         "features": features,

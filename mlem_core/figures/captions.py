@@ -120,8 +120,8 @@ _TERMS: dict[str, tuple[str, str]] = {
     ),
     r"audit": (
         "Audit",
-        "the same analysis without first words, without outlier units, with other distances, with "
-        "random weights",
+        "the same analysis without stimuli at position 0, without outlier units, with other "
+        "distances, with random weights",
     ),
     r"[Aa]nalysis variants?": ("Analysis variants", "all combinations of reasonable choices"),
     r"MDS": (

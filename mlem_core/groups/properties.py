@@ -161,7 +161,7 @@ def read_systems(path: str | Path) -> SystemsTable:
     Raises InputError: no column `system`; a row without one, or one that is there twice; a property
     whose name has a colon; a table that cannot be read.
     """
-    table = read_table(path)
+    table = read_table(path, what="table of systems")
     names = [str(name) for name in table.frame.columns]
     if SYSTEM not in names:
         raise InputError(

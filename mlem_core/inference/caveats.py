@@ -30,7 +30,6 @@ ZERO = (
     "Where the population value is exactly 0 (a layer does not encode the feature), intervals are "
     "conservative: they hold 0 in more than 95 % of samples."
 )
-FEW = f"With fewer than {FEW_SENTENCES} sentences, intervals and ceilings are only a rough guide."
 
 
 def generalises(units: Units, *, seeds: bool = False) -> str:
@@ -54,7 +53,8 @@ def generalises(units: Units, *, seeds: bool = False) -> str:
 
 def of_size(units: Units) -> tuple[str, ...]:
     """Caveats for so many units, if any."""
-    return (FEW,) if units.n_sentences < FEW_SENTENCES else ()
+    few = f"With fewer than {FEW_SENTENCES} {units.groups}, intervals and ceilings are only a "
+    return (f"{few}rough guide.",) if units.n_sentences < FEW_SENTENCES else ()
 
 
 def drawn_of(n_stimuli: int, n_pairs: int) -> str:
@@ -74,8 +74,8 @@ def permuted_of(n_stimuli: int, n_pairs: int) -> str:
         return ""
     some = min(n_stimuli, PERMUTED)
     return (
-        f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (whole sentences "
-        "of every fold, all their pairs); a test of all stimuli would have more power."
+        f"Labels are permuted among about {some:,} of the {n_stimuli:,} stimuli (all that "
+        "stay together, and all their pairs); a test of all stimuli would have more power."
     )
 
 
@@ -103,8 +103,8 @@ def how_computed(estimator: str, units: Units) -> str:
     """Computation of the intervals of all layers, with its caveats, for a caption."""
     how = (
         f"Confidence intervals are over {units.over}. Up to {SINGLE} of {units.each} are left out "
-        f"one by one, more in {BLOCKS} blocks. {REPLICATES} bootstrap replicates of the sentences "
-        "give intervals of scores and importances their shape."
+        f"one by one, more in {BLOCKS} blocks. {REPLICATES} bootstrap replicates of the "
+        f"{units.groups} give intervals of scores and importances their shape."
     )
     fitted = () if estimator_named(estimator).refitted else (FITTED,)
     return " ".join((how, *fitted, *of_size(units)))

@@ -131,7 +131,7 @@ class Chance(NamedTuple):
         ]
         text = (
             f"Chance is not known for {listed(rest)}: it needs {percent(MOVED)}. Their "
-            "contributions may be word or sentence identity."
+            f"contributions may be {listed(self.identities or ('stimulus identity',), last='or')}."
         )
         return (text,) if rest else ()
 

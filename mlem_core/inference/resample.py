@@ -247,7 +247,8 @@ def check_enough(n_sentences: int, n_replicates: int | None = None) -> None:
         )
     if n_sentences < FEWEST_SENTENCES:
         raise InputError(
-            f"found {n_sentences} sentences; intervals over them need at least {FEWEST_SENTENCES}."
+            f"found {n_sentences} resampling units; intervals over them need at least "
+            f"{FEWEST_SENTENCES}."
         )
 
 

@@ -36,7 +36,7 @@ from mlem_core.pairs.tables import PairTables, summed
 
 UNEXPLAINED = "unexplained"
 # What any labels of words (items, sentences) contribute, see `mlem_core.inference.chance`.
-IDENTITIES = ("word identity", "item identity", "sentence identity")
+IDENTITIES = ("word identity", "item identity", "sentence identity", "group identity")
 # With more than `EXACT_FEATURES` features so many random orders, each with its reverse.
 SAMPLED = 10
 # Draws of up to so many layers are divided in one pass; with more, matrix products are quicker.

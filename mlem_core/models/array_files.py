@@ -25,6 +25,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
 from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
+from mlem_core.models.mat_files import arrays_of_mat
 from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
 
@@ -195,12 +196,8 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name:
     read = partial(_read_member, path, member, name)
     if member.filename == name:
         return FileArray((), "", "is no array", read)
-    if member.file_size > max(_LARGE, _MOST_PACKED * member.compress_size):
-        raise InputError(
-            f"{array_name(name, path)} unpacks {member.compress_size:,} bytes to "
-            f"{member.file_size:,}, more than {_MOST_PACKED} times as many; expected an array of "
-            "numbers (save it with numpy.savez, which packs nothing)."
-        )
+    sizes = member.file_size, member.compress_size
+    _check_packed(array_name(name, path), *sizes, "numpy.savez")
     with archive.open(member) as file:
         shape, _, dtype = npy_header(file)
         if not dtype.hasobject:
@@ -210,6 +207,14 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name:
             while file.read(_PIECE):
                 pass
     return FileArray(shape, str(dtype), _problem(dtype), read)
+
+
+def _check_packed(what: str, n_bytes: int, packed: int, way: str) -> None:
+    if n_bytes > max(_LARGE, _MOST_PACKED * packed):
+        raise InputError(
+            f"{what} unpacks {packed:,} bytes to {n_bytes:,}, more than {_MOST_PACKED} times as "
+            f"many; expected an array of numbers (save it with {way}, which packs nothing)."
+        )
 
 
 def _problem(dtype: np.dtype[Any]) -> str:
@@ -286,7 +291,30 @@ def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
     return np.asarray(np.memmap(path, _TYPES[about["dtype"]], "r", begin, shape))
 
 
-_READERS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors}
+def _in_mat(path: Path) -> dict[str, FileArray]:
+    def read(own: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        with readable(path.name, ".mat file", *_BROKEN):
+            return own()
+
+    arrays: dict[str, FileArray] = {}
+    with readable(path.name, ".mat file", *_BROKEN):
+        for name, shape, dtype, problem, own, n_bytes, packed in arrays_of_mat(path):
+            if name in arrays:
+                raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+            if packed:
+                _check_packed(
+                    array_name(name, path), n_bytes, packed, "save('file.mat', ..., '-v6')"
+                )
+            arrays[name] = FileArray(shape, dtype, problem, partial(read, own))
+    return arrays
+
+
+_READERS = {
+    ".npz": _in_npz,
+    ".npy": _in_npy,
+    ".safetensors": _in_safetensors,
+    ".mat": _in_mat,
+}
 # Endings of files that can hold representations.
 FORMATS = (*_READERS, ".csv")
 

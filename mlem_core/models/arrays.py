@@ -154,7 +154,7 @@ def _taken(path: Path, n_stimuli: int, how: HowRead) -> dict[str, FileArray]:
     for name, array in arrays.items() if subject else ():
         arrays[name] = _of_subject(array, array_name(name, path), subject)
     for name, array in arrays.items() if how.get("distances") else ():
-        if array.shape == (n_pairs,):
+        if array.shape in ((n_pairs,), (1, n_pairs), (n_pairs, 1)):
             square = partial(_square, array)
             arrays[name] = array._replace(shape=(n_stimuli, n_stimuli), read=square)
     return arrays
@@ -172,7 +172,7 @@ def _of_subject(array: FileArray, where: str, subject: int) -> FileArray:
 def _square(array: FileArray) -> NDArray[Any]:
     from scipy.spatial.distance import squareform
 
-    return np.asarray(squareform(array.read(), checks=False))
+    return np.asarray(squareform(array.read().ravel(), checks=False))
 
 
 def n_subjects(
@@ -197,7 +197,7 @@ def n_subjects(
         shape = arrays[name].shape
         # A condensed RDM has n (n - 1) / 2 distances, more than there are subjects.
         whole = 8 * shape[-1] + 1 if shape else 0
-        condensed = len(shape) == 2 and shape[0] < shape[1] and isqrt(whole) ** 2 == whole
+        condensed = len(shape) == 2 and 1 < shape[0] < shape[1] and isqrt(whole) ** 2 == whole
         found.add(shape[0] if len(shape) > 2 or (distances and condensed) else 0)
     if len(found) > 1:
         raise InputError(

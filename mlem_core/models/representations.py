@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import unknown
@@ -172,7 +173,7 @@ def _digest(stimuli: StimulusSet) -> str:
     """Digest of what the hidden states depend on: not the features, so that those may change."""
     # That of [sentences, word_index] as JSON.
     digest = hashlib.sha256(b"[[")
-    add_json(digest, *coded(stimuli.table["sentence"]), ", ")
+    add_json(digest, *coded(pd.Series(stimuli.sentences)), ", ")
     words = None if stimuli.word_index is None else stimuli.word_index.tolist()
     digest.update(f"], {json.dumps(words)}]".encode())
     return digest.hexdigest()

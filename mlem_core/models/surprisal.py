@@ -38,7 +38,8 @@ def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArr
     """
     if stimuli.level != "word":
         raise InputError(
-            f"surprisal is a feature of words, and the stimuli of {stimuli.name} are sentences."
+            f"surprisal is a feature of words in sentences, and the stimuli of {stimuli.name} are "
+            "none."
         )
     loaded = open_model(name, device)
     if not loaded.causal:

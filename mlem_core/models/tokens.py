@@ -264,6 +264,11 @@ def poolings_of(level: str) -> dict[str, Mean]:
 
 def pooled(level: str, pooling: str) -> Mean:
     """The tokens that stand for a stimulus; `InputError` where its level has no such choice."""
+    if level == "stimulus":
+        raise InputError(
+            "models of language read sentences, and these stimuli are no text (they have a column "
+            "'stimulus' and no 'sentence'); choose files of representations and no models."
+        )
     choices = poolings_of(level)
     check_choice(f"pooling of a {level}", pooling, choices)
     return choices[pooling]

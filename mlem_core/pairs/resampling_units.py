@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.parallel import cores
+from mlem_core.base.text import plural
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import kept_together
-from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.stimuli import StimulusSet, group_name
 from mlem_core.pairs.designs import PairDesign
 
 # Fewer items than this are not drawn: they say too little of how others would be.
@@ -41,11 +42,13 @@ class Units:
     n_sentences : groups of stimuli
     n_items : words or other items that recur from sentence to sentence; 0 where none does
     item : what one of them is called, "word" or "item"
+    group : what a group of stimuli is called, see `mlem_core.data.stimuli.group_name`
     """
 
     n_sentences: int
     n_items: int = 0
     item: str = "word"
+    group: str = "sentence"
 
     @classmethod
     def of(cls, stimuli: StimulusSet) -> Units:
@@ -54,7 +57,8 @@ class Units:
         if known is None:
             items = stimuli.items
             n_items = 0 if items is None else len(np.unique(items))
-            known = cls(len(np.unique(stimuli.groups)), n_items, stimuli.item_name)
+            n_groups, called = len(np.unique(stimuli.groups)), group_name(stimuli)
+            known = cls(n_groups, n_items, stimuli.item_name, called)
             _known[stimuli] = known
         return known
 
@@ -71,14 +75,19 @@ class Units:
     @property
     def over(self) -> str:
         """Resampling units of intervals, in words."""
-        return f"sentences and {self.item}s" if self.two_way else "sentences"
+        return self.groups + f" and {self.item}s" * self.two_way
+
+    @property
+    def groups(self) -> str:
+        """Groups of stimuli, in words."""
+        return plural(self.group)
 
     @property
     def others(self) -> str:
         """Resampling units of intervals, and what stays the same in all draws, in words."""
         if self.two_way or not self.n_items:
             return self.over
-        return f"sentences {self._made} these {self.item}s"
+        return f"{self.groups} {self._made} these {self.item}s"
 
     @property
     def _made(self) -> str:
@@ -87,14 +96,16 @@ class Units:
     def held_out(self, folds_over: str) -> str:
         """Held-out stimuli with folds over "sentences", "items" or "both", in words."""
         if folds_over == "items":
-            return f"unseen {self.item}s, in sentences that may have been seen"
+            return f"unseen {self.item}s, in {self.groups} that may have been seen"
         if folds_over == "both":
-            return f"unseen sentences {self._made} unseen {self.item}s"
-        return "unseen sentences" + (f" {self._made} these {self.item}s" if self.n_items else "")
+            return f"unseen {self.groups} {self._made} unseen {self.item}s"
+        return f"unseen {self.groups}" + (
+            f" {self._made} these {self.item}s" if self.n_items else ""
+        )
 
     def permuted(self, folds_over: str) -> str:
         """Units that exchange labels in a permutation test, see `importance_chance`."""
-        what = "sentences" if folds_over == "sentences" else f"{self.item}s"
+        what = self.groups if folds_over == "sentences" else f"{self.item}s"
         part = "part of the folds" if folds_over == "both" else "fold"
         return f"{what} of the same {part} and of as many stimuli"
 

@@ -88,6 +88,7 @@ def methods_paragraph(
     layers = results.scores.groupby("model", sort=False)["layer"].unique()
     models = {str(name): manifest["models"][name] for name in layers.index}
     versions = {name: version for name, version in manifest["versions"].items() if version}
+    units, of_no_text = Units.of(analysis.stimuli), analysis.stimuli.level == "stimulus"
     errors, folds = results.pair_errors, results.folds["fold"]
     n_layers = len(results.similarity_rsa)
     text = _template().render(
@@ -96,6 +97,10 @@ def methods_paragraph(
         pairs_error=float(errors.loc[errors["measure"] == "rho", "error"].max()),
         spec=spec,
         stimuli=manifest["stimuli"],
+        group=units.group,
+        groups_of=units.groups,
+        item="item" if of_no_text else "word or item",
+        items="items" if of_no_text else "words or other items",
         **_features(manifest, results, names),
         models=[_model(name, facts, sorted(layers[name]), names) for name, facts in models.items()],
         pooling=sorted({str(facts["pooling"]) for facts in models.values() if "file" not in facts}),
@@ -178,7 +183,7 @@ def uncertainty(shown: FigureContext) -> str:
             said.append(f"Features and their levels: {listed(each)}.")
     if bounds is not None and shown.score_tests is not None:
         units = bounds.units
-        n = [many(units.n_sentences, "sentence"), many(units.n_items, units.item)]
+        n = [many(units.n_sentences, units.group), many(units.n_items, units.item)]
         said.append(how_computed(shown.selection.estimator, units))
         said.append(f"There were {listed(n[: 1 + units.two_way])}.")
         tests = filter(None, (shown.score_tests, shown.similarity_tests))

@@ -173,7 +173,7 @@ def same_stimuli(first: Analysis, second: Analysis) -> bool:
         return False
     items = [[] if each.items is None else list(each.items) for each in (one, other)]
     return (
-        list(one.table["sentence"]) == list(other.table["sentence"])
+        one.sentences == other.sentences
         and np.array_equal(one.groups, other.groups)
         and items[0] == items[1]
         and (words[0] is None or words[1] is None or np.array_equal(words[0], words[1]))

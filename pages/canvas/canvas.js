@@ -44,7 +44,7 @@ function build(element) {
     below.append(figure);
     redraw.push(map(state, figure, side, tip));
   }
-  const aside = make("aside", { "aria-label": "Words" });
+  const aside = make("aside", { "aria-label": "Stimuli" });
   below.append(aside);
   words(state, aside);
   const again = () => redraw.forEach(each => each());

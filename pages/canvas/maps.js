@@ -37,7 +37,7 @@ export function map(state, root, side, tip) {
     slider.setAttribute("aria-label", `Layer of ${models[layer.model]}`);
     slider.setAttribute("aria-valuetext", layer.title);
     at.textContent = layer.tick === String(layer.number) ? `layer ${layer.number}` : layer.tick;
-    canvas.setAttribute("aria-label", `Map of ${state.data.words ? "words" : "sentences"} in `
+    canvas.setAttribute("aria-label", `Map of ${state.data.called} in `
       + `${layer.title}: close points are represented similarly. Arrow keys go from one to the next.`);
   }
 

@@ -33,7 +33,7 @@ export function words(state, root) {
 
   // What is marked: how many, and which.
   function list() {
-    const what = state.data.words ? "words" : "sentences", { marked } = state;
+    const what = state.data.called, { marked } = state;
     found.replaceChildren();
     if (!marked.size) return;
     const own = [...new Set([...marked].map(name))];
@@ -94,7 +94,7 @@ export function words(state, root) {
 
   state.listen(what => {
     if (what === "data") {
-      const label = state.data.words ? "Search a word" : "Search the sentences";
+      const label = state.data.words ? "Search a word" : `Search the ${state.data.called}`;
       search.placeholder = label;
       search.setAttribute("aria-label", label);
       select.replaceChildren(...Object.entries(state.data.features).map(([feature, { label }]) =>

@@ -52,7 +52,7 @@ def show_reading(draft: Draft) -> None:
 def stimuli_uploader() -> None:
     """Draw what takes files; it stays in all steps, as a file on its way to it is lost with it."""
     state.uploader(
-        "Upload a table (.csv, .tsv, .txt, .xlsx) or a treebank (.conllu)",
+        "Upload a table (.csv, .tsv, .txt, .xlsx, .parquet, .jsonl) or a treebank (.conllu)",
         "stimuli",
         _take,
         most_mb=MOST_MB,
@@ -100,7 +100,8 @@ def described_stimuli(stimuli: StimulusSet) -> str:
     """The number and kind of the stimuli, and the features."""
     names = ", ".join(feature.name for feature in stimuli.features)
     n = len(stimuli.features)
-    return f"{len(stimuli):,} stimuli ({LEVELS[stimuli.level]}), {n} features: {names}"
+    what = f" ({LEVELS[stimuli.level]})" if stimuli.level in LEVELS else ""
+    return f"{len(stimuli):,} stimuli{what}, {n} features: {names}"
 
 
 def _uploaded() -> list[str]:
@@ -159,6 +160,7 @@ def _table_choices(draft: Draft) -> None:
 
     read_as = draft.table.read_as if draft.table is not None else ReadAs()
     workbook = read_as.sheet is not None
+    text = draft.table is None or read_as.separator is not None
     if draft.table is not None:
         rows, columns = draft.table.frame.shape
         # Where the stimuli can be used, a note below says how an unusual file was read.
@@ -170,12 +172,12 @@ def _table_choices(draft: Draft) -> None:
     with first:
         if workbook:
             _detected("sheet", read_as.sheets, str(read_as.sheet))
-        else:
+        elif text:
             signs = ("comma", "semicolon", "tab", "bar")
             _detected("sep", signs, SEPARATORS.get(str(read_as.separator), ""))
         _detected("decimal", [*DECIMALS.values()], DECIMALS.get(str(read_as.decimal), ""))
     with second:
-        if not workbook:
+        if text:
             _detected("encoding", ENCODINGS, read_as.encoding_name, accept_new_options=True)
         marks = ", ".join(read_as.found or _found_marks(draft)) or "none"
         _detected(

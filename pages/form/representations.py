@@ -94,7 +94,7 @@ def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
 def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
     """Draw what is added, each with its check, and what takes more."""
     state.uploader(
-        "Representations from a file (.npz, .npy, .safetensors, .csv)",
+        "Representations from a file (.npz, .npy, .safetensors, .mat, .csv)",
         "representations",
         partial(_take, draft),
         most_mb=MOST_MB,

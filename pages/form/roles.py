@@ -43,6 +43,8 @@ ROLE_NAMES = {
     "nominal": "categorical feature",
     "sentence_id": "keeps together",
     "word": "word, checked",
+    "start_idx": "first character",
+    "end_idx": "character after it",
     "ignore": "no feature",
     "vector": "vector",
     "rdm": "RDM",
@@ -249,6 +251,8 @@ def _free(draft: Draft) -> None:
     chosen = choices.get("add") or []
     there = set(draft.base.table.columns) if draft.base is not None else set()
     words = draft.base is None or draft.base.level == "word"
+    if draft.base is not None and draft.base.level == "stimulus":
+        return
     offered = [
         name
         for name, added in ADDED.items()

@@ -281,6 +281,7 @@ RIGHT = (
     "as_in", "estimator", "interactions", "distance", "already_squared", "special_tokens", "dtype",
 )  # fmt: skip
 ADVANCED = ("pooling", "positions", "units", "half", "device")
+_OF_TEXT = ("special_tokens", "pooling", "positions")  # of no meaning where stimuli are no text
 _READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
 
 
@@ -326,9 +327,10 @@ def show_options(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
 
 
 def _side_by_side(left: Sequence[str], right: Sequence[str], stimuli: StimulusSet | None) -> None:
+    left_out = _OF_TEXT if stimuli is not None and stimuli.level == "stimulus" else ()
     for place, names in zip(st.columns(2, gap="large"), (left, right), strict=True):
         with place:
-            for name in names:
+            for name in (name for name in names if name not in left_out):
                 field(name, stimuli)
 
 

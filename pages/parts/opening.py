@@ -217,7 +217,7 @@ def _say_what(analysis: Analysis) -> None:
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     st.page_link(
         SCREENS["stimuli"].file,
-        label=f"{len(stimuli):,} {'sentences' if stimuli.word_index is None else 'words'}",
+        label=many(len(stimuli), stimuli.level),
         help="Opens the stimuli.",
         width="content",
     )

@@ -106,8 +106,8 @@ def offer_chance(view: View) -> None:
     background.offer(
         view.work("importance-chance", chosen.to_dict()),
         "Add chance",
-        f"Permutes the labels of each feature {n} times among the words, sentences or stimuli that "
-        f"it is constant on, and fits all {len(view.layers)} layers anew, in the background: some "
+        f"Permutes the labels of each feature {n} times among the units that it is constant on, "
+        f"and fits all {len(view.layers)} layers anew, in the background: some "
         "minutes.",
     )
 
@@ -162,6 +162,7 @@ def _chance(view: View) -> None:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
     permuted = Units.of(view.analysis.stimuli).permuted(view.analysis.spec.folds_over)
+    place = " (the place of a word)" * (view.analysis.stimuli.level == "word")
     sample = permuted_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
     found = view.analysis.kept(
         CHANCE, stored.store(), view.selection, permutations=SCORE_PERMUTATIONS
@@ -183,7 +184,7 @@ def _chance(view: View) -> None:
         family_of_tests(found, "scores", chosen_correction()),
         "chance-tests",
         f"rho: held-out ρ; chance: its mean over labels permuted between {permuted}, where "
-        f"what all labels share (the place of a word) is left as it is. {sample}".rstrip(),
+        f"what all labels share{place} is left as it is. {sample}".rstrip(),
     )
 
 

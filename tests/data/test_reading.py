@@ -15,6 +15,7 @@ from inputs import for_each, refused
 
 from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
+from mlem_core.data.reading import records
 from mlem_core.data.reading import workbook as workbooks
 from mlem_core.data.reading.content import decode, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
@@ -217,6 +218,22 @@ def test_a_workbook_is_read_by_its_values_as_pandas_reads_them(tmp_path):
         read_csv(b"sentence,f\na,1\n", read_as=ReadAs(sheet="Data"))
 
 
+def test_parquet_and_json_lines_are_read_to_the_same_stimuli(tmp_path):
+    frame = FRENCH.assign(id=["007", "a", "7"], asked=[True, False, True], day="2024-07-23")
+    frame["kind"] = frame["genre"].astype("category")
+    paths = [tmp_path / f"mine{suffix}" for suffix in (".csv", ".parquet", ".jsonl")]
+    frame.to_csv(paths[0], index=False)
+    frame.assign(day=pd.to_datetime(frame["day"])).to_parquet(paths[1])
+    frame.to_json(paths[2], orient="records", lines=True, force_ascii=False)
+    stimuli, *others = (read_csv(path, name="mine") for path in paths)
+    assert stimuli.values("asked").tolist() == ["True", "False", "True"]
+    for other in others:
+        assert other.digest == stimuli.digest and other.notes == stimuli.notes
+    # Row numbers of pandas are a column without a name.
+    frame.iloc[[2, 0, 1]].to_parquet(paths[1])
+    assert "was read as Parquet" in read_csv(paths[1]).notes[0]
+
+
 def test_cells_of_a_workbook_that_are_no_plain_values():
     texts = ["a_x000D_b", "", "#great!", "x"]
     cells = "".join(
@@ -257,6 +274,10 @@ def test_hidden_rows_columns_and_sheets_count_and_are_said():
     assert "1 column of" in columns and "'g'" in columns
 
 
+def parquet(**columns):
+    return pd.DataFrame(columns).to_parquet()
+
+
 SHARED = workbook(("D", [["sentence", "f"], *([["a b" * 100, n] for n in range(5)])]))
 WIDE = ",".join(["sentence", *(f"c{i}" for i in range(2_000))])
 REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
@@ -289,6 +310,13 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
         b"sentence,pos\na b,n\nSentence,POS\nc d,v\n",
         ("row 2 of mine.xlsx", "header again"),
     ),
+    "half a Parquet": (parquet(sentence=["a", "b"])[:200], ("mine.xlsx cannot be read as a Par",)),
+    "lists": (parquet(sentence=["a", "b"], f=[[1], [2]]), ("'f'", "list<")),
+    "bytes": (parquet(sentence=["a", "b"], f=[b"1", b"2"]), ("'f'", "binary")),
+    "shared text in Parquet": (parquet(sentence=["a b" * 100] * 9), ("1,000 characters",)),
+    "no object": (b'{"sentence": "a"}\n[1]\n', ("row 2 of mine.xlsx", "'[1]'")),
+    "half an object": (b'{"sentence": "a"}\n{"sente', ("row 2 of mine.xlsx", "no JSON")),
+    "an object in one": (b'{"sentence": {"a": 1}}', ("row 1 of mine.xlsx", "'sentence'", "'dict'")),
     "quoted names": (
         b'sentence, "pos", "f"\na b, "n", "1"\nc d, "v", "2"\n',
         ("quotation marks", "'\"pos\"'"),
@@ -301,8 +329,9 @@ def test_what_cannot_be_read_is_refused_with_its_place(case, monkeypatch):
     data, facts = REFUSED[case]
     if case == "large part":
         monkeypatch.setattr(workbooks, "MAX_PART", 2_000_000)
-    if case == "shared text":
-        monkeypatch.setattr(workbooks, "MAX_BYTES", 1_000)
+    if "shared text" in case:
+        for module in (workbooks, records):
+            monkeypatch.setattr(module, "MAX_BYTES", 1_000)
     with refused(*facts):
         read_table(data, "mine.xlsx")
 
@@ -364,8 +393,8 @@ def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
 @settings(max_examples=200)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_in_one_sentence(data):
-    for content in (data, b"PK\x03\x04" + data, b"sentence,f\n" + data, b"\xff\xfe" + data):
+    for begin in (b"", b"PK\x03\x04", b"sentence,f\n", b"\xff\xfe", b'{"', b"PAR1"):
         try:
-            read_csv(content)
+            read_csv(begin + data + b"PAR1" * (begin == b"PAR1"))
         except InputError as error:
             assert "\n" not in str(error)

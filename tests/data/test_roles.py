@@ -1,6 +1,8 @@
 """Roles of columns, and what is said of a table, which would mislead if it were wrong."""
 
 import io
+import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,8 +11,11 @@ from inputs import for_each, refused
 
 from mlem_core import from_frame, read_csv
 from mlem_core.data.added import add_bins, add_feature
+from mlem_core.data.levels import level_of
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles, parse_role
+from mlem_core.models.tokens import pooled
+from mlem_core.pairs.resampling_units import Units
 
 OTHER = """\
 Text,target,Case,freq,note,constant,item
@@ -61,6 +66,66 @@ def test_the_template_is_read_and_every_role_is_explained():
     table = read_table(io.BytesIO(TEMPLATE))
     assert apply_roles(table, guess_roles(table)).features == stimuli.features
     assert set(guess_roles(table).values()) <= set(ROLES)
+
+
+def test_words_with_the_numbers_of_their_sentences_and_spans_of_characters():
+    """A word a row, with and without the sentence, as the sentences and indices given."""
+    rows = [
+        (f"{at:02}", match[0], sentence, place, *match.span(), len(match[0]))
+        for at, sentence in enumerate(("the  dog runs", "a cat, old", "the dog runs"))
+        for place, match in enumerate(re.finditer(r"\S+", sentence))
+    ]
+    names = ["sentence_id", "word", "sentence", "word_index", "start_idx", "end_idx", "length"]
+    frame = pd.DataFrame(rows, columns=names)
+
+    def read(*columns):
+        return read_csv(frame[[*columns]].to_csv(index=False).encode(), name="mine")
+
+    rest = ["word", "sentence_id", "length"]
+    whole = read("sentence", "word_index", *rest)
+    spans = read("sentence", *names[4:], *rest[:2])
+    assert spans.words == whole.words == frame["word"].tolist()
+    assert list(spans.table)[:4] == ["sentence", "word_index", "_start_idx", "_end_idx"]
+    words = read(*rest)
+    assert words.words == whole.words and (words.groups == whole.groups).all()
+    assert words.sentences[0] == "the dog runs" and words.notes[0].startswith("The sentences of")
+    frame["end_idx"] += 1  # ends with a space
+    with refused("row 1", "'0' to '4'", "'the  dog runs'"):
+        read("sentence", *names[4:])
+    frame.loc[4, "word"] = ""
+    with refused("row 5", "'word'"):
+        read(*rest)
+
+
+IMAGES = pd.DataFrame({"stimulus": [f"a b/{n}.png" for n in range(9)], "f": [*"xyz"] * 3})
+
+
+def test_stimuli_may_be_no_text():
+    read = partial(read_csv, name="mine")
+    stimuli = read(IMAGES.to_csv(index=False).encode())
+    assert stimuli.level == "stimulus" and stimuli.sentences == [*IMAGES["stimulus"]]
+    assert stimuli.notes == () and stimuli.words == stimuli.sentences
+    assert from_frame(IMAGES, "mine").digest == stimuli.digest == read(as_csv(stimuli)).digest
+    units = Units.of(stimuli)
+    assert (units.over, units.held_out("sentences")) == ("stimuli", "unseen stimuli")
+    # Several of one kind stay together; items are named, as words are not.
+    several = read(
+        IMAGES.assign(sentence_id=[0, 1, 2] * 3, item=[*range(8), 0]).to_csv(index=False).encode()
+    )
+    assert Units.of(several).held_out("both") == "unseen groups with unseen items"
+    assert level_of(several, "f") == "group"
+    # Sentences under that name are sentences, unless they are said to be none.
+    text = b"stimulus,f\nthe dog runs,1\na cat sleeps,2\n"
+    assert read(text).level == "sentence"
+    assert read(text, roles={"stimulus": "stimulus"}).level == "stimulus"
+    with refused("'stimulus'", "'f'"):
+        read(text, roles={"stimulus": "stimulus", "f": "word_index"})
+    with refused("stimulus in row 2"):
+        from_frame(IMAGES.assign(stimulus=["a", ""] + [*"bcdefgh"]), "mine")
+    with refused("word_length", "mine"):
+        add_feature(stimuli, "word_length")
+    with refused("no text", "files of representations"):
+        pooled(stimuli.level, "standard")
 
 
 def test_what_names_kinds_is_not_guessed_to_be_the_sentence():

@@ -98,7 +98,7 @@ def test_too_few_replicates_or_sentences_are_refused(case):
     few = layer_pairs(features, layers, GROUPS // 3, GROUPS // 3 % 3)
     with refused("at least 20"):
         resampled_scores(pairs, n_replicates=5)
-    with refused("5 sentences"):
+    with refused("5 resampling units"):
         resampled_scores(few)
     with refused("ridge"):
         resampled_scores(pairs, "rigde")

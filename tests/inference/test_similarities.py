@@ -153,7 +153,7 @@ def test_the_interval_of_an_alignment_is_the_jackknife_s_by_hand(name):
 
 
 def test_few_sentences_are_refused():
-    with refused("9 sentences", "at least 10"):
+    with refused("9 resampling units", "at least 10"):
         interval("cca", two(0), np.arange(N_ALIGNED) % 4, np.arange(N_ALIGNED) % 9)
 
 

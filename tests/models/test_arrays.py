@@ -1,5 +1,6 @@
 """Files of arrays as models: what they hold, bit for bit, and what is refused of them."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -8,11 +9,13 @@ import zipfile
 import numpy as np
 import pytest
 import safetensors.numpy
+import scipy.io
 from inputs import for_each, refused
 from tiny import sentence_stimuli
 
-from mlem_core.models.array_files import CountsRows, are_distances, not_finite
-from mlem_core.models.arrays import rounded_share
+from mlem_core import InputError
+from mlem_core.models.array_files import CountsRows, are_distances, arrays_in, not_finite
+from mlem_core.models.arrays import n_subjects, rounded_share
 from mlem_core.models.representations import from_file
 
 BOTH = pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -43,6 +46,57 @@ def save(path, arrays):
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         safetensors.numpy.save_file(arrays, path)
     return path
+
+
+@for_each("packed", False, True)
+def test_arrays_of_matlab_are_those_that_scipy_reads(tmp_path, three, packed):
+    path, x = tmp_path / "it.mat", RANDOM.normal(size=(2, 3, 4))
+    numbers = {"V1": x[0], "few": np.array([[1.0, 2.0, 3.0]]), "float": x.astype(np.float32)}
+    numbers |= {"whole": np.arange(12).reshape(3, 4), "yes": x[0] > 0}
+    scipy.io.savemat(path, numbers, do_compression=packed)
+    found, theirs = arrays_in(path), scipy.io.loadmat(path)
+    assert [*found] == [*numbers]
+    for name, own in found.items():
+        assert own.shape == theirs[name].shape and own.dtype == theirs[name].dtype
+        np.testing.assert_array_equal(own.read(), theirs[name])
+    scipy.io.savemat(path, {"IT": x[0], "V4": x[1]}, do_compression=packed)
+    np.savez(path.with_suffix(".npz"), IT=x[0], V4=x[1])
+    ours, other = (from_file(one, three) for one in (path, path.with_suffix(".npz")))
+    assert ours.layers == other.layers and ours.facts["layer_names"] == other.facts["layer_names"]
+    assert all(np.array_equal(ours[layer], other[layer]) for layer in ours.layers)
+    # A condensed RDM is a row in MATLAB.
+    rdm = {"IT": np.array([[1.0, 2.0, 3.0]])}
+    scipy.io.savemat(path, rdm, do_compression=packed)
+    assert from_file(path, three, distances=True)[0].tolist() == [[0, 1, 2], [1, 0, 3], [2, 3, 0]]
+    assert n_subjects(path, distances=True) == 0
+    # Whatever is damaged is refused, or is not in what is read.
+    data = path.read_bytes()
+    for _ in range(300):
+        wrong = bytearray(data[: RANDOM.integers(len(data) // 2, len(data) + 1)])
+        wrong[RANDOM.integers(len(wrong))] = RANDOM.integers(256)
+        path.write_bytes(wrong)
+        with contextlib.suppress(InputError):
+            for own in arrays_in(path).values():
+                own.read()
+
+
+@for_each(
+    "content, facts",
+    ({"IT": FIRST, "names": np.array(["a", 1], object)}, ("array names of it.mat", "cell")),
+    ({"IT": FIRST, "RDM": {"x": 1}}, ("array RDM of it.mat", "struct")),
+    ({"IT": FIRST + 1j}, ("array IT of it.mat", "complex")),
+    ({"IT": np.zeros((3, 10**7))}, ("array IT of it.mat", "240,000,000")),
+    (b"MATLAB 7.3 MAT-file" + bytes(600), ("it.mat", "version 7.3", "'-v7'", ".npz")),
+    (b"nothing", ("it.mat", "no version from 5 to 7.2")),
+)
+def test_what_is_no_array_of_matlab_is_refused(tmp_path, three, content, facts):
+    path = tmp_path / "it.mat"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        scipy.io.savemat(path, content, do_compression=True)
+    with refused(*facts):
+        from_file(path, three)
 
 
 @BOTH

@@ -2,15 +2,18 @@
 
 import os
 import re
+import zipfile
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from inputs import in_files, words
 from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
+from mlem_core.report import capsule
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import screens, why
 
@@ -369,6 +372,26 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path):
     nearest = next(name for name in screen.buttons if re.match(r"[f-i]\d · ", name))
     screen.press(nearest)
     assert screen.address["system_b"] == [nearest.partition(" ")[0]] and screen.errors == []
+
+
+@slow
+def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.choice([*"xyz"], (60, 2)), columns=["kind", "colour"])
+    table.insert(0, "stimulus", [f"images/{n}.png" for n in range(60)])
+    layers = {n: rng.standard_normal((60, 4)) for n in range(2)}
+    spec = in_files(tmp_path, table, {"brain": layers})
+    path = (tmp_path / "words.csv").rename(tmp_path / "images.csv")
+    job = ran(replace(spec, stimuli=str(path)), store)
+    texts = [Screen(page, analysis=job.id).said for page in ("profiles", "stimuli", "trust")]
+    assert "60 stimuli" in {one.label for one in Screen("", analysis=job.id).app.page_link}
+    capsule.write(job.analysis(), tmp_path / "capsule.zip")
+    with zipfile.ZipFile(tmp_path / "capsule.zip") as files:
+        names = [name for name in files.namelist() if name.endswith((".md", ".tex", ".csv"))]
+        texts += [files.read(name).decode() for name in names]
+    wrong = [text for text in texts if re.search(r"(?i)\b(sentence|word)", text)]
+    assert not wrong, wrong
+    assert any("There were 60 stimuli (" in text for text in texts)
 
 
 def test_training_is_drawn_over_its_steps(store, tmp_path):

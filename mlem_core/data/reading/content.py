@@ -64,8 +64,8 @@ class ReadAs:
 
     Attributes
     ----------
-    separator : one of `SEPARATORS`; None for a workbook
-    encoding : a codec of Python; None for a workbook
+    separator : one of `SEPARATORS`; None for a workbook, Parquet and JSON Lines
+    encoding : a codec of Python; None for a workbook and Parquet
     decimal : "." or ","
     missing : cells that are no value, in every feature; None: by the rule of
         `mlem_core.data.columns.missing_marks`
@@ -95,6 +95,8 @@ class ReadAs:
     def plain(self) -> bool:
         """Whether there is nothing to say: UTF-8, commas, decimal points, nothing renamed."""
         usual = (self.separator, self.encoding, self.decimal) == (",", "utf-8", ".")
+        if self.separator is None and self.sheet is None:
+            usual = self.encoding in (None, "utf-8") and self.decimal == "."
         return usual and not (self.renamed or self.found or self.literal)
 
     @property
@@ -104,6 +106,8 @@ class ReadAs:
             others = [short(name) for name in self.sheets if name != self.sheet]
             others_named = f" (the others are {listed(others, most=5)})" if others else ""
             parts = [f"read as a workbook: its sheet {short(self.sheet)}{others_named}"]
+        elif self.separator is None:
+            parts = ["read as JSON Lines" if self.encoding else "read as Parquet"]
         else:
             separator = SEPARATORS.get(str(self.separator), repr(self.separator))
             parts = [f"read as {self.encoding_name} text separated by {separator}"]

@@ -1,4 +1,4 @@
-"""Any table, CSV in whatever dialect or workbook, as cells of text with columns of their own."""
+"""Any table, CSV in whatever dialect, workbook, Parquet or JSON Lines, as cells of text."""
 
 from __future__ import annotations
 
@@ -24,12 +24,18 @@ from mlem_core.data.reading.content import (
     parse,
     separator_of,
 )
+from mlem_core.data.reading.records import (
+    is_json_lines,
+    is_parquet,
+    read_json_lines,
+    read_parquet,
+)
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 DETECTED = ReadAs()
-_OF_PANDAS = re.compile(r"Unnamed: \d+")  # what pandas calls a column without a name
+# What pandas calls a column without a name.
+_OF_PANDAS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
 _QUOTED = re.compile(r"""(["'“”‘’]).*["'“”‘’]""", re.DOTALL)
-_WHAT = "a stimulus table"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +70,20 @@ class Table:
         return without_marks(self.frame[column].tolist(), self.read_as.missing)
 
 
-def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECTED) -> Table:
-    """The table that a CSV file or an .xlsx workbook holds.
+def read_table(
+    source: Source,
+    name: str | None = None,
+    read_as: ReadAs = DETECTED,
+    what: str = "stimulus table",
+) -> Table:
+    """The table that a CSV, an .xlsx workbook, a Parquet or a JSON Lines file holds.
 
     Parameters
     ----------
     source : path, content, or binary file
     name : how messages call it; by default the file's name
     read_as : how it is to be read; what is None there is detected
+    what : what messages call a table of this kind
 
     Raises
     ------
@@ -79,22 +91,21 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
         The file is missing, over `MAX_BYTES`, in an encoding that cannot be told, no table, or
         ragged; a choice of `read_as` that does not go with it.
     """
-    data, file_name = content(source, _WHAT)
+    data, file_name = content(source, f"a {what}", "the file")
     name = name or file_name
     notes: tuple[str, ...] = ()
     if is_workbook(data):
         header, columns, sheet, sheets, notes = read_sheet(data, name, read_as.sheet)
         read_as = replace(read_as, separator=None, encoding=None, sheet=sheet, sheets=sheets)
+    elif read_as.sheet is not None:
+        raise InputError(f"{name} is no workbook and has no sheet {read_as.sheet!r}.")
+    elif is_parquet(data):
+        header, columns = read_parquet(data, name)
+        read_as = replace(read_as, separator=None, encoding=None)
     else:
-        if read_as.sheet is not None:
-            raise InputError(f"{name} is no workbook and has no sheet {read_as.sheet!r}.")
-        text, encoding = decode(data, name, read_as.encoding)
-        separator, rest = separator_of(text)
-        if read_as.separator in (None, separator):
-            text = rest
-        separator = read_as.separator or separator
-        header, columns, literal = _cells(text, name, separator)
-        read_as = replace(read_as, separator=separator, encoding=encoding, literal=literal)
+        header, columns, read_as = _of_text(*decode(data, name, read_as.encoding), name, read_as)
+    if not header:
+        raise InputError(f"{name} is empty; expected a header and at least two rows.")
     header = [_plain(cell) for cell in header]
     _check_header(header, columns, name)
     header, columns, renamed = _own_names(header, columns)
@@ -109,6 +120,24 @@ def read_table(source: Source, name: str | None = None, read_as: ReadAs = DETECT
     frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=header, dtype=object)
     read_as = replace(read_as, decimal=decimal, renamed=renamed, found=())
     return Table(name, frame, read_as, notes)
+
+
+def _of_text(
+    text: str, encoding: str, name: str, read_as: ReadAs
+) -> tuple[list[str], Columns, ReadAs]:
+    """Header and columns of a text, and how it was read."""
+    if read_as.separator is None and is_json_lines(text, name):
+        return *read_json_lines(text, name), replace(read_as, encoding=encoding)
+    separator, rest = separator_of(text)
+    if read_as.separator in (None, separator):
+        text = rest
+    separator = read_as.separator or separator
+    header, columns, literal = _cells(text, name, separator)
+    return (
+        header,
+        columns,
+        replace(read_as, separator=separator, encoding=encoding, literal=literal),
+    )
 
 
 def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import re
 import warnings
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, sentence_case, short, span
-from mlem_core.data.columns import text_of
+from mlem_core.data.columns import text_of_value
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
 
 # A zip may unpack to anything, and a cell name any row.
@@ -119,7 +118,7 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
     columns: Columns = [[None] * len(rows) for _ in range(width)]
     for number, cells in enumerate(rows.values()):
         for column, value in cells.items():
-            columns[column - 1][number] = _text(value)
+            columns[column - 1][number] = text_of_value(value)
     header = [cells_of[0] or "" for cells_of in columns]
     notes = _not_shown(book[title], name, grid, header)
     return Sheet(header, [cells_of[1:] for cells_of in columns], title, names, notes)
@@ -134,8 +133,8 @@ def _check_zip(data: bytes, name: str) -> None:
     names = archive.namelist()
     if "xl/workbook.xml" not in names:
         raise InputError(
-            f"{name} is a zip file and no Excel workbook; expected a CSV, an .xlsx workbook or a "
-            ".conllu treebank."
+            f"{name} is a zip file and no Excel workbook; expected a table (CSV, .xlsx, .parquet, "
+            ".jsonl) or a .conllu treebank."
         )
     if len(set(names)) < len(names):
         raise InputError(
@@ -297,11 +296,3 @@ def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tup
                 "delete them from the file if they are not meant."
             )
     return tuple(notes)
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, datetime.datetime) and not any(value.timetuple()[3:6]):
-        value = value.date()
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    return text_of(value)
