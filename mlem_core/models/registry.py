@@ -131,6 +131,8 @@ MODELS: dict[str, BuiltInModel] = {
         ),
     )
 }
+# Tables of systems by name; `families`: the 43 models of Salle et al. (2024), third version.
+SYSTEMS = {"families": Path(__file__).with_name("families.csv")}
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
 _OF_HUB = r"[0-9a-f]{40}"  # the version of a model of the hub
 _VARIANT = re.compile(r"(?P<name>.+)@(?P<what>seed|step)(?P<number>\d{1,9})")
