@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlem_core.base.errors import InputError
-from mlem_core.models.model_paths import READ
+from mlem_core.models.model_paths import READ, check_kind
 
 T = TypeVar("T")
 
@@ -218,7 +218,10 @@ def _fetched(name: str, address: str, revision: str | None) -> Path:
     """The files of a revision as it is now; queried once, so that one run sees one commit."""
     from huggingface_hub import errors, get_cached_repo_tree, snapshot_download
 
-    commit = _asked(name, address, revision).sha
+    info = _asked(name, address, revision)
+    if kind := (info.config or {}).get("model_type"):
+        check_kind(name, kind)  # before gigabytes are fetched in vain
+    commit = info.sha
     folder = cached(name, revision)
     if folder is not None and folder.name == commit:
         # Without a list of the commit's files nobody knows whether all of them are there.

@@ -72,7 +72,11 @@ def check_gguf(name: str, path: Path) -> None:
 
 def check_type(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder whose model is of a type that transformers does not know."""
-    kind = read_config(name, folder).get("model_type")
+    check_kind(name, read_config(name, folder).get("model_type"))
+
+
+def check_kind(name: str, kind: object) -> None:
+    """Raise `InputError` for a type of model that transformers does not know."""
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:

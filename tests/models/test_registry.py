@@ -143,6 +143,9 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
                 siblings = [{"rfilename": file.name} for file in files]
                 info = {"id": "someone/bert", "sha": commit, "siblings": siblings, "tags": []}
                 self.answer(200, json.dumps(info).encode(), kind)
+            elif path.startswith("/api/models/someone/own"):
+                info = {"id": "someone/own", "sha": COMMIT, "config": {"model_type": "rwkv7"}}
+                self.answer(200, json.dumps(info).encode(), kind)
             elif path.startswith("/api/models/someone/gated"):
                 self.answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
             elif path.startswith(f"/someone/bert/resolve/{commit}/"):
@@ -197,6 +200,7 @@ def test_a_revision_is_fetched_by_its_name(served, monkeypatch):
     ("someone/bert@step2000", ("'someone/bert'", "'step2000'"), InputError),
     ("bert-base-uncasd", ("bert-base-uncased",), InputError),
     ("someone/gated", ("terms",), ModelUnavailable),
+    ("someone/own", ("'someone/own'", "'rwkv7'", "never done", "--representations"), InputError),
 )
 def test_what_the_hub_does_not_have_or_give(served, name, facts, by):
     with refused(*facts, by=by):
