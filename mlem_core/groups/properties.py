@@ -7,7 +7,7 @@ are taken as logarithms) or classes. An empty cell is unknown, and has no distan
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -163,7 +163,9 @@ class SystemsTable(NamedTuple):
     labels: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def read_systems(path: Source, name: str | None = None) -> SystemsTable:
+def read_systems(
+    path: Source, name: str | None = None, there: Collection[str] | None = None
+) -> SystemsTable:
     """The systems of a table and their properties; columns that begin with _ are comments.
 
     Raises InputError: no column `system`; a row without one, or one that is there twice; a property
@@ -173,6 +175,7 @@ def read_systems(path: Source, name: str | None = None) -> SystemsTable:
     ----------
     path : of a file, the content of one, or a name of `mlem_core.models.registry.SYSTEMS`
     name : how messages call it; by default the file's name
+    there : names of the representations files that there are; by default they are paths
     """
     if isinstance(path, str):
         path = SYSTEMS.get(path, Path(path))
@@ -201,6 +204,11 @@ def read_systems(path: Source, name: str | None = None) -> SystemsTable:
             raise InputError(f"{table.name} has {what} in row {row}; expected a new one a row.")
         suffix = Path(system).suffix.lower()
         name = Path(system).stem if suffix in FORMATS else system
+        if suffix in FORMATS and there is not None and name not in there:
+            raise InputError(
+                f"{table.name}, row {row}, column {SYSTEM!r}: found the file {system!r}; expected "
+                f"one of the added files ({some(list(there)) or 'none yet'}): add it first."
+            )
         if suffix in FORMATS:
             files[name] = str(folder / system)
         else:
