@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -45,6 +46,10 @@ from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.tables import PairTables, same_or_different
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Store
+
+_HINT = re.compile(r" \(did you mean [^()]*\?\)")
+# In the notice of what could not be had.
+LEFT_OUT = re.compile(r" (was|were) left out: ")
 
 
 def run(
@@ -245,7 +250,7 @@ def _all_representations(
             found.append(model_representations(spec, stimuli, name, store, report))
         except InputError as error:
             errors[name] = error
-    notices = [f"{name} was left out: {error}" for name, error in errors.items()]
+    notices = _left_out(errors)
     if not found and not files:
         if len(errors) == 1:
             raise next(iter(errors.values()))
@@ -260,6 +265,21 @@ def _all_representations(
     notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
     notices += [note for source in files for note in source.notes]
     return [*found, *files], notices
+
+
+def _left_out(errors: Mapping[str, InputError]) -> list[str]:
+    """A sentence on each model or file that cannot be had; one on models that share a reason."""
+    whose: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        this = rf"the model (folder )?{re.escape(repr(name))}"
+        why = _HINT.sub("", re.sub(this, "each", str(error)))
+        whose.setdefault(why, []).append(name)
+    return [
+        f"{listed(names)} were left out: {why}"
+        if len(names) > 1
+        else f"{names[0]} was left out: {errors[names[0]]}"
+        for why, names in whose.items()
+    ]
 
 
 def _chosen_layers(

@@ -328,10 +328,17 @@ def _stimuli(options: argparse.Namespace) -> None:
 
 
 def _systems(options: argparse.Namespace) -> None:
+    import pandas as pd
+
     from mlem_core.data.stimulus_csv import write_table
     from mlem_core.models.availability import systems_table
+    from mlem_core.models.registry import SYSTEMS
 
-    table, notes = systems_table(options.models)
+    notes: list[str] = []
+    if options.preset:
+        table = pd.read_csv(SYSTEMS[options.preset], dtype=str, keep_default_na=False)
+    else:
+        table, notes = systems_table(options.models)
     write_table(table, Path(options.out))
     complain(*notes)
 

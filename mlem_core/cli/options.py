@@ -14,6 +14,7 @@ from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
+from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
 from mlem_core.scale.cluster import FORMS, VARIABLE, check_named
 
@@ -228,9 +229,10 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
 def _add_systems(commands: Any, analyze: argparse.ArgumentParser) -> None:
     analyze.add_argument(
         "--systems",
-        metavar="SYSTEMS.csv",
+        metavar=f"SYSTEMS.csv|{'|'.join(SYSTEMS)}",
         help="a table of models and representations files, a row each in the column system, with "
-        "properties that may make them alike; the column group names groups",
+        "properties that may make them alike; the column group names groups; families: 43 models "
+        "of 10 families, without those that cannot be had",
     )
     systems = commands.add_parser(
         "systems",
@@ -238,13 +240,16 @@ def _add_systems(commands: Any, analyze: argparse.ArgumentParser) -> None:
         description="To be completed by hand: family, release date and training tokens stand in "
         "no configuration. A column that is empty or the same for all models does no harm.",
     )
-    systems.add_argument(
+    source = systems.add_mutually_exclusive_group(required=True)
+    source.add_argument(
         "--model",
         dest="models",
         action="append",
-        required=True,
         metavar="NAME",
         help="may be given several times",
+    )
+    source.add_argument(
+        "--preset", choices=list(SYSTEMS), help="a table that comes with the program, as it is"
     )
     systems.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
 

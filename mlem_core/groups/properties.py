@@ -7,7 +7,7 @@ are taken as logarithms) or classes. An empty cell is unknown, and has no distan
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -20,9 +20,11 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import listed, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.columns import guess_kind, number_of, without_marks
+from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.table import read_table
 from mlem_core.groups.mrqap import GROUP, Factor, Values, same_label
 from mlem_core.models.array_files import FORMATS
+from mlem_core.models.registry import SYSTEMS
 
 # Positive numbers whose largest is so many times the smallest are compared by their logarithms.
 LOG_RANGE = 100.0
@@ -120,15 +122,21 @@ class Properties:
 
 def values_of(cells: Sequence[str | None]) -> Values:
     """Values of a property: numbers, as years or logarithms where they are such, or labels."""
+    return kind_and_values(cells)[1]
+
+
+def kind_and_values(cells: Sequence[str | None]) -> tuple[str, Values]:
+    """Kind of a property ("date", "number", "log" or "class") and its values."""
     own = without_marks(cells)
     known = [cell for cell in own if cell is not None]
     if known and all(_DATE.fullmatch(cell) for cell in known):
-        return np.array([np.nan if cell is None else _year(cell) for cell in own])
+        return "date", np.array([np.nan if cell is None else _year(cell) for cell in own])
     if known and guess_kind(own) == "ordered":
         numbers = np.array([np.nan if cell is None else number_of(cell) for cell in own])
         low, high = np.nanmin(numbers), np.nanmax(numbers)
-        return np.log10(numbers) if low > 0 and high >= LOG_RANGE * low else numbers
-    return ["" if cell is None else cell for cell in own]
+        log = low > 0 and high >= LOG_RANGE * low
+        return ("log", np.log10(numbers)) if log else ("number", numbers)
+    return "class", ["" if cell is None else cell for cell in own]
 
 
 def _year(cell: str) -> float:
@@ -155,13 +163,24 @@ class SystemsTable(NamedTuple):
     labels: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def read_systems(path: str | Path) -> SystemsTable:
-    """The systems of a table and their properties.
+def read_systems(
+    path: Source, name: str | None = None, there: Collection[str] | None = None
+) -> SystemsTable:
+    """The systems of a table and their properties; columns that begin with _ are comments.
 
     Raises InputError: no column `system`; a row without one, or one that is there twice; a property
-    whose name has a colon; a table that cannot be read.
+    whose name has a colon; a cell that is no label; a table that cannot be read.
+
+    Parameters
+    ----------
+    path : of a file, the content of one, or a name of `mlem_core.models.registry.SYSTEMS`
+    name : how messages call it; by default the file's name
+    there : names of the representations files that there are; by default they are paths
     """
-    table = read_table(path, what="table of systems")
+    if isinstance(path, str):
+        path = SYSTEMS.get(path, Path(path))
+    folder = path.parent if isinstance(path, Path) else Path()
+    table = read_table(path, name, what="table of systems")
     names = [str(name) for name in table.frame.columns]
     if SYSTEM not in names:
         raise InputError(
@@ -174,7 +193,9 @@ def read_systems(path: str | Path) -> SystemsTable:
             f"{table.name} has a column {colons[0]!r}; expected names without a colon."
         )
     systems = table.values(SYSTEM)
-    properties = {name: table.values(name) for name in names if name != SYSTEM}
+    names = [name for name in names if name != SYSTEM and not name.startswith("_")]
+    properties = {name: table.values(name) for name in names}
+    _check_cells(table.name, properties)
     groups, labels = dict[str, list[str]](), dict[str, list[str]]()
     models, files = list[str](), dict[str, str]()
     for row, system in enumerate(systems, 1):
@@ -183,8 +204,13 @@ def read_systems(path: str | Path) -> SystemsTable:
             raise InputError(f"{table.name} has {what} in row {row}; expected a new one a row.")
         suffix = Path(system).suffix.lower()
         name = Path(system).stem if suffix in FORMATS else system
+        if suffix in FORMATS and there is not None and name not in there:
+            raise InputError(
+                f"{table.name}, row {row}, column {SYSTEM!r}: found the file {system!r}; expected "
+                f"one of the added files ({some(list(there)) or 'none yet'}): add it first."
+            )
         if suffix in FORMATS:
-            files[name] = str(Path(path).parent / system)
+            files[name] = str(folder / system)
         else:
             models.append(name)
         for column, cells in properties.items():
@@ -200,3 +226,20 @@ def read_systems(path: str | Path) -> SystemsTable:
         grouped,
         tuple((name, tuple(own)) for name, own in labels.items()),
     )
+
+
+def _check_cells(table: str, properties: Mapping[str, Sequence[str | None]]) -> None:
+    """Raise InputError, with row and column, for a cell that is no label or date."""
+    for name, cells in properties.items():
+        dates = all(cell is None or _DATE.fullmatch(cell) for cell in cells)
+        for row, cell in enumerate(cells, 1):
+            where = f"{table}, row {row}, column {name!r}"
+            if cell is not None and set(cell) & {",", ";"}:
+                raise InputError(
+                    f"{where}: found {cell!r}; expected a value without comma and semicolon."
+                )
+            if cell is not None and dates and name != GROUP:
+                try:
+                    _year(cell)
+                except InputError as error:
+                    raise InputError(f"{where}: {error}") from None

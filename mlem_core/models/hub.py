@@ -14,12 +14,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlem_core.models.model_paths import READ
+from mlem_core.base.errors import InputError
+from mlem_core.models.model_paths import READ, check_kind
 
 T = TypeVar("T")
 
@@ -31,12 +32,13 @@ _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
 _NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
+_MOST_REFS = 30  # branches and pull requests that are looked at for safetensors
+_WEIGHTS = ("model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors")
 # The files that are fetched: on the top level of a repository, one copy of the weights.
 _FILES: dict[str, Any] = {
     "allow_patterns": [
         *(f"*{suffix}" for suffix in READ if suffix != ".safetensors"),
-        "model.safetensors",
-        "model-[0-9]*-of-[0-9]*.safetensors",
+        *_WEIGHTS,
     ],
     "ignore_patterns": ["*/*"],
 }
@@ -119,15 +121,56 @@ def kept_only() -> Iterator[None]:
 
 
 def size(name: str, revision: str | None = None) -> int:
-    """The bytes that `snapshot` would fetch; raises as it does."""
+    """The bytes that `snapshot` would fetch; raises as it does, and `without_safetensors`."""
     _knock(endpoint())
     info = _asked(name, endpoint(), revision, files_metadata=True)
+    files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    if not _has_weights(files):
+        raise without_safetensors(name + (f"@{revision}" if revision else ""))
     return sum(
-        file.size or 0
-        for file in info.siblings or ()
-        if "/" not in file.rfilename
-        and any(fnmatch(file.rfilename, pattern) for pattern in _FILES["allow_patterns"])
+        size
+        for file, size in files.items()
+        if "/" not in file and any(fnmatch(file, each) for each in _FILES["allow_patterns"])
     )
+
+
+def _has_weights(files: Iterable[str]) -> bool:
+    return any(fnmatch(file, each) for file in files for each in _WEIGHTS)
+
+
+def without_safetensors(name: str) -> InputError:
+    """Refusal of a hub model whose revision has no safetensors; it names a revision that has."""
+    id = name.partition("@")[0]
+    try:
+        found = _with_safetensors(id, endpoint())
+    except Exception:  # of whatever library is in between
+        found = None
+    advice = f"name it {id}@{found}, which has them."
+    if found is None:
+        advice = f"look on its page for a pull request that adds them and name it {id}@refs/pr/N."
+    return InputError(
+        f"the model {name!r} of the Hugging Face hub has no safetensors in this revision, only "
+        f"formats that can run code when they are read: {advice}"
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _with_safetensors(id: str, address: str) -> str | None:
+    """A branch or pull request of a hub model with safetensors, the newest of these; or None."""
+    from huggingface_hub import HfApi
+
+    if _kept_only:
+        return None
+    _knock(address)
+    hub = HfApi(endpoint=address)
+    refs = _within(_PATIENCE, lambda: hub.list_repo_refs(id, include_pull_requests=True))
+    numbered = sorted(refs.pull_requests or (), key=lambda one: -int(one.ref.rpartition("/")[2]))
+    for ref in [*refs.branches, *numbered][:_MOST_REFS]:
+        revision = ref.name if ref in refs.branches else ref.ref
+        files = _within(_PATIENCE, functools.partial(hub.list_repo_files, id, revision=revision))
+        if _has_weights(files):
+            return revision
+    return None
 
 
 def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:
@@ -175,7 +218,10 @@ def _fetched(name: str, address: str, revision: str | None) -> Path:
     """The files of a revision as it is now; queried once, so that one run sees one commit."""
     from huggingface_hub import errors, get_cached_repo_tree, snapshot_download
 
-    commit = _asked(name, address, revision).sha
+    info = _asked(name, address, revision)
+    if kind := (info.config or {}).get("model_type"):
+        check_kind(name, kind)  # before gigabytes are fetched in vain
+    commit = info.sha
     folder = cached(name, revision)
     if folder is not None and folder.name == commit:
         # Without a list of the commit's files nobody knows whether all of them are there.

@@ -36,7 +36,8 @@ def place_of(name: str) -> Path | None:
     if settings is None:
         path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
         return path if name.strip() and "\0" not in name and path.exists() else None
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or re.search(r"[\\\0:]", name):
+    id = name.partition("@")[0]  # a revision may be refs/pr/1
+    if name.startswith((".", "/", "~")) or id.count("/") > 1 or re.search(r"[\\\0:]", name):
         raise InputError(
             f"found {name!r} as a model, which is a path; on this server a model has a name: "
             "expected one of the list, or an id of the Hugging Face hub."
@@ -71,13 +72,18 @@ def check_gguf(name: str, path: Path) -> None:
 
 def check_type(name: str, folder: Path) -> None:
     """Raise `InputError` for a folder whose model is of a type that transformers does not know."""
-    kind = read_config(name, folder).get("model_type")
+    check_kind(name, read_config(name, folder).get("model_type"))
+
+
+def check_kind(name: str, kind: object) -> None:
+    """Raise `InputError` for a type of model that transformers does not know."""
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
         raise InputError(
             f"the model {name!r} is of the type {kind!r} in its config.json, which transformers "
-            "does not know without running code that comes with the model; that is never done."
+            "does not know without running code that comes with the model; that is never done: run "
+            "it with its own code and give the states as a file (--representations NAME=FILE)."
         )
 
 

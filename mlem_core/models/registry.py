@@ -131,7 +131,10 @@ MODELS: dict[str, BuiltInModel] = {
         ),
     )
 }
+# Tables of systems by name; `families`: the 43 models of Salle et al. (2024), third version.
+SYSTEMS = {"families": Path(__file__).with_name("families.csv")}
 _CONTROL = re.compile(r"(?P<name>.+)@random(?P<seed>\d{0,9})")
+_OF_HUB = r"[0-9a-f]{40}"  # the version of a model of the hub
 _VARIANT = re.compile(r"(?P<name>.+)@(?P<what>seed|step)(?P<number>\d{1,9})")
 
 
@@ -180,6 +183,8 @@ class ModelFiles:
         """Raise `InputError` where files of a model of this name are missing or damaged."""
         if self.gguf is not None:
             check_gguf(name, self.folder / self.gguf)
+        elif re.fullmatch(_OF_HUB, self.version) and not list(self.folder.glob("*.safetensors")):
+            raise hub.without_safetensors(base_name(name))
         else:
             check_files(name, self.folder, self.packed)
 
@@ -189,7 +194,7 @@ class ModelFiles:
             trained = replace(self, seed=None).watched()
             whole = f"{trained.digest} random {self.seed}"
             return Watched(hashlib.sha256(whole.encode()).hexdigest(), trained.files)
-        if re.fullmatch(r"[0-9a-f]{40}", self.version):
+        if re.fullmatch(_OF_HUB, self.version):
             return Watched(self.version)
         if self.gguf:
             files = [self.folder / self.gguf]
@@ -380,6 +385,8 @@ def _hub_errors(name: str) -> Iterator[None]:
         raise no_revision
     try:
         yield
+    except InputError:
+        raise
     except errors.GatedRepoError as error:  # a kind of RepositoryNotFoundError
         raise ModelUnavailable(
             f"the model {name!r} is on the Hugging Face hub, but only for those who have accepted "

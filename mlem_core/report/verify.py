@@ -15,7 +15,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.defaults import CHOSEN
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.grouped import trajectories_of
-from mlem_core.analysis.run import run
+from mlem_core.analysis.run import LEFT_OUT, run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
@@ -140,7 +140,7 @@ def verify(
         findings += [
             notice
             for notice in in_sentences(analysis.notices, folders)
-            if " was left out: " in notice and notice not in whole.manifest.notices
+            if LEFT_OUT.search(notice) and notice not in whole.manifest.notices
         ]
         made, analysis = _made(whole, analysis, folders, store, progress)
     findings += [

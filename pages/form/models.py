@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed, many
-from pages.form import representations, state
+from pages.form import representations, state, systems
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
@@ -41,11 +41,12 @@ def chosen_models() -> list[str]:
 
 
 def choose_models(names: list[str]) -> None:
-    """Choose these models; none is a choice too."""
+    """Choose these models, none is a choice too; groups and labels of others go."""
     from mlem_core.models.registry import defaults
 
     names = [name.strip() for name in names]
-    choices.put("models", None if set(names) == set(defaults()) else names or [choices.NOTHING])
+    models = None if set(names) == set(defaults()) else names or [choices.NOTHING]
+    choices.put_all({"models": models, **state.without({*chosen_models()} - {*names})})
 
 
 def offers() -> list[ModelAvailability]:
@@ -104,6 +105,7 @@ def show_models(
     with left:
         _presets()
         _models()
+        systems.show_properties([*chosen_models(), *representations.chosen_files()])
     with right:
         representations.show_files(draft, contents)
     # What is wrong with a model or a file stands beside it already.
@@ -152,6 +154,9 @@ def _presets() -> None:
         with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
                         "model, each a model of the analysis."):  # fmt: skip
             _training_run()
+        with st.popover("A table", icon=":material/table:", help="Models with their properties."):
+            systems.take_table(choose_models, list(representations.chosen_files()))
+    state.say_refused("systems")
 
 
 def _training_run() -> None:

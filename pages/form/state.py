@@ -272,6 +272,23 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     return roles | {column.get(name, name): "ignore" for name in names}
 
 
+def without(models: Collection[str]) -> dict[str, list[str] | None]:
+    """The groups and labels of the form without those of models that are no longer chosen."""
+    from mlem_core.analysis.grouped import of_these
+
+    try:
+        groups, labels = value_of("groups"), value_of("labels")
+    except InputError:
+        return {}
+    named = {one for _, members in groups for one in members} | {*dict(labels)}
+    if named.isdisjoint(models):
+        return {}
+    kept = zip(
+        ("groups", "labels"), of_these(groups, labels, [*(named - {*models})], {}), strict=True
+    )
+    return {name: _texts(name, value) if value else None for name, value in kept}
+
+
 # Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
 LEFT = (
     "layers", "groups", "labels", "trajectories", "property_groups", "resampled_whole", "missing",

@@ -167,6 +167,10 @@ def test_an_unusable_model_is_left_out(folder, bert, store, tmp_path, name, cont
     assert notice.startswith(f"{bad} was left out: ") and fact in notice
     with refused(fact):
         run(replace(given, models=(str(bad),), representations=()), store)
+    # Models that share a reason share a sentence.
+    other = shutil.copytree(bad, tmp_path / "other")
+    both = run(replace(given, models=(str(bad), str(other), str(bert))), store)
+    assert f"{bad} and {other} were left out: each" in " ".join(both.notices)
 
 
 @for_each(

@@ -4,10 +4,11 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
+from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import intraclass_correlation, mrqap
-from mlem_core.groups.properties import Properties, read_systems, values_of
+from mlem_core.groups.properties import Properties, kind_and_values, read_systems, values_of
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.models.availability import systems_table
 from tests.inputs import refused
@@ -125,12 +126,32 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     path.write_text("system,size\nminilm,1\nminilm,2\n")
     with refused("'minilm' again", "row 2"):
         read_systems(path)
+    path.write_text("system,_note,date\nminilm,a;b,2024-07\ngpt2,,2024-13\n")
+    with refused("systems.csv", "row 2", "'date'", "'2024-13'"):
+        read_systems(path)
+    path.write_text('system,size\nminilm,"1,5"\n')
+    with refused("row 1", "'size'", "'1,5'", "without comma"):
+        read_systems(path)
     together = Properties(
         {"a": np.arange(9.0), "b": np.arange(9.0) ** 1.1, "c": ["x"] * 5 + ["y"] * 4}
     )
     assert "a with b" in together.notes()[0]
     with refused("unknown property of the group", "'d'"):
         Properties.of_cells({"a": ["1", "2"]}, [("g", ("d",))])
+
+
+def test_the_table_of_families_has_43_models_of_10_families():
+    table = read_systems("families")
+    cells = labels_of((), table.labels, table.models)
+    assert len(table.models) == 43 and len(set(cells["family"])) == 10 and not table.groups
+    kinds = {
+        name: kind_and_values([cell or None for cell in own])[0] for name, own in cells.items()
+    }
+    assert kinds["release_date"] == "date" and kinds["architecture"] == "class"
+    assert kinds["parameters"] == kinds["training_tokens"] == "log" and "_source" not in kinds
+    # GPT-2's number of parameters as published; of a Mamba no heads are known.
+    assert cells["parameters"][table.models.index("openai-community/gpt2")] == "124439808"
+    assert cells["heads"][table.models.index("state-spaces/mamba-130m-hf")] == ""
 
 
 @pytest.mark.slow

@@ -96,6 +96,7 @@ def test_no_network_is_told_at_once(no_hub):
 
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+REQUEST = COMMIT[::-1]  # of a pull request
 
 
 @pytest.fixture
@@ -118,24 +119,39 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
             asked.append(self.path)
             path = self.path.partition("?")[0]
             kind = {"Content-Type": "application/json"}
-            if path.startswith("/api/models/someone/bert/tree"):
+            # `someone/pickled` has safetensors in a pull request only.
+            own, path = path, path.replace("someone/pickled", "someone/bert")
+            commit = REQUEST if "/refs%" in path or REQUEST in path else COMMIT
+            lacks = WEIGHTS if own != path and commit == COMMIT else ""
+            files = [file for file in public.iterdir() if file.name != lacks]
+            if path.endswith("/refs"):
+                refs = [{"name": "main", "ref": "refs/heads/main", "targetCommit": COMMIT}]
+                requests = [
+                    {**refs[0], "name": f"refs/pr/{n}", "ref": f"refs/pr/{n}"} for n in (2, 17)
+                ]
+                found = {"branches": refs, "converts": [], "tags": [], "pullRequests": requests}
+                self.answer(200, json.dumps(found).encode(), kind)
+            elif path.startswith("/api/models/someone/bert/tree"):
                 tree = [
                     {"type": "file", "path": f.name, "size": f.stat().st_size, "oid": "0" * 40}
-                    for f in public.iterdir()
+                    for f in files
                 ]
                 self.answer(200, json.dumps(tree).encode(), kind)
             elif path.startswith("/api/models/someone/bert/revision/step2000"):
                 self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
             elif path.startswith("/api/models/someone/bert"):
-                siblings = [{"rfilename": file.name} for file in public.iterdir()]
-                info = {"id": "someone/bert", "sha": COMMIT, "siblings": siblings, "tags": []}
+                siblings = [{"rfilename": file.name} for file in files]
+                info = {"id": "someone/bert", "sha": commit, "siblings": siblings, "tags": []}
+                self.answer(200, json.dumps(info).encode(), kind)
+            elif path.startswith("/api/models/someone/own"):
+                info = {"id": "someone/own", "sha": COMMIT, "config": {"model_type": "rwkv7"}}
                 self.answer(200, json.dumps(info).encode(), kind)
             elif path.startswith("/api/models/someone/gated"):
                 self.answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
-            elif path.startswith(f"/someone/bert/resolve/{COMMIT}/"):
+            elif path.startswith(f"/someone/bert/resolve/{commit}/"):
                 body = (public / path.rpartition("/")[2]).read_bytes()
                 etag = f'"{hashlib.sha256(body).hexdigest()}"'
-                self.answer(200, body, {"ETag": etag, "X-Repo-Commit": COMMIT})
+                self.answer(200, body, {"ETag": etag, "X-Repo-Commit": commit})
             else:
                 self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 
@@ -184,12 +200,27 @@ def test_a_revision_is_fetched_by_its_name(served, monkeypatch):
     ("someone/bert@step2000", ("'someone/bert'", "'step2000'"), InputError),
     ("bert-base-uncasd", ("bert-base-uncased",), InputError),
     ("someone/gated", ("terms",), ModelUnavailable),
+    ("someone/own", ("'someone/own'", "'rwkv7'", "never done", "--representations"), InputError),
 )
 def test_what_the_hub_does_not_have_or_give(served, name, facts, by):
     with refused(*facts, by=by):
         registry.identity(name)
     if "@" in name:
         assert look_up(name).where == "nowhere"
+
+
+def test_weights_that_are_pickled_are_refused_with_the_revision_that_has_others(
+    served, monkeypatch
+):
+    for _ in range(2):
+        offer = look_up("someone/pickled")  # before anything is fetched, and after
+        assert offer.where == "nowhere" and "name it someone/pickled@refs/pr/17" in offer.problem
+        with refused("no safetensors", "someone/pickled@refs/pr/17", "can run code"):
+            open_model("someone/pickled", "cpu")
+    assert open_model("someone/pickled@refs/pr/17", "cpu").n_layers == 3
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with refused("no safetensors", "someone/pickled@refs/pr/N"):
+        open_model("someone/pickled", "cpu")
 
 
 def test_a_folder_changes_its_identity_with_its_weights(folder, bert):
@@ -243,7 +274,10 @@ def larger_vocabulary(folder):
     (written({WEIGHTS: None}), ("no weights",)),
     (written({"config.json": None}), ("no config.json",)),
     (written({"config.json": b"{not json"}), ("config.json", "not valid JSON")),
-    (changed(model_type="own", auto_map={"AutoModel": "code.Model"}), ("'own'", "never done")),
+    (
+        changed(model_type="own", auto_map={"AutoModel": "code.Model"}),
+        ("'own'", "never done", "--representations"),
+    ),
     (truncated, (WEIGHTS, "damaged")),
     (one_shard_of_two, ("model-00002-of-00002.safetensors",)),
     (changed(num_hidden_layers=4), ("16 of the tensors", "encoder.layer.3")),
