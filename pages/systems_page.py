@@ -55,7 +55,7 @@ def _show_systems(view: View) -> None:
         "paths",
         partial(exporting.show_figure, view, "system_paths"),
     )
-    if summary.properties is not None:
+    if summary.properties is not None and len(summary.properties.values) > 2:
         frame.folded_part(
             "Properties that go together",
             ":material/link:",
