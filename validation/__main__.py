@@ -25,6 +25,7 @@ STUDIES = {
     "words": ("validation.words", "tasks"),
     "budget": ("validation.budget", "tasks"),
     "populations": ("validation.populations", "tasks"),
+    "subjects": ("validation.subjects", "tasks"),
     "mrqap": ("validation.mrqap", "tasks"),
     "second-level": ("validation.second_level", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),

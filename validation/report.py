@@ -26,6 +26,7 @@ from validation import (
     second_level,
     similarity_terms,
     simulations,
+    subjects,
     values,
     words,
 )
@@ -289,6 +290,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "words": words.of_words,
     "budget": budget.of_budget,
     "populations": populations.of_populations,
+    "subjects": subjects.of_subjects,
     "mrqap": mrqap.of_mrqap,
     "second-level": second_level.of_second_level,
     "chance": chance.of_chance,

@@ -11,7 +11,16 @@ from benchmarks import gpu, gpu_models, gpu_pairs
 from benchmarks.device import NO_GPU, Device
 from benchmarks.gpu_pairs import Case
 from benchmarks.timing import Table
-from validation import chosen, mrqap, populations, second_level, similarity_terms, simulations, work
+from validation import (
+    chosen,
+    mrqap,
+    populations,
+    second_level,
+    similarity_terms,
+    simulations,
+    subjects,
+    work,
+)
 from validation.report import TABLES
 from validation.work import Task, carry_out, read
 
@@ -63,6 +72,7 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
         (mrqap, "mrqap", [f"effect {effect:g}" for effect in mrqap.DATA_SETS]),
         (similarity_terms, "similarity-terms", ["truth", "held", "width over that of 95 %"]),
         (chosen, "chosen", list(chosen.WAYS.values())),
+        (subjects, "subjects", ["held, ours", "held, rsatoolbox"]),
     ],
 )
 def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, monkeypatch):
@@ -72,6 +82,8 @@ def test_a_study_of_intervals_or_levels_gives_its_table(study, name, columns, mo
     if study is chosen:
         monkeypatch.setattr(study, "QUICK", 1)
         monkeypatch.setattr(study, "POPULATION", 200)
+    if study is subjects:
+        monkeypatch.setattr(study, "REPLICATES", 10)
     tasks = study.tasks(True)
     rows = [{**row, "part": task.name} for task in tasks for row in task.call(*task.arguments)]
     (found,) = TABLES[name](pd.DataFrame(rows)).values()
