@@ -196,6 +196,8 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
             options["type"] = _typed(described.parse)
         if described.repeated:
             options |= {"action": "append", "default": []}
+        elif described.parse is parse_names:  # given twice, both lists count
+            options |= {"action": "extend", "default": None if default is None else []}
         if name == "stimuli":
             options |= {"required": True, "default": None}
         title = next((title for title, of in _GROUPS.items() if name in of), "analysis")

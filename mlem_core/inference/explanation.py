@@ -358,7 +358,8 @@ def as_chosen(
         whole = whole.reindex(columns=["quantity", "value", "lower", "upper"])
         whole.loc[0, ["lower", "upper"]] = found.lower[best], found.upper[best]
         mean = of_largest(means, Left(pairs.means(left.without), left.sizes))
-        sure = f" (95 % interval {fraction(mean.lower[cell])} to {fraction(mean.upper[cell])})"
+        ends = f"{fraction(mean.lower[cell])} to {fraction(mean.upper[cell])}"
+        sure = f" (95 % CI {ends}, over {intervals.units.over})"
     elif "lower" in whole:
         down, up = ndtri([CONFIDENCE ** (1 / n), CONFIDENCE]) / ndtri((1 + CONFIDENCE) / 2)
         value, low, high = whole.loc[0, ["value", "lower", "upper"]]

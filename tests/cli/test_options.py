@@ -35,6 +35,12 @@ def test_the_version_is_said(capsys):
     assert capsys.readouterr().out == f"MLEM Explorer {version('mlem_core')}\n"
 
 
+def test_a_list_that_is_given_twice_counts_twice():
+    asked = "analyze --stimuli probing --features a --features b,c --nominal a --out x".split()
+    spec = spec_from_options(parser(None).parse_args(asked))
+    assert (spec.features, spec.nominal, spec.ordered) == (("a", "b", "c"), ("a",), ())
+
+
 def test_every_field_of_an_analysis_is_an_option_with_the_same_default():
     options = parser(None).parse_args(["analyze", "--stimuli", "probing", "--out", "x"])
     assert spec_from_options(options) == AnalysisSpec()
