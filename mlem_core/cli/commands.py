@@ -211,8 +211,8 @@ def _what_else(options: argparse.Namespace) -> None:
     with Bars() as bars:
         analysis = analysis_of_two(options, _spec, store, bars.show)
         complain(*_notices(analysis))
-        count, labellings = bars.counter("what else", "candidates"), options.chance
-        found = explain_rest(analysis, *both, store, n_permutations=labellings, progress=count)
+        count = bars.counter("what else", "candidates")
+        found = explain_rest(analysis, *both, store, options.chance, count)
     if options.out is not None:
         write_table(found.table, Path(options.out))
     tell(found.sentence)

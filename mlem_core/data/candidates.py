@@ -18,7 +18,7 @@ import pandas as pd
 from mlem_core.base.parameters import Registry
 from mlem_core.data.added import ADDED, LANGUAGE
 from mlem_core.data.columns import Kind, guess_kind, texts, typed_column
-from mlem_core.data.stimuli import Feature, StimulusSet, bare
+from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare
 
 # The value of a word that has none before it, or after it.
 NO_WORD = "(none)"
@@ -36,12 +36,14 @@ class Candidate:
     values : of stimuli: (n_stimuli,) numbers or texts, missing is None; None where it does not
         apply. It may raise InputError
     kind : None is what its values look like
+    is_identity : whether it says which word, item or sentence a stimulus is, and no more
     """
 
     name: str
     label: str
     values: Callable[[StimulusSet], Any]
     kind: Kind | None = "nominal"
+    is_identity: bool = False
 
 
 CANDIDATES = Registry[Candidate]("candidate")
@@ -82,13 +84,18 @@ def added(name: str, stimuli: StimulusSet) -> Any:
 
 
 for _entry in (
-    Candidate("word_form", "the word itself", partial(of_words, str)),
+    Candidate("word_form", "the word itself", partial(of_words, str), is_identity=True),
     Candidate("last_two_letters", "the last two letters", partial(of_words, lambda w: w[-2:])),
     Candidate("last_three_letters", "the last three letters", partial(of_words, lambda w: w[-3:])),
     Candidate("previous_word", "the previous word", partial(neighbour, -1)),
     Candidate("next_word", "the next word", partial(neighbour, 1)),
     Candidate("punctuation", "punctuation", punctuation),
-    Candidate("sentence_identity", "which sentence it is", lambda own: [*map(str, own.groups)]),
+    Candidate(
+        "sentence_identity",
+        "which sentence it is",
+        lambda own: [*map(str, own.groups)],
+        is_identity=True,
+    ),
     *(
         Candidate(name, label, partial(added, name), "ordered")
         for name, label in (
@@ -112,7 +119,7 @@ def candidates_of(stimuli: StimulusSet) -> list[Candidate]:
     there = [str(name) for name in stimuli.table if str(name) not in _PLACES | features]
     made = [entry for name, entry in CANDIDATES.items() if name not in {*there, *features}]
     return made + [
-        Candidate(name, f"the column {name}", partial(_column, name), None)
+        Candidate(name, f"the column {name}", partial(_column, name), None, name == ITEM)
         for name in there
         if name not in stimuli.rdms
     ]

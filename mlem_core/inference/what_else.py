@@ -3,8 +3,8 @@
 The gain of a candidate c is v(S and c) - v(S): what the features S explain of the RSA correlation
 of two layers with c among them, less what they explain without it, cross-fitted
 (`mlem_core.measures.decomposition`). Chance is the gain of c when its labels are permuted at its
-level (`mlem_core.inference.chance`). A candidate that names the units of its level, as the word
-itself does, would name them permuted too: its labels are permuted among stimuli.
+level (`mlem_core.inference.chance`). The word itself, and which sentence it is, would say the same
+permuted among words or sentences: these labels are permuted among stimuli.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
@@ -24,16 +23,15 @@ from mlem_core.base.numbers import student_quantile
 from mlem_core.base.text import fraction, many, percent, sentence_case
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.candidates import Candidate, as_feature, candidates_of
-from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchange_of, exchanges
+from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.chance import corrected_p, largest_chance
 from mlem_core.inference.corrections import SIGNIFICANT, check_permutations
-from mlem_core.inference.explanation import layer_of
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.replicates import relabelled_pairs
 from mlem_core.inference.resample import check_enough, in_parts, jackknife
 from mlem_core.pairs.columns import FeatureColumn, codes_of, feature_columns
-from mlem_core.pairs.crossfit import CrossFit, alone, places, share_alone
+from mlem_core.pairs.crossfit import CrossFit, explained_alone, places, share_alone
 from mlem_core.pairs.resampling_units import RankedPairs, Weights
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Store
@@ -100,34 +98,30 @@ def explain_rest(
     a: Layer | str,
     b: Layer | str,
     store: Store,
-    features: Sequence[str] | None = None,
-    *,
-    candidates: Sequence[Candidate] | None = None,
     n_permutations: int = LABELLINGS,
     progress: Counted | None = None,
 ) -> Rest:
     """Columns that would explain more of two layers' RSA than the features do.
 
+    Candidates are those of `mlem_core.data.candidates.candidates_of`; `rest_of` takes others.
+
     Parameters
     ----------
     a, b : ("minilm", 3) or "minilm:3"
     store : where the representations are
-    features : only these count as features; by default all of the analysis
-    candidates : by default those of `mlem_core.data.candidates.candidates_of`
+    n_permutations : of the labels of each candidate
     progress : called with the number of candidates done and their total
 
     Raises
     ------
     InputError
-        A layer or feature that the analysis does not have; fewer than 20 permutations; too few
-        sentences; representations that are no longer in the store.
+        A layer that the analysis does not have; fewer than 20 permutations; too few sentences;
+        representations that are no longer in the store.
     """
     check_permutations(n_permutations)
-    layers = layer_of(a), layer_of(b)
-    pairs = LayerPairs.of_sample(analysis, layers, store, features)
-    own = pairs.stimuli_of(analysis.stimuli).select(features)
-    asked = candidates_of(own) if candidates is None else candidates
-    return rest_of(pairs, own, asked, analysis.spec.missing, n_permutations, progress)
+    pairs = LayerPairs.of_sample(analysis, analysis.select(layers=[a, b]).layers, store)
+    own, missing = pairs.stimuli_of(analysis.stimuli), analysis.spec.missing
+    return rest_of(pairs, own, candidates_of(own), missing, n_permutations, progress)
 
 
 def rest_of(
@@ -154,7 +148,7 @@ def rest_of(
     check_enough(pairs.n_groups)
     pairs, left_out = pairs.coarse, dict[str, str]()
     fit, blocks = CrossFit.of(pairs.tables), pairs.units.blocks(BLOCKS)
-    explained, of_each = _explained(fit)[0], alone(fit, range(fit.codes.shape[1]))
+    explained, of_each = _explained(fit)[0], explained_alone(fit, range(fit.codes.shape[1]))
     without = _without_each(pairs.whole.by_stimulus, pairs.tables, blocks.weights)
     rows, all_draws, labels = [], [], dict[str, str]()
     for done, candidate in enumerate(candidates):
@@ -196,12 +190,14 @@ class _Beside(NamedTuple):
     stimuli : with the candidate as their only feature
     relabelled : the pairs, and the tables that they have when stimuli take other values of it
     ranked, tables : the pairs by the cells of their tables
+    is_identity : whether it says which word or sentence a stimulus is
     """
 
     stimuli: StimulusSet
     relabelled: Relabelled
     ranked: RankedPairs
     tables: PairTables
+    is_identity: bool = False
 
     @classmethod
     def of(
@@ -225,13 +221,13 @@ class _Beside(NamedTuple):
         if column.resolvable and column.kind == "nominal":
             found = cls._coded(pairs, own, column.with_names(), missing)
             if share_alone(found.tables) < FEW_ALONE:
-                return found
+                return found._replace(is_identity=candidate.is_identity)
         found = cls._coded(pairs, own, column, missing)
         if len(found.tables.codes) == len(pairs.tables.codes):
             raise InputError("it follows from the features")
         if (alone := share_alone(found.tables)) > MOST_ALONE:
             raise InputError(f"{percent(alone)} of the pairs have a pattern of their own with it")
-        return found
+        return found._replace(is_identity=candidate.is_identity)
 
     @classmethod
     def _coded(
@@ -265,7 +261,7 @@ class _Beside(NamedTuple):
         name, folds = self.tables.features[-1], self.relabelled.pairs.folds
         values, rng = self.stimuli.values(name), np.random.default_rng(0)
         ways = exchanges(self.stimuli, folds, name)
-        if any(_names(values, way) for way in ways):
+        if self.is_identity:
             ways = (exchange_of(self.stimuli, folds, STIMULUS),)
         level, moved, draws = largest_chance(
             ways, values, (n_permutations,), rng, partial(self.permuted, of_each)
@@ -286,18 +282,10 @@ class _Beside(NamedTuple):
             cells = self.relabelled.tables(keys)
             fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares, none)
             # What the features alone explain is the same for all labels.
-            order = places(np.column_stack((of_each, alone(fit, [f]))))
+            order = places(np.column_stack((of_each, explained_alone(fit, [f]))))
             return _explained(replace(fit, priority=order))
 
         return in_parts(one, givers)
-
-
-def _names(values: NDArray[Any], way: Exchange) -> bool:
-    """Whether each unit has a value of its own, and one only, where values are names."""
-    if values.dtype == np.float64:
-        return False
-    pairs = {*zip(values.tolist(), way.units.tolist(), strict=True)}
-    return len(pairs) == len({*values.tolist()}) == len({*way.units.tolist()})
 
 
 def _explained(fit: CrossFit) -> FloatArray:

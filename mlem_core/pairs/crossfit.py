@@ -109,7 +109,7 @@ class CrossFit:
         return (
             made
             if priority is not None
-            else replace(made, priority=places(alone(made, range(codes.shape[1]))))
+            else replace(made, priority=places(explained_alone(made, range(codes.shape[1]))))
         )
 
     @property
@@ -217,7 +217,7 @@ def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
     return products
 
 
-def alone(fit: CrossFit, features: Sequence[int]) -> FloatArray:
+def explained_alone(fit: CrossFit, features: Sequence[int]) -> FloatArray:
     """(n_layers, n_chosen) what each of some features alone explains of a layer, in one draw."""
     found = np.zeros((len(fit.priority), len(features)))
 
@@ -232,7 +232,7 @@ def alone(fit: CrossFit, features: Sequence[int]) -> FloatArray:
 
 
 def places(explained: FloatArray) -> IntArray:
-    """(n_layers, n_features) the priority of features by what each `alone` explains."""
+    """(n_layers, n_features) the priority of features by what each explains alone."""
     order = np.argsort(-explained, axis=1, kind="stable")
     return np.argsort(order, axis=1, kind="stable")
 

@@ -11,7 +11,7 @@ from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
 from mlem_core.data.candidates import CANDIDATES, as_feature, candidates_of
 from mlem_core.inference.what_else import _Beside, _without_each, explain_rest, rest_of
-from mlem_core.pairs.crossfit import CrossFit, alone
+from mlem_core.pairs.crossfit import CrossFit, explained_alone
 
 WORDS = 3
 
@@ -66,7 +66,7 @@ def test_gains_are_those_of_explicit_pairs(kind):
     of = [explicit.feature_distances(features.assign(c=np.array(other)[row])) for row in givers]
     expected = [v(x, layers, pairs.folds) for x in of]
     np.testing.assert_allclose(
-        found.permuted(alone(CrossFit.of(pairs.tables), [0]), givers), expected, atol=1e-9
+        found.permuted(explained_alone(CrossFit.of(pairs.tables), [0]), givers), expected, atol=1e-9
     )
     kept = np.arange(n) >= 6
     without = _without_each(found.ranked.by_stimulus, found.tables, kept[None].astype(np.uint8))
@@ -84,7 +84,7 @@ def test_a_planted_column_comes_first_in_python_and_on_the_command_line(
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
     spec = in_files(tmp_path, frame, {"m": dict(enumerate(rows))}, features=("kind",))
     store = Store()
-    found = explain_rest(run(spec, store), "m:0", "m:1", store, n_permutations=39)
+    found = explain_rest(run(spec, store), "m:0", "m:1", store, 39)
     first = found.table.iloc[0]
     assert (first["candidate"], first["level"], first["p"]) == ("_hidden", "stimulus", 0.025)
     assert first["lower"] > 0.1 and list(found.table)[2:] == ["gain", "lower", "upper", "p"]
