@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
+    from mlem_core.inference.what_else import explain_rest
     from mlem_core.scale.cluster import computing_on
     from mlem_core.storage.store import Store
 
@@ -60,6 +61,7 @@ __all__ = [
     "compared",
     "computing_on",
     "explain",
+    "explain_rest",
     "from_frame",
     "read_csv",
     "read_treebank",
@@ -91,6 +93,7 @@ _HOMES = {
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
+    "inference.what_else": ("explain_rest",),
     "scale.cluster": ("computing_on",),
     "storage.store": ("Store",),
 }

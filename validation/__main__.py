@@ -31,6 +31,7 @@ STUDIES = {
     "similarity-terms": ("validation.similarity_terms", "tasks"),
     "chance": ("validation.chance", "tasks"),
     "chosen": ("validation.chosen", "tasks"),
+    "what-else": ("validation.what_else", "tasks"),
 }
 
 

@@ -28,6 +28,7 @@ from validation import (
     simulations,
     subjects,
     values,
+    what_else,
     words,
 )
 from validation.work import read
@@ -295,6 +296,7 @@ TABLES: dict[str, Callable[[pd.DataFrame], dict[str, pd.DataFrame]]] = {
     "second-level": second_level.of_second_level,
     "chance": chance.of_chance,
     "chosen": chosen.of_chosen,
+    "what-else": what_else.of_candidates,
     "similarity-terms": similarity_terms.of_similarity_terms,
 }
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlem_core.base.bars import Bars
-from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
-from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
 from mlem_core.scale.cluster import computing_on, from_environment
@@ -173,8 +172,8 @@ def _audit(options: argparse.Namespace) -> None:
 
 
 def _why(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.run import run
     from mlem_core.analysis.similarities import compared
+    from mlem_core.cli.two_layers import analysis_of_two
     from mlem_core.data.stimulus_csv import write_table
     from mlem_core.inference.caveats import generalises
     from mlem_core.pairs.resampling_units import Units
@@ -182,19 +181,10 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.storage.store import Store
 
     SIMILARITIES.named(options.similarity)
-    both = options.first, options.second = _two_layers(options)
-    files = dict(spec_from_options(options).representations)
-    options.models += [
-        name for name in dict(both) if name not in files and name not in options.models
-    ]
-    if options.layers is None:
-        # Other layers have no part in it.
-        options.layers = tuple(sorted({number for _, number in both}))
     store = Store()
     with Bars() as bars:
-        analysis = run(_spec(options), store, bars.show)
+        analysis = analysis_of_two(options, _spec, store, bars.show)
         complain(*_notices(analysis))
-        _check_there(both, analysis, store)
         count = bars.counter("similarity", "layers")
         of_layers = compared(analysis, options.similarity, store, count)
         why = _explained(options, analysis, of_layers, store, bars)
@@ -211,41 +201,22 @@ def _why(options: argparse.Namespace) -> None:
     complain(*why.notes, *claimed)
 
 
-def _two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
-    """The layers that `why` is of, each by its number or by its name in a representations file."""
-    from mlem_core.analysis.maps import file_representations
+def _what_else(options: argparse.Namespace) -> None:
+    from mlem_core.cli.two_layers import analysis_of_two
+    from mlem_core.data.stimulus_csv import write_table
+    from mlem_core.inference.what_else import explain_rest
+    from mlem_core.storage.store import Store
 
-    spec = spec_from_options(options)
-
-    def numbered(text: str) -> Layer:
-        model, _, own = text.rpartition(":")
-        path = dict(spec.representations).get(model)
-        if path is None or own.isdecimal():
-            return parse_layer(text)
-        source = file_representations(spec, spec.load_stimuli(), path, model)
-        names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
-        if own not in names:
-            raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
-        return model, names[own]
-
-    first, second = numbered(options.first), numbered(options.second)
-    if first == second:
-        raise InputError(
-            f"found the layer {layer_name(first)} twice; expected two layers that are compared, "
-            "such as minilm:3 and gpt2:5."
-        )
-    return first, second
-
-
-def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:
-    """Raise InputError for a layer that its model has not, with those that it has."""
-    from mlem_core.analysis.maps import representations_of
-
-    for model, number in layers:
-        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
-            there = representations_of(analysis, model, store).every_layer
-            if number not in there:
-                raise unknown(f"layer of {model}", str(number), map(str, there))
+    store, both = Store(), (options.first, options.second)
+    with Bars() as bars:
+        analysis = analysis_of_two(options, _spec, store, bars.show)
+        complain(*_notices(analysis))
+        count = bars.counter("what else", "candidates")
+        found = explain_rest(analysis, *both, store, options.chance, count)
+    if options.out is not None:
+        write_table(found.table, Path(options.out))
+    tell(found.sentence)
+    complain(*found.notes)
 
 
 def _explained(
@@ -404,6 +375,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "replicate": _replicate,
     "stimuli": _stimuli,
     "verify": _verify,
+    "what-else": _what_else,
     "why": _why,
 }
 _FOLDERS = ("analyze", "audit", "multiverse")

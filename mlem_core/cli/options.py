@@ -43,6 +43,7 @@ _EXAMPLES = {
         "analyze --stimuli my.csv --representations brain=brain.npz --bootstrap 1000 --out results",
     ),
     "why": ("why minilm:3 smollm2:20 --stimuli probing --bootstrap 1000",),
+    "what-else": ("what-else minilm:3 smollm2:20 --stimuli probing --out candidates.csv",),
     "audit": ("audit --stimuli probing --model minilm --out audit",),
     "multiverse": (
         "multiverse --stimuli probing --claim 'top part_of_speech minilm:3' --out variants",
@@ -228,6 +229,32 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_two_layers(command: argparse.ArgumentParser) -> None:
+    for name in ("first", "second"):
+        about = "such as minilm:3, or brain:V1 if the layers of a file have names"
+        command.add_argument(name, metavar="MODEL:LAYER", help=about)
+    _add_inputs(command)
+
+
+def _add_what_else(commands: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        "what-else",
+        help="find columns that explain more of two layers' similarity than the features",
+        description="Candidates follow from the words and sentences, or are other columns of the "
+        "stimuli. Their gains are beyond those with their labels permuted.",
+    )
+    _add_two_layers(command)
+    command.add_argument(
+        "--chance",
+        type=_replicates,
+        default=199,
+        metavar="N",
+        help="permute the labels of each candidate N times (at least 20; default 199)",
+    )
+    command.add_argument("--out", metavar="FILE.csv", help="write the candidates as CSV")
+    return command
+
+
 def _add_systems(commands: Any, analyze: argparse.ArgumentParser) -> None:
     analyze.add_argument(
         "--systems",
@@ -353,10 +380,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
 
     why = commands.add_parser("why", help="explain the similarity of two layers by features")
-    for name in ("first", "second"):
-        about = "such as minilm:3, or brain:V1 if the layers of a file have names"
-        why.add_argument(name, metavar="MODEL:LAYER", help=about)
-    _add_inputs(why)
+    _add_two_layers(why)
     _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")
     _add_chance(why, "contributions beyond those with")
     why.add_argument(
@@ -366,6 +390,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         "FILE_partial.csv",
     )
 
+    what_else = _add_what_else(commands)
     audit = commands.add_parser(
         "audit", help="check every layer for artefacts, and write the tables as CSV"
     )
@@ -401,5 +426,5 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
     _add_systems(commands, analyze)
     verify = _add_verify(commands)
-    _add_cluster(analyze, why, audit, multiverse, verify, _add_replicate(commands))
+    _add_cluster(analyze, why, what_else, audit, multiverse, verify, _add_replicate(commands))
     return whole

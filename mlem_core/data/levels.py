@@ -108,7 +108,7 @@ def exchanges(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exch
     if levels == [STIMULUS]:
         settled = unit_agreement(stimuli, feature)
         levels += [level for level, share in settled.items() if share >= NEARLY]
-    return tuple(_exchange(stimuli, folds, level) for level in levels)
+    return tuple(exchange_of(stimuli, folds, level) for level in levels)
 
 
 def level_of(stimuli: StimulusSet, feature: str) -> str:
@@ -165,7 +165,8 @@ def _mean_difference(values: FloatArray, units: IntArray) -> float:
     return float(max(total, 0.0) / pairs) if pairs else np.nan
 
 
-def _exchange(stimuli: StimulusSet, folds: IntArray, level: str) -> Exchange:
+def exchange_of(stimuli: StimulusSet, folds: IntArray, level: str) -> Exchange:
+    """The way in which words or items, sentences or stimuli exchange their values."""
     if level == STIMULUS:
         strata = np.unique(folds, return_inverse=True)[1].astype(np.int64)
         return Exchange(level, np.arange(len(stimuli)), strata)

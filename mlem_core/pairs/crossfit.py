@@ -14,6 +14,7 @@ centred on their mean inside and outside each fold. n_draws is 1, but for resamp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -105,7 +106,11 @@ class CrossFit:
         """Cross-fitted sums from arrays; the priority is by default that of the first draw."""
         some = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)
         made = cls(codes, sums, spread, some if priority is None else priority)
-        return made if priority is not None else replace(made, priority=_priority(made))
+        return (
+            made
+            if priority is not None
+            else replace(made, priority=places(explained_alone(made, range(codes.shape[1]))))
+        )
 
     @property
     def flat(self) -> FloatArray:
@@ -212,18 +217,23 @@ def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
     return products
 
 
-def _priority(fit: CrossFit) -> IntArray:
-    """(n_layers, n_features) by what each feature alone explains."""
-    n_layers, n_features = fit.priority.shape
-    alone = np.zeros((n_layers, n_features))
+def explained_alone(fit: CrossFit, features: Sequence[int]) -> FloatArray:
+    """(n_layers, n_chosen) what each of some features alone explains of a layer, in one draw."""
+    found = np.zeros((len(fit.priority), len(features)))
 
-    def explain(f: int) -> None:
+    def explain(at: int) -> None:
+        f = features[at]
         levels, group = np.unique(fit.codes[:, f], return_inverse=True)
         whole = fit.explained(np.array([f]), levels[:, None], summed(group, fit.flat))[0]
-        alone[:, f] = np.round(np.diagonal(whole), _DECIMALS)
+        found[:, at] = np.round(np.diagonal(whole), _DECIMALS)
 
-    each(explain, range(n_features), if_large(fit.sums.size))
-    order = np.argsort(-alone, axis=1, kind="stable")
+    each(explain, range(len(features)), if_large(fit.sums.size))
+    return found
+
+
+def places(explained: FloatArray) -> IntArray:
+    """(n_layers, n_features) the priority of features by what each explains alone."""
+    order = np.argsort(-explained, axis=1, kind="stable")
     return np.argsort(order, axis=1, kind="stable")
 
 

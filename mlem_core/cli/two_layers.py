@@ -1,0 +1,78 @@
+"""The analysis of two layers that a command names."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.maps import file_representations, representations_of
+from mlem_core.analysis.run import run
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
+from mlem_core.cli.options import spec_from_options
+from mlem_core.storage.store import Store
+
+
+def analysis_of_two(
+    options: argparse.Namespace,
+    spec: Callable[[argparse.Namespace], AnalysisSpec],
+    store: Store,
+    report: Report,
+) -> Analysis:
+    """The analysis of the two layers of the options, `first` and `second`, which become layers.
+
+    Parameters
+    ----------
+    spec : the checked analysis of options
+
+    Raises
+    ------
+    InputError
+        Bad input; a layer that its model does not have, or one layer twice.
+    """
+    both = options.first, options.second = two_layers(options)
+    files = dict(spec_from_options(options).representations)
+    options.models += [
+        name for name in dict(both) if name not in files and name not in options.models
+    ]
+    if options.layers is None:
+        # Other layers have no part in it.
+        options.layers = tuple(sorted({number for _, number in both}))
+    analysis = run(spec(options), store, report)
+    _check_there(both, analysis, store)
+    return analysis
+
+
+def two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
+    """The two layers of a command, each by its number or by its name in a representations file."""
+    spec = spec_from_options(options)
+
+    def numbered(text: str) -> Layer:
+        model, _, own = text.rpartition(":")
+        path = dict(spec.representations).get(model)
+        if path is None or own.isdecimal():
+            return parse_layer(text)
+        source = file_representations(spec, spec.load_stimuli(), path, model)
+        names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
+        if own not in names:
+            raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
+        return model, names[own]
+
+    first, second = numbered(options.first), numbered(options.second)
+    if first == second:
+        raise InputError(
+            f"found the layer {layer_name(first)} twice; expected two layers that are compared, "
+            "such as minilm:3 and gpt2:5."
+        )
+    return first, second
+
+
+def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:
+    """Raise InputError for a layer that its model has not, with those that it has."""
+    for model, number in layers:
+        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
+            there = representations_of(analysis, model, store).every_layer
+            if number not in there:
+                raise unknown(f"layer of {model}", str(number), map(str, there))
