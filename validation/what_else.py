@@ -81,4 +81,4 @@ def of_candidates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     ).reset_index()
     none = table["planted"] == "none"
     table.loc[none, ["planted named first", "gain of the planted"]] = ""
-    return {"candidates": table}
+    return {"candidates": table.set_index(["n", "planted"])}
