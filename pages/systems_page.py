@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mlem_core.groups.summary import GroupSummary
     from pages.parts.view import View
 
-FEWEST = 3
 NEAREST = 4  # systems that are named
 ORDERS = {"model": "by group", "clustering": "similar ones together"}
 
@@ -31,6 +30,7 @@ def systems_body() -> None:
 
 def _show_systems(view: View) -> None:
     from mlem_core.figures.groups import group_summary
+    from mlem_core.groups.fold_similarity import FEWEST
     from mlem_core.groups.members import table_of_distances
 
     shown = view.shown()

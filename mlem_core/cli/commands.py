@@ -138,7 +138,7 @@ def _groups(
             left = stimuli_left(analysis, store, chosen, report=bars.show)
     chance = known_layer_chance(analysis, store, chosen)
     folds = None
-    if len({model for model, _ in analysis.layers}) > 2:
+    if by.similarity.of_ranks:
         with Bars() as bars:
             count = bars.counter("similarity in folds", "layers")
             folds = fold_similarity(analysis, store, count)

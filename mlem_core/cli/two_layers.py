@@ -32,8 +32,9 @@ def analysis_of_two(
     InputError
         Bad input; a layer that its model does not have, or one layer twice.
     """
-    both = options.first, options.second = two_layers(options)
-    files = dict(spec_from_options(options).representations)
+    asked = spec_from_options(options)
+    both = options.first, options.second = _numbered(asked, options.first, options.second)
+    files = dict(asked.representations)
     options.models += [
         name for name in dict(both) if name not in files and name not in options.models
     ]
@@ -45,9 +46,8 @@ def analysis_of_two(
     return analysis
 
 
-def two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
-    """The two layers of a command, each by its number or by its name in a representations file."""
-    spec = spec_from_options(options)
+def _numbered(spec: AnalysisSpec, first: str, second: str) -> tuple[Layer, Layer]:
+    """Two layers that are named by number, or by their name in a representations file."""
 
     def numbered(text: str) -> Layer:
         model, _, own = text.rpartition(":")
@@ -60,13 +60,13 @@ def two_layers(options: argparse.Namespace) -> tuple[Layer, Layer]:
             raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
         return model, names[own]
 
-    first, second = numbered(options.first), numbered(options.second)
-    if first == second:
+    both = numbered(first), numbered(second)
+    if both[0] == both[1]:
         raise InputError(
-            f"found the layer {layer_name(first)} twice; expected two layers that are compared, "
+            f"found the layer {layer_name(both[0])} twice; expected two layers that are compared, "
             "such as minilm:3 and gpt2:5."
         )
-    return first, second
+    return both
 
 
 def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -258,19 +257,16 @@ def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
 
 def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:
     """The heatmap, points for hovering and selecting, and a dot in each flagged cell."""
-    measure, n = matrix.measure, len(of.layers)
+    measure = matrix.measure
     z, edges = of.drawn(matrix.values)
     drawn = {"z": z, "x": edges, "y": edges, "name": measure.title}
     heatmap = {"type": "heatmap", **drawn, "coloraxis": "coloraxis", "hoverinfo": "skip"}
-    flagged = (
-        {
-            (i, j): why
-            for i, j in itertools.product(range(n), repeat=2)
-            if (why := matrix.flags.get((of.layers[i], of.layers[j])))
-        }
-        if matrix.flags
-        else {}
-    )
+    place = {layer: at for at, layer in enumerate(of.layers)}
+    flagged = {
+        (place[a], place[b]): why
+        for (a, b), why in matrix.flags.items()
+        if why and a in place and b in place
+    }
     points = _points(of, matrix, flagged)
     if not dots or not flagged:
         return [heatmap, points]

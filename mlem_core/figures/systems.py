@@ -334,9 +334,7 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
         joined(
             "Drop in ρ on held-out pairs of systems when systems exchange a property.",
             f"Held-out ρ {as_number(scores['rho'].mean(), 2)}. {_said(of)}",
-            "95 % CI over systems"
-            + " and stimuli." * (of.distances.left is not None)
-            + "." * (of.distances.left is None),
+            "95 % CI over systems" + " and stimuli" * (of.distances.left is not None) + ".",
             f"{_of_systems(of)}.",
         ),
         table.reset_index(drop=True),
@@ -353,9 +351,9 @@ def draw_system_importance(context: FigureContext) -> RenderedFigure | None:
 def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
     """Correlations of the distances by properties, similar ones together."""
     of = systems_of(context)
-    properties = None if of is None else of.summary.properties
-    if properties is None or len(properties.values) < 3:
+    if of is None or of.summary.properties is None or len(of.summary.properties.values) < 3:
         return None
+    properties = of.summary.properties
     names, table = list(properties.values), properties.correlations()
     r = np.eye(len(names))
     r[np.triu_indices(len(names), 1)] = table["r"]
@@ -374,8 +372,6 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
         drawn,
         "Properties that go together",
         "Pearson correlation of the distances of systems by every two properties, ordered by "
-        f"average linkage on 1 − r. {many(len(of.names), 'system')}."
-        if of
-        else "",
+        f"average linkage on 1 − r. {many(len(of.names), 'system')}.",
         table,
     )

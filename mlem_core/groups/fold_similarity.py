@@ -18,6 +18,7 @@ from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.storage.store import Stage, Store
 
+FEWEST = 3  # systems that are compared
 # Stimuli of a fold whose pairs are compared; the first ones in random order where it has more.
 MOST = 500
 
@@ -33,8 +34,10 @@ STAGE = Stage("fold-similarity", 1, _Kept)
 
 def fold_similarity(
     analysis: Analysis, store: Store, progress: Counted | None = None
-) -> FloatArray:
+) -> FloatArray | None:
     """RSA of every two layers on the pairs inside each fold; kept in the store.
+
+    None with fewer than `FEWEST` systems: nothing needs it then.
 
     Parameters
     ----------
@@ -71,6 +74,8 @@ def fold_similarity(
             found.append(ranks.rsa())
         return _Kept(np.stack(found))
 
+    if len({model for model, _ in analysis.layers}) < FEWEST:
+        return None
     return STAGE.get(store, analysis.key(analysis.layers), make).rsa
 
 

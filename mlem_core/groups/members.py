@@ -300,14 +300,16 @@ def of_profiles(
         def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
             one, other = members.places[a], members.places[b]
             apart = warped_distance(profiles[..., one, :], others[..., other, :])
-            back = warped_distance(others[..., one, :], profiles[..., other, :])
-            return (apart + back) / 2, (apart + back) / 2
+            if others is profiles:
+                return apart, apart
+            return apart, warped_distance(others[..., one, :], profiles[..., other, :])
 
         return of_every_two(both, len(members.members), profiles.shape[:-2], 0.0)
 
     folds = warped(by_fold, by_fold)
-    # With permuted stimuli importances are 0 on average.
-    values, chance = folds.mean(axis=0), warped(by_fold, np.zeros_like(by_fold)).mean(axis=0)
+    # With permuted stimuli importances are 0 on average; those of either system may be permuted.
+    values, to_none = folds.mean(axis=0), warped(by_fold, np.zeros_like(by_fold)).mean(axis=0)
+    chance = (to_none + to_none.T) / 2
     if left is None:
         return Measured(values, None, folds, chance)
     without, means = left.without[..., 1:], by_fold.mean(axis=0)

@@ -17,6 +17,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.labels import Names
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray
+from mlem_core.groups.fold_similarity import FEWEST
 from mlem_core.groups.members import (
     BEST,
     FEATURES,
@@ -208,7 +209,7 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     """The tables of the command line and the capsule, by their file names."""
     found: dict[str, pd.DataFrame] = {}
     if summary.analysis.spec.has_groups:
-        found |= {
+        found = {
             "groups.csv": summary.profiles,
             "group_similarity.csv": summary.similarity,
             "universality.csv": summary.universality,
@@ -285,10 +286,9 @@ def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
     layers, bounds = summary.chosen.layers, summary.bounds
     models = dict.fromkeys(model for model, _ in layers)
     members = Members.of([Member(model, model) for model in models], layers)
-    if len(models) < 3:
+    if len(models) < FEWEST:
         return {}, members
-    _, _, scores_left = summary._scores
-    left, explained = summary.left, _explained(summary)
+    scores_left, left, explained = summary._scores[2], summary.left, _explained(summary)
     of_all = None if left is None else Left(left.without[:, -1], left.sizes)
     if of_all is None and bounds is not None and bounds.similarity == summary.by.name:
         at = bounds.places(layers)

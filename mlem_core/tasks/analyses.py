@@ -284,8 +284,7 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
     analysis = run(spec, store, report)
     if subjects_of(analysis):
         noise_ceilings(analysis, store)  # which figures draw
-    if len({model for model, _ in analysis.layers}) > 2:
-        fold_similarity(analysis, store)  # which the page of systems has
+    fold_similarity(analysis, store)  # which the page of systems has
     files.save_analysis(analysis, folder)
     _check_inputs(spec, asked)
 
