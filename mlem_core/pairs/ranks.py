@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +222,35 @@ def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
             yield RankPart(a, b, start, min(start + SEGMENT, last))
 
 
+@dataclass(frozen=True)
+class InFile:
+    """Numbers (size,) in an open file, of which a slice is mapped while it is used.
+
+    A map of all of them would add every page that was ever read to the memory of the process.
+    """
+
+    file: IO[bytes]
+    dtype: np.dtype[Any]
+    start: int
+    size: int
+
+    @classmethod
+    def of(cls, values: NDArray[Any], file: IO[bytes]) -> InFile:
+        """Values (size,), written to the end of a file."""
+        start = file.seek(0, 2)
+        file.write(values.data)
+        file.flush()
+        return cls(file, values.dtype, start, values.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        first, last, _ = part.indices(self.size)
+        at = self.start + first * self.dtype.itemsize
+        return np.memmap(self.file, self.dtype, "r", at, (last - first,))
+
+
 class PairRanks:
     """Twice the average ranks (n_pairs,) of each of n_layers layers, in memory or in files.
 
@@ -235,17 +265,16 @@ class PairRanks:
         self.n_layers, self.n_pairs = n_layers, n_pairs
         self._large = 4 * n_layers * n_pairs > IN_MEMORY_BYTES
         self._folder = folder
-        self._of_layer: dict[int, Path | NDArray[np.uint32]] = {}
+        self._of_layer: dict[int, Path | InFile | NDArray[np.uint32]] = {}
 
     def put(self, layer: int, doubled: Path | NDArray[np.uint32]) -> None:
         """Keep twice the average ranks (n_pairs,) of a layer, or a file that has them as memory."""
         if self._large and not isinstance(doubled, Path):
             # Unlinked as soon as it is open: nothing is left behind however the process ends.
-            with tempfile.TemporaryFile(dir=self._folder) as file:
-                file.write(doubled.data)
-                file.flush()
-                doubled = np.memmap(file, np.uint32, "r")
-        self._of_layer[layer] = doubled
+            file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            self._of_layer[layer] = InFile.of(doubled, file)
+        else:
+            self._of_layer[layer] = doubled
 
     def read(self, layer: int, first: int, last: int) -> NDArray[np.uint32]:
         """Doubled ranks of the pairs first..last-1 in a layer."""

@@ -1,6 +1,7 @@
 """RSA, τ, maps and trees of layers by libraries, and pairs that surprise, which are planted."""
 
 import itertools
+from pathlib import Path
 
 import explicit
 import numpy as np
@@ -18,7 +19,7 @@ from mlem_core.measures.decomposition import discordant_pairs as of
 from mlem_core.measures.similarity import tau_by_chance
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.ranks import PairRanks
+from mlem_core.pairs.ranks import InFile, PairRanks
 
 
 def ranks_of(layers):
@@ -41,6 +42,17 @@ def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch)
     # Squares of whole numbers are exact, so that ties are ties on both sides.
     expected = spearmanr(np.transpose([pdist(layer, "sqeuclidean") for layer in layers]))
     np.testing.assert_allclose(rsa, expected.statistic, atol=1e-9)
+
+
+def test_of_numbers_in_a_file_only_what_is_read_is_in_memory(tmp_path):
+    values = np.random.default_rng(0).integers(0, 2**32, 2**20, dtype=np.uint32)
+    with (tmp_path / "numbers").open("w+b") as file:
+        InFile.of(values[:7], file)
+        numbers = InFile.of(values, file)
+        for start in range(0, len(values), 2**16):
+            part = slice(start, start + 2**16)
+            np.testing.assert_array_equal(numbers[part], values[part])
+    assert str(file.name) not in Path("/proc/self/maps").read_text()
 
 
 def test_tau_is_that_of_scipy_also_with_ties():
