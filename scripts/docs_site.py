@@ -11,6 +11,7 @@ import json
 import logging
 import posixpath
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ ELSEWHERE = {
     "benchmarks/README.md": "benchmarks.md",
     "examples/digits/README.md": "examples/digits.md",
 }
+# The example as a page that stands alone, and what its link follows.
+LIVE, LIVE_HERE = "explorer.html", "The example is 3.3 MB."
 _LINK = re.compile(r"\[(?P<text>(?:[^][]|\[[^]]*\])*)\]\((?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
@@ -84,6 +87,22 @@ def _output(output: dict[str, Any]) -> str:
     return f"```text\n{text}\n```" if text else ""
 
 
+def example_page() -> str:
+    """The example as one HTML page (some 40 s of processor time)."""
+    from mlem_core.figures.plots import Drawing, FigureContext
+    from mlem_core.report.page import write_page
+    from mlem_core.storage.store import Store
+    from mlem_core.tasks.examples import example
+
+    made = example()
+    selection = made.select()
+    with tempfile.TemporaryDirectory() as folder:
+        drawing = Drawing(made.most_alike(), Store(Path(folder) / "store"))
+        context = FigureContext(made, selection, made.results_of(selection), drawing)
+        path = write_page(context, Path(folder) / LIVE, "The example of MLEM Explorer")
+        return path.read_text(encoding="utf-8")
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are not Markdown files of docs/."""
     from mkdocs.structure.files import File
@@ -91,6 +110,7 @@ def on_files(files: Any, config: Any) -> Any:
     for path, uri in ELSEWHERE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, uri, content=turned(text, path)))
+    files.append(File.generated(config, LIVE, content=example_page()))
     for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
         page = page_of(json.loads((ROOT / "docs" / file.src_uri).read_text(encoding="utf-8")))
         uri = file.src_uri.replace(".ipynb", ".md")
@@ -103,4 +123,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Turn the links of a page of docs/."""
     if page.file.generated_by:
         return markdown
-    return turned(markdown, f"docs/{page.file.src_uri}")
+    own = turned(markdown, f"docs/{page.file.src_uri}")
+    return own.replace(LIVE_HERE, f"{LIVE_HERE} [Open it]({LIVE}).")

@@ -15,6 +15,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
 
+# A page that stands alone is opened in it too, where it is there.
+FIREFOX = "firefox-esr"
 # Of the widths of Arial and Times; and what lists fonts.
 FONTS = ("fonts-liberation", "fontconfig")
 
@@ -71,8 +73,8 @@ def _install_debians() -> bool:
     """Whether that is allowed, and was tried."""
     if not _may_use_apt():
         return False
-    print("browser: installing Debian's chromium", file=sys.stderr)
-    _apt_install("chromium", *FONTS)
+    print("browser: installing Debian's chromium and firefox-esr", file=sys.stderr)
+    _apt_install("chromium", FIREFOX, *FONTS)
     return True
 
 
@@ -107,7 +109,7 @@ def _may_use_apt() -> bool:
 def main() -> int:
     if "--apt" in sys.argv:
         # Beside a set-up, before Playwright is there; what it lacks is found and said afterwards.
-        if not any(map(shutil.which, NAMES)):
+        if not (any(map(shutil.which, NAMES)) and shutil.which(FIREFOX)):
             _install_debians()
         return 0
     found = find_browser() or _install()

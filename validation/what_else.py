@@ -54,7 +54,7 @@ def part(n: int, planted: str, effect: float, first: int, count: int) -> list[Ro
         noise, own = (
             rest.table[(rest.table["candidate"] == "planted") == true] for true in (False, True)
         )
-        sure = [*rest.sure["candidate"]]
+        sure = [*rest.columns["candidate"]]
         found.append(
             {"study": "candidates", "n": n, "planted": planted or "none", "effect": effect}
             | {"seed": seed, "candidates": len(rest.table)}

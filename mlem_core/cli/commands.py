@@ -354,6 +354,29 @@ def _replicate(options: argparse.Namespace) -> None:
     complain(in_a_sentence(differences(*both)))
 
 
+def _export(options: argparse.Namespace) -> None:
+    from mlem_core.analysis.spec import AnalysisSpec
+    from mlem_core.cli.found import result_of
+    from mlem_core.figures.context import Drawing, FigureContext
+    from mlem_core.report.page import write_page
+    from mlem_core.storage.store import Store
+
+    store = Store()
+    with Bars() as bars:
+        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
+        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
+        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
+        path = write_page(
+            context,
+            options.html,
+            title,
+            options.pairs,
+            stimuli=not options.without_stimuli,
+            progress=bars.show,
+        )
+    tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
 def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
@@ -374,6 +397,7 @@ def _cluster(options: argparse.Namespace) -> str:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "audit": _audit,
+    "export": _export,
     "lint": _lint,
     "systems": _systems,
     "multiverse": _multiverse,
@@ -399,8 +423,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What is written at the end must be possible before the work begins.
         if (path := getattr(options, "out", None)) is not None:
             check_target(path, "folder" if options.command in _FOLDERS else "file")
-        if options.command != "verify" and getattr(options, "capsule", None) is not None:
-            check_target(options.capsule, "file")
+        for option in ("capsule", "html"):
+            if options.command != "verify" and getattr(options, option, None) is not None:
+                check_target(getattr(options, option), "file")
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0
     except InputError as error:

@@ -27,10 +27,11 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
+from mlem_core.inference.as_chosen import as_chosen
 from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
 from mlem_core.inference.corrections import PERMUTATIONS
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.explanation import as_chosen, best_known, explain
+from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
@@ -222,23 +223,35 @@ def two(options: argparse.Namespace, store: Store, report: Report) -> tuple[Anal
     if len(names) == 1 + options.halves:
         found = "two results with --halves" if options.halves else "one result"
         raise InputError(f"found {found}; expected two results, or one and --halves.")
-    kept = [_manifest(name) for name in names]
-    given = spec_from_options(options)
-    specs = [
-        AnalysisSpec.from_dict(was["parameters"]) if was else replace(given, stimuli=name)
-        for name, was in zip(names, kept, strict=True)
+    given, halves = spec_from_options(options), ("first", "second")
+    names *= 1 + options.halves
+    made = [
+        result_of(name, given, store, report, half=half if options.halves else "")
+        for name, half in zip(names, halves, strict=True)
     ]
-    if options.halves:
-        specs = [replace(specs[0], half=half) for half in ("first", "second")]
-    made = [run(spec, store, report) for spec in specs]
-    for name, was, analysis in zip(names, kept, made, strict=False):
-        now, before = analysis.manifest, was.get("models", {})
-        same = [
-            same_content(before[of], of_now) for of, of_now in now["models"].items() if of in before
-        ]
-        if was and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
-            raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
     return made[0], made[1]
+
+
+def result_of(
+    name: str, given: AnalysisSpec, store: Store, report: Report, *, half: str = ""
+) -> Analysis:
+    """The result in a folder that `analyze` wrote, or of a stimulus set with given choices.
+
+    Raises
+    ------
+    InputError
+        No such stimulus set; stimuli or models that are not those of the folder's run.
+    """
+    was = _manifest(name)
+    spec = AnalysisSpec.from_dict(was["parameters"]) if was else replace(given, stimuli=name)
+    analysis = run(replace(spec, half=half) if half else spec, store, report)
+    now, before = analysis.manifest, was.get("models", {})
+    same = [
+        same_content(before[of], of_now) for of, of_now in now["models"].items() if of in before
+    ]
+    if was and not half and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
+        raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
+    return analysis
 
 
 def _manifest(name: str) -> dict[str, Any]:

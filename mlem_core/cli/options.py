@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any, NoReturn
 
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
-from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
-from mlem_core.cli.streams import complain, one_line
+from mlem_core.cli.of_results import add_export, add_verify
+from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
 from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
@@ -52,6 +52,7 @@ _EXAMPLES = {
     "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
     "systems": ("systems --model minilm --model smollm2 --out systems.csv",),
     "verify": ("verify my.zip",),
+    "export": ("export results --html explorer.html",),
     "replicate": ("replicate out1 out2 --out found.csv", "replicate out1 --halves"),
 }
 
@@ -71,21 +72,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
 
-def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Parser for argparse, which keeps the message of its own error only."""
-    if parse in (int, str):
-        return parse
-
-    def typed(text: str) -> Any:
-        try:
-            return parse(text)
-        except InputError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return typed
-
-
-_layer = _typed(parse_layer)
+_layer = typed(parse_layer)
 
 
 def _replicates(text: str) -> int:
@@ -153,7 +140,7 @@ def _add_cluster(*commands: argparse.ArgumentParser) -> None:
     for command in commands:
         command.add_argument(
             "--cluster",
-            type=_typed(check_named),
+            type=typed(check_named),
             metavar="local:4|tcp://HOST:8786",
             help=f"run expensive steps on a Dask cluster: {FORMS}; default: {VARIABLE}, else "
             "threads of this process",
@@ -194,7 +181,7 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
             options["action"] = "store_true"
         else:
             options["metavar"] = described.metavar or "|".join(described.labels)
-            options["type"] = _typed(described.parse)
+            options["type"] = typed(described.parse)
         if described.repeated:
             options |= {"action": "append", "default": []}
         elif described.parse is parse_names:  # given twice, both lists count
@@ -221,7 +208,7 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
         "--vary",
         action="append",
         default=[],
-        type=_typed(_variation),
+        type=typed(_variation),
         metavar="distance=euclidean,cosine",
         help="a choice to vary (distance, units, positions, special_tokens, pooling, missing, "
         "estimator); may be given several times; default: every distance and estimator, and "
@@ -290,32 +277,6 @@ def _add_systems(commands: Any, analyze: argparse.ArgumentParser) -> None:
         "--preset", choices=list(SYSTEMS), help="a table that comes with the program, as it is"
     )
     systems.add_argument("--out", required=True, metavar="FILE.csv", help="the file to write")
-
-
-def _add_verify(commands: Any) -> argparse.ArgumentParser:
-    verify: argparse.ArgumentParser = commands.add_parser(
-        "verify",
-        help="run a capsule again and report differences",
-        description="Exit code 0: no difference; 1: differences; 2: it cannot be run again.",
-    )
-    verify.add_argument(
-        "capsule", metavar="CAPSULE.zip", help="written by analyze --capsule, or by the app"
-    )
-    verify.add_argument(
-        "--model",
-        dest="folders",
-        action="append",
-        default=[],
-        type=_typed(parse_pair("NAME=FOLDER")),
-        metavar="NAME=FOLDER",
-        help="folder of a model that was a folder; may be given several times",
-    )
-    verify.add_argument(
-        "--download",
-        action="store_true",
-        help="download models that are not on this machine from the Hugging Face hub",
-    )
-    return verify
 
 
 def _add_replicate(commands: Any) -> argparse.ArgumentParser:
@@ -434,6 +395,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_inputs(lint, ["stimuli", *READING, "ordered", "nominal", "features", *LINTED])
 
     _add_systems(commands, analyze)
-    verify = _add_verify(commands)
+    add_export(commands)
+    verify = add_verify(commands)
     _add_cluster(analyze, why, what_else, audit, multiverse, verify, _add_replicate(commands))
     return whole

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import visible
@@ -108,3 +109,17 @@ def check_arguments(arguments: list[str]) -> None:
                 f"argument {number} ({text[:200]!r}) holds a NUL byte; leave it out, "
                 "as no file's name has one."
             )
+
+
+def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Parser for argparse, which keeps the message of its own error only."""
+    if parse in (int, str):
+        return parse
+
+    def typed(text: str) -> Any:
+        try:
+            return parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed

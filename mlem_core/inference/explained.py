@@ -51,7 +51,7 @@ class Explanation:
     alone : whether the two were resampled alone, see `mlem_core.inference.explanation`
     among, group_mean : where the two were chosen as the most similar, "64 pairs of layers of two
         models", and a sentence on the mean over members of their groups, see
-        `mlem_core.inference.explanation.as_chosen`
+        `mlem_core.inference.as_chosen`
     TABLES : those that change where it gets intervals
     """
 

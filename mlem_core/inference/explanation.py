@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,25 +13,22 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
-from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
+from mlem_core.inference.as_chosen import as_chosen
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
-from mlem_core.inference.corrections import of_largest, of_pairs
 from mlem_core.inference.explained import Explanation
-from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import identity_reach, resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Estimate, Replicates, jackknife
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
-from mlem_core.measures.decomposition import ceilings_of, decompose
+from mlem_core.measures.decomposition import Decomposition, ceilings_of, decompose
 from mlem_core.measures.partial import Explained
-from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Stage, Store, Tables
 
@@ -80,26 +77,60 @@ def explain(
     tables = of_layers.tables.of_layers(at)
     if features is not None:
         tables = tables.of_features(names_in(features))
+    split = decompose(tables, values, seed=seed) if similarity.divides else None
+    why = _explained(analysis, similarity, (first, second), values, split)
+    beside = partial.parts(tables, why.value) if similarity.of_ranks else why.partial
+    return replace(why, coding=tables.coding, partial=beside)
+
+
+def explanations(
+    analysis: Analysis,
+    pairs: Sequence[tuple[Layer, Layer]],
+    features: Sequence[str],
+    compared: LayerSimilarity | None = None,
+) -> Iterator[Explanation]:
+    """Explanation of each of many pairs of layers, as `explain` gives it, but for its `partial`.
+
+    All layers are decomposed at once.
+    """
+    layers = [layer for layer in analysis.layers if any(layer in pair for pair in pairs)]
+    of_layers = of_tables(analysis) if compared is None else compared
+    similarity, values = of_layers.similarity, of_layers.values_of(layers)
+    at = [analysis.layers.index(layer) for layer in layers]
+    tables = of_layers.tables.of_layers(at).of_features(features)
+    split = decompose(tables, values) if similarity.divides else None
+    for pair in pairs:
+        places = layers.index(pair[0]), layers.index(pair[1])
+        why = _explained(analysis, similarity, pair, values, split, places)
+        yield replace(why, coding=tables.coding)
+
+
+def _explained(
+    analysis: Analysis,
+    similarity: Similarity,
+    layers: tuple[Layer, Layer],
+    values: FloatArray,
+    split: Decomposition | None,
+    places: tuple[int, int] = (0, 1),
+) -> Explanation:
+    """Explanation of two layers, at these places of similarities and of their decomposition."""
     units = Units.of(analysis.stimuli)
     why = Explanation(
-        (first, second),
+        layers,
         pd.DataFrame(columns=["term", "value"]),
-        pd.DataFrame({"quantity": [similarity.name], "value": [values[0, 1]]}),
+        pd.DataFrame({"quantity": [similarity.name], "value": [values[places]]}),
         others=units.others,
-        coding=tables.coding,
         names=analysis.names,
         similarity=similarity,
         held_out=units.held_out(analysis.spec.folds_over),
         partial=pd.DataFrame(columns=["quantity", "value"]),
     )
-    if not similarity.divides:
+    if split is None:
         return why
-    split = decompose(tables, values, seed=seed)
-    ceilings = ceilings_of(split.terms.sum(axis=0))
+    ceilings = ceilings_of(split.terms.sum(axis=0))[list(places)]
     quantities = [similarity.name, "ceiling_a", "ceiling_b"]
-    whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[0, 1], *ceilings]})
-    beside = partial.parts(tables, split.rsa[0, 1]) if similarity.of_ranks else why.partial
-    return replace(why, terms=split.pair(0, 1), whole=whole, partial=beside)
+    whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[places], *ceilings]})
+    return replace(why, terms=split.pair(*places), whole=whole)
 
 
 def explanation_of(
@@ -235,7 +266,7 @@ def with_chance(
 
 def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
-    if why.similarity.of_ranks:
+    if why.similarity.of_ranks and len(why.partial):
         values, n = _all_of(why, analysis) + chance.of_two, len(chance.features)
         why = replace(why, partial=partial.parts_again(why.partial, values, n))
     return replace(why, terms=chance.beyond(why.terms), notes=(*why.notes, *chance.notes))
@@ -310,66 +341,11 @@ def best_known(
         return as_chosen(why, analysis, layers, intervals)
     bounded = explanation_of(intervals, *why.layers, why.coding, own)
     beside = why.partial
-    if why.similarity.of_ranks:
+    if why.similarity.of_ranks and len(beside):
         parts = partial_intervals(intervals, *why.layers, beside.iloc[: len(partial.PARTS)])
         beside = pd.concat((parts, beside.iloc[len(partial.PARTS) :]), ignore_index=True)
     bounded = replace(bounded, names=why.names, held_out=why.held_out, partial=beside)
     return as_chosen(bounded, analysis, layers, intervals)
-
-
-def as_chosen(
-    why: Explanation,
-    analysis: Analysis,
-    layers: Sequence[Layer],
-    intervals: LayerIntervals | None = None,
-    square: FloatArray | None = None,
-) -> Explanation:
-    """An explanation of two layers that says so where they are the most similar of all of these.
-
-    Its interval then holds for all that they were chosen from, and among models of groups the mean
-    over members comes first. Of any other two layers, or where the similarity of all is not known,
-    it stays as it is.
-
-    Parameters
-    ----------
-    intervals : of all these layers by the similarity of the explanation
-    square : (n_layers, n_layers) of these layers; None is RSA, or that of the intervals
-    """
-    from scipy.special import ndtri
-
-    at = [analysis.layers.index(layer) for layer in layers]
-    if square is None and why.similarity.of_ranks:
-        square = analysis.rsa[np.ix_(at, at)]
-    elif square is None and intervals is not None:
-        places = intervals.places(layers)
-        square = intervals.values[np.ix_(places, places)]
-    if square is None or len(layers) < 3:
-        return why
-    files, group_of = [name for name, _ in analysis.spec.representations], analysis.spec.group_of
-    pairs = candidates(square, layers, files, group_of)
-    own = square[pairs.first, pairs.second]
-    best, n = (pairs.best(own), len(own)) if len(own) else (0, 0)
-    if n < 2 or {*why.layers} != {layers[pairs.first[best]], layers[pairs.second[best]]}:
-        return why
-    cell, means, whole, sure = pairs.cell[best], pairs.means(own), why.whole.copy(), ""
-    if intervals is not None:
-        _, left = of_pairs(intervals, layers, pairs.first, pairs.second)
-        found = of_largest(own, left)
-        whole = whole.reindex(columns=["quantity", "value", "lower", "upper"])
-        whole.loc[0, ["lower", "upper"]] = found.lower[best], found.upper[best]
-        mean = of_largest(means, Left(pairs.means(left.without), left.sizes))
-        ends = f"{fraction(mean.lower[cell])} to {fraction(mean.upper[cell])}"
-        sure = f" (95 % CI {ends}, over {intervals.units.over})"
-    elif "lower" in whole:
-        down, up = ndtri([CONFIDENCE ** (1 / n), CONFIDENCE]) / ndtri((1 + CONFIDENCE) / 2)
-        value, low, high = whole.loc[0, ["value", "lower", "upper"]]
-        whole.loc[0, ["lower", "upper"]] = value - down * (value - low), value + up * (high - value)
-    members, group_mean = int((pairs.cell == cell).sum()), ""
-    if members > 1:
-        of = listed([f"{group_of.get(model, model)} layer {layer}" for model, layer in why.layers])
-        group_mean = f"The mean {why.similarity.short} of {members} pairs of members, {of}, is "
-        group_mean += f"{fraction(means[cell])}{sure}."
-    return replace(why, whole=whole, among=f"{n:,} pairs of {pairs.what}", group_mean=group_mean)
 
 
 def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from mlem_core.storage.store import Stage, Store
 LABELLINGS, FEW_LABELLINGS = 99, 19
 # Blocks of each kind of unit that are left out in turn.
 BLOCKS = 24
+_COLUMNS = ["candidate", "level", "gain", "lower", "upper", "label", "kind"]
 # So many candidates explain more together at most, of so many with the largest gains.
 TOGETHER, FIRST = 3, 5
 
@@ -48,7 +49,7 @@ class Rest:
     Attributes
     ----------
     table : candidate, level (of the labels that are permuted), gain, lower, upper, p (corrected
-        over the candidates), label; by gain, in units of ρ (of one layer: as a share of the
+        over the candidates), label, kind; by gain, in units of ρ (of one layer: as a share of the
         variance of its ranks) and beyond chance
     together : candidates (", " between them), gain, lower, upper: of those with the largest gains
         beyond chance, one more in each row, each the one that adds most
@@ -72,26 +73,33 @@ class Rest:
         return self.table[(self.table["p"] < SIGNIFICANT) & (self.table["lower"] > 0)]
 
     @property
+    def columns(self) -> pd.DataFrame:
+        """Those beyond chance that a feature can be made of: all but distances in other layers."""
+        return self.sure[self.sure["kind"] != "rdm"]
+
+    @property
     def best(self) -> str:
         """The best candidate beyond chance, its share of the RSA and interval; "" if none is."""
-        if not len(self.sure):
+        if not len(self.columns):
             return ""
-        best = self.sure.iloc[0]
+        best = self.columns.iloc[0]
         share, low, high = (percent(best[name] / self.rsa) for name in ("gain", "lower", "upper"))
         return f"{sentence_case(best['label'])} would explain {share} more ({low} to {high})."
 
     @property
     def sentences(self) -> list[str]:
         """What the best candidate explains, what the first ones explain together, the reach."""
-        n, sure = many(len(self.table), "candidate"), self.sure
-        if not len(sure):
-            said = [f"None of {n} explains more than its labels permuted, beyond these features."]
-        else:
+        n, sure = many(len(self.table), "candidate"), self.columns
+        said = [f"No column of {n} explains more than its labels permuted, beyond these features."]
+        if len(sure):
             best = sure.iloc[0]
             said = [
                 f"{self.best[:-1]}: gain {_interval(best, 'gain')}, p = {fraction(best['p'], 3)}, "
                 f"corrected over {n}."
             ]
+        if len(layers := self.sure[self.sure["kind"] == "rdm"]):
+            other = layers.iloc[0]
+            said.append(f"{sentence_case(other['label'])}: gain {_interval(other, 'gain')}.")
         if len(self.together) > 1:
             last = self.together.iloc[-1]
             labels = dict(zip(self.table["candidate"], self.table["label"], strict=True))
@@ -108,7 +116,7 @@ class Rest:
     def written(self, stem: str) -> dict[str, pd.DataFrame]:
         """Tables by the names of their files, such as "what_else.csv", "what_else_reach.csv"."""
         return {
-            f"{stem}.csv": self.table.drop(columns="label"),
+            f"{stem}.csv": self.table.drop(columns=["label", "kind"]),
             f"{stem}_together.csv": self.together,
             f"{stem}_reach.csv": self.reach,
         }
@@ -224,10 +232,11 @@ def rest_of(
             continue
         gain = base.gain(tried)
         lower, upper = base.bounds(gain, tried, [chance])
-        rows.append((candidate.name, level, gain, lower, upper, candidate.label))
+        named = candidate.label, candidate.kind or "nominal"
+        rows.append((candidate.name, level, gain, lower, upper, *named))
         all_draws.append(chance)
         beside[candidate.name] = tried
-    table = pd.DataFrame(rows, columns=["candidate", "level", "gain", "lower", "upper", "label"])
+    table = pd.DataFrame(rows, columns=_COLUMNS)
     table.insert(5, "p", np.nan)
     if rows:
         draws, gains = np.stack(all_draws, axis=1), table["gain"].to_numpy()
@@ -243,7 +252,7 @@ def rest_of(
         rsa,
         base.explained,
     )
-    first = {*rest.sure["candidate"].head(FIRST)}
+    first = {*rest.columns["candidate"].head(FIRST)}
     chosen = [one for one in candidates if one.name in first]
     return replace(rest, together=_together(base, stimuli, chosen, missing))
 

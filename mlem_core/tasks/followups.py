@@ -32,7 +32,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
 VERSION = 6
-CAPSULE = "capsule.zip"
+CAPSULE, PAGE = "capsule.zip", "explorer.html"
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,24 @@ def _capsule(job: JobInput) -> Made:
         return {CAPSULE: path.read_bytes()}
 
 
+def _page(job: JobInput) -> Made:
+    from mlem_core.figures.plots import Drawing, FigureContext
+    from mlem_core.report.page import write_page
+
+    selection, pair = job.selection(), job.layers("a", "b")
+    results = job.analysis.results_of(selection)
+    drawing = Drawing((pair[0], pair[1]), job.store)
+    with scratch("page") as folder:
+        path = write_page(
+            FigureContext(job.analysis, selection, results, drawing),
+            Path(folder) / PAGE,
+            str(job.options["title"]),
+            stimuli=bool(job.options["stimuli"]),
+            progress=job.report,
+        )
+        return {PAGE: path.read_bytes()}
+
+
 def _audit(job: JobInput) -> None:
     from mlem_core.robustness.audit import audit
 
@@ -220,6 +238,7 @@ JOB_TYPES: dict[str, JobType] = {
     "similarity": JobType(_similarity, _all_models),
     "what-else": JobType(_what_else, _models_of("a", "b")),
     # They are restored before any work, and no more is wanted.
+    "page": JobType(_page, in_store=False),
     "representations": JobType(lambda job: None, lambda job: job.options["models"]),
 }
 

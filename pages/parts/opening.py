@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
     from mlem_core.tasks.analyses import Job
+    from mlem_core.tasks.followups import Followup
 
 MOST_NAMED = 3  # models; of more their number is said
 MANY_SYSTEMS = 4  # models
@@ -279,6 +279,8 @@ def _offer_capsule(view: View) -> None:
     if popover.open:
         with popover:
             frame.attempt(lambda: _make_capsule(view))
+            st.divider()
+            frame.attempt(lambda: _make_page(view))
 
 
 def _make_capsule(view: View) -> None:
@@ -294,24 +296,56 @@ def _make_capsule(view: View) -> None:
         f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
         "a methods paragraph, the references and all versions."
     )
-    task = view.work("capsule", options)
-    background.offer(
-        task, "Make the capsule", "Draws all figures in the background; about half a minute."
+    help = "Draws all figures in the background; about half a minute."
+    _offer_file(view.work("capsule", options), "capsule", followups.CAPSULE, help)
+    st.caption(
+        "`python -m mlem_core verify FILE.zip` runs it again, models included, and says which "
+        "numbers differ."
     )
+
+
+def _make_page(view: View) -> None:
+    """The analysis as one HTML page, made in the background, and downloaded."""
+    from mlem_core.tasks import followups
+
+    if len(view.layers) < 2:
+        return
+    a, b = map(parse_layer, view.pair)
+    st.markdown(
+        "One HTML page that anybody can open, without this program and without a network: the "
+        "canvas with every two layers, profiles, tables, methods."
+    )
+    stimuli = st.toggle(
+        "With the stimuli",
+        value=True,
+        help="Their words and sentences; without them the values of their features stay.",
+    )
+    options = {
+        **view.selection.to_dict(),
+        **{
+            "a": list(a),
+            "b": list(b),
+            "stimuli": stimuli,
+            "title": stored.analysis_names().get(view.job_id, view.job_id),
+        },
+    }
+    help = "Explains every two layers in the background; a minute for 50 layers."
+    _offer_file(view.work("page", options), "page", followups.PAGE, help)
+
+
+def _offer_file(task: Followup, noun: str, name: str, help: str) -> None:
+    """The button that makes a file, or downloads it."""
+    background.offer(task, f"Make the {noun}", help)
     if task.status().state == "done":
-        path = task.file(followups.CAPSULE)
+        path = task.file(name)
         st.download_button(
-            f"Download the capsule ({path.stat().st_size / 1e6:.1f} MB)",
+            f"Download the {noun} ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
-            file_name=f"{Path(view.analysis.stimuli.name).stem}-capsule.zip",
-            mime="application/zip",
-            key="download capsule",
+            file_name=name,
+            mime="application/octet-stream",
+            key=f"download {noun}",
             type="primary",
             icon=":material/download:",
             on_click="ignore",
             help="Keep it beside the paper.",
         )
-    st.caption(
-        "`python -m mlem_core verify FILE.zip` runs it again, models included, and says which "
-        "numbers differ."
-    )

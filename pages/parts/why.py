@@ -182,7 +182,7 @@ def _add_one(view: View, rest: Rest) -> None:
     from mlem_core.analysis.source import as_added
     from mlem_core.tasks import analyses
 
-    labels = dict(zip(rest.sure["candidate"], rest.sure["label"], strict=True))
+    labels = dict(zip(rest.columns["candidate"], rest.columns["label"], strict=True))
     addable = {
         name: added for name in labels if (added := as_added(name, view.analysis.spec.models))
     }

@@ -9,8 +9,9 @@ import pytest
 from inputs import finished, in_files, refused
 from scipy.stats import norm, spearmanr, t
 
+from mlem_core.inference.as_chosen import as_chosen
 from mlem_core.inference.corrections import of_largest
-from mlem_core.inference.explanation import as_chosen, explain, explanation_of, with_intervals
+from mlem_core.inference.explanation import explain, explanation_of, with_intervals
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs

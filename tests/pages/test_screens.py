@@ -414,3 +414,18 @@ def test_published_numbers_stand_beside_ours(store, tmp_path):
     assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
         [ours, tau.loc["gpt2:8", f"{models[0]}:4"], tau.loc[f"{models[2]}:8", f"{models[0]}:4"]]
     )
+
+
+def test_what_else_explains_the_finding_of_the_example_can_be_added(store, monkeypatch):
+    screen = Screen(analysis="example", detail="rest").unfold("folded details")
+    assert "what-else" in screen.figures and "is a function of the word" in screen.said
+    best = screen.app.button
+    best = next(one for one in screen.buttons if one.startswith("add "))
+    finding = screen.canvas["finding"]
+    assert re.search(r"would explain \d+\s%? ?\w* ?", finding) and "unexplained" in finding
+    started = []
+    monkeypatch.setattr(
+        analyses, "start", lambda spec, _: started.append(spec) or analyses.find("example", _)
+    )
+    screen.press(best)
+    assert started[0].add == (best.removeprefix("add "),) and screen.errors == []

@@ -72,7 +72,7 @@ export function bars(state, root, tip) {
 
   function point(one, event) {
     if (state.pointed !== one.name) state.set("pointed", one.name);
-    const own = one.name === "unexplained" ? ["Click for the pairs of stimuli behind it."] : [];
+    const own = one.name === "unexplained" && !state.data.alone ? ["Click for the pairs of stimuli behind it."] : [];
     tip.show(event, said(one), ...own);
   }
 

@@ -20,6 +20,7 @@ export function finding(state, root) {
     const text = state.data.finding.replace(/(\d) %/g, "$1\u00a0%");
     head.replaceChildren(...text.split(NUMBERS).map((part, at) => (
       at % 2 ? make("b", { text: part }) : part)));
+    details.hidden = Boolean(state.data.alone);
     const { state: how, text: said, more: lines } = state.data.chip;
     chip.className = `chip ${how}`;
     chip.replaceChildren(make("i", { "aria-hidden": true }), said);

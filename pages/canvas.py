@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -15,10 +12,6 @@ if TYPE_CHECKING:
     from mlem_core.figures.canvas import Canvas
 
 
-# Each imports only what stands before it.
-MODULES = ("dom", "state", "matrix", "chip", "bars", "maps", "words", "canvas")
-_FOLDER = Path(__file__).parent
-_IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 _ENTRY = """
 export default function ({ data, parentElement, setTriggerValue }) {
   const content = JSON.parse(new TextDecoder().decode(data));
@@ -27,29 +20,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
 """
 
 
-@functools.cache
-def script() -> str:
-    """The modules as one script, in which `mount(element, data, tell)` draws the canvas.
-
-    Modules are put one after the other, each in a scope of its own: nothing has to be built.
-    """
-    parts = []
-    for name in MODULES:
-        text = _IMPORT.sub("", (_FOLDER / f"{name}.js").read_text(encoding="utf-8"))
-        names = re.findall(r"^export (?:function|const) (\w+)", text, re.MULTILINE)
-        body = re.sub(r"^export ", "", text, flags=re.MULTILINE)
-        given = f"{{{', '.join(names)}}}"
-        parts.append(f"const {given} = (() => {{\n{body}\nreturn {given};\n}})();\n")
-    return "".join(parts)
-
-
-@functools.cache
-def style() -> str:
-    """The rules of the canvas."""
-    return (_FOLDER / "canvas.css").read_text(encoding="utf-8")
-
-
 def _component() -> Any:
+    from mlem_core.report.page import script, style
+
     holder = '<div class="holder" style="container-type: inline-size"></div>'
     return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
 

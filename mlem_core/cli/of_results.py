@@ -1,0 +1,69 @@
+"""Parsers of the commands that take what others wrote."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mlem_core.base.parameters import parse_pair
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.cli.streams import typed
+
+
+def add_verify(commands: Any) -> argparse.ArgumentParser:
+    """Parser of the command `verify`."""
+    verify: argparse.ArgumentParser = commands.add_parser(
+        "verify",
+        help="run a capsule again and report differences",
+        description="Exit code 0: no difference; 1: differences; 2: it cannot be run again.",
+    )
+    verify.add_argument(
+        "capsule", metavar="CAPSULE.zip", help="written by analyze --capsule, or by the app"
+    )
+    verify.add_argument(
+        "--model",
+        dest="folders",
+        action="append",
+        default=[],
+        type=typed(parse_pair("NAME=FOLDER")),
+        metavar="NAME=FOLDER",
+        help="folder of a model that was a folder; may be given several times",
+    )
+    verify.add_argument(
+        "--download",
+        action="store_true",
+        help="download models that are not on this machine from the Hugging Face hub",
+    )
+    return verify
+
+
+def add_export(commands: Any) -> argparse.ArgumentParser:
+    """Parser of the command `export`."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        "export",
+        help="write a result as one HTML page that opens without a server",
+        description="The page explains every two layers, with the maps of the stimuli, the "
+        "profiles, the tables and the methods. Nothing in it is fetched from elsewhere.",
+    )
+    command.add_argument("result", metavar="RESULT", help="a folder that analyze wrote")
+    command.add_argument("--html", required=True, metavar="FILE.html", help="the page to write")
+    command.add_argument("--title", help="of the page; by default the name of the stimuli")
+    command.add_argument(
+        "--pair",
+        dest="pairs",
+        action="append",
+        type=typed(_pair),
+        metavar="MODEL:LAYER,MODEL:LAYER",
+        help="explain these two layers; may be given several times; by default every two",
+    )
+    command.add_argument(
+        "--without-stimuli",
+        action="store_true",
+        help="leave out the words and sentences; the values of their features stay",
+    )
+    return command
+
+
+def _pair(text: str) -> tuple[Layer, Layer]:
+    a, _, b = text.partition(",")
+    return parse_layer(a.strip()), parse_layer(b.strip())

@@ -1,0 +1,208 @@
+"""One HTML page with what a screen shows of an analysis: no server, no network, one file.
+
+The canvas is that of Home (`canvas/`), its contributions of every two layers computed beforehand;
+below it stand the profiles, the tables to download and the methods. What is in it is data, packed
+into one element of the page and put there as text: names and sentences of users are never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.files import replacing
+from mlem_core.base.text import many
+from mlem_core.base.typing import Layer, Report, counting
+from mlem_core.figures.canvas import canvas_data, map_of, pair_data
+from mlem_core.figures.plots import FIGURES, FigureContext
+from mlem_core.figures.stimulus_maps import points_of
+from mlem_core.inference.explanation import explanations
+from mlem_core.pairs.similarities import RSA
+from mlem_core.report.capsule import called, tables_of
+from mlem_core.report.contents import own_names, portable, sources_of
+from mlem_core.report.formats import csv_bytes
+from mlem_core.report.methods import texts, uncertainty
+
+# Of more layers the pairs are those that one chooses.
+MOST_LAYERS = 400
+# Beside the canvas, in their order.
+SHOWN = ("profiles", "system_distances")
+# Each imports only what stands before it.
+MODULES = ("dom", "state", "matrix", "chip", "bars", "maps", "words", "canvas")
+_CANVAS = Path(__file__).parent / "canvas"
+_IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
+
+
+@functools.cache
+def script() -> str:
+    """The modules as one script, in which `mount(element, data, tell)` draws the canvas.
+
+    Modules are put one after the other, each in a scope of its own: nothing has to be built.
+    """
+    parts = []
+    for name in MODULES:
+        text = _IMPORT.sub("", (_CANVAS / f"{name}.js").read_text(encoding="utf-8"))
+        names = re.findall(r"^export (?:function|const) (\w+)", text, re.MULTILINE)
+        body = re.sub(r"^export ", "", text, flags=re.MULTILINE)
+        given = f"{{{', '.join(names)}}}"
+        parts.append(f"const {given} = (() => {{\n{body}\nreturn {given};\n}})();\n")
+    return "".join(parts)
+
+
+@functools.cache
+def style() -> str:
+    """The rules of the canvas."""
+    return (_CANVAS / "canvas.css").read_text(encoding="utf-8")
+
+
+def write_page(
+    context: FigureContext,
+    target: Path | str,
+    title: str,
+    pairs: Sequence[tuple[Layer, Layer]] | None = None,
+    *,
+    stimuli: bool = True,
+    progress: Report | None = None,
+) -> Path:
+    """Write the page of an analysis; it appears whole or not at all.
+
+    A model that is a folder of this machine is called by the folder's name in it.
+
+    Parameters
+    ----------
+    context : of figures; maps of its stimuli are made where representations are in the store
+    title : of the page
+    pairs : of layers that are explained; None is every two
+    stimuli : whether the words and sentences are in it
+    progress : called as layers are laid out and explained
+
+    Raises
+    ------
+    InputError
+        One layer alone; more than `MOST_LAYERS` layers and no `pairs`; a pair that is not among
+        the layers.
+    """
+    layers = context.selection.layers
+    if len(layers) < 2:
+        raise InputError("found one layer; a page compares layers, and expects at least two.")
+    if pairs is None and len(layers) > MOST_LAYERS:
+        raise InputError(
+            f"found {len(layers)} layers, and a page explains every two of at most {MOST_LAYERS}; "
+            "name the pairs, or choose fewer layers."
+        )
+    report = progress or (lambda _: None)
+    content = _content(context, pairs, stimuli, report)
+    names = own_names(context.analysis)
+    if names:
+        # What stands in it would name folders of this machine.
+        context = called(context, names)
+    analysis = portable(context.analysis, names, sources_of(context.analysis))
+    written = texts(
+        analysis, context.results, context.selection, context.names, uncertainty(context)
+    )
+    content |= {
+        "tables": {name: csv_bytes(table).decode() for name, table in tables_of(context).items()},
+        "figures": list(_figures(context)),
+        "methods": written["methods.md"],
+        "references": written["references.bib"],
+    }
+    page = _template().render(
+        title=title,
+        about=_about(context),
+        canvas_style=style(),
+        canvas_script=script(),
+        plotly=_packed(_plotly()),
+        content=_packed(json.dumps(content)),
+    )
+    with replacing(Path(target)) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Path(target)
+
+
+def _content(
+    context: FigureContext,
+    pairs: Sequence[tuple[Layer, Layer]] | None,
+    stimuli: bool,
+    report: Report,
+) -> dict[str, Any]:
+    """The canvas without its pair, the maps of all layers, and what explains each pair."""
+    layers = context.selection.layers
+    of_all = canvas_data(context)
+    told = counting(report, "maps", "layers")
+    for done, layer in enumerate(layers):
+        told(done, len(layers))
+        with suppress(InputError):
+            points_of(context, layer)
+        if (points := map_of(context, layer)) is not None:
+            of_all["maps"][str(done)] = points
+    if not stimuli:
+        of_all |= {
+            "words": None,
+            "places": [None] * len(of_all["places"]),
+            "sentences": [f"stimulus {n + 1}" for n in range(len(of_all["sentences"]))],
+        }
+    every = list(itertools.combinations(layers, 2))
+    if pairs is not None:
+        every = list(dict.fromkeys((context.pair, *pairs)))
+    explained, told = dict[str, Any](), counting(report, "contributions", "pairs of layers")
+    similarity = RSA if context.compared is None else context.compared.similarity.name
+    found = explanations(context.analysis, every, context.selection.features, context.compared)
+    for done, (pair, why) in enumerate(zip(every, found, strict=True)):
+        told(done, len(every))
+        of_pair = replace(context, drawing=replace(context.drawing, pair=pair))
+        of_pair.memory["why", pair, similarity] = why
+        explained[" ".join(str(layers.index(layer)) for layer in pair)] = pair_data(of_pair)
+    for name in ("finding", "chip", "terms", "total"):
+        del of_all[name]
+    return {"canvas": {**of_all, "alone": True}, "pairs": explained}
+
+
+def _about(context: FigureContext) -> str:
+    layers = context.selection.layers
+    models = {model for model, _ in layers}
+    n, version = len(context.analysis.stimuli), context.analysis.manifest["versions"].get("mlem")
+    return (
+        f"{many(len(layers), 'layer')} of {many(len(models), 'model')}, {many(n, 'stimulus')}. "
+        f"Made with MLEM Explorer {version or ''}".strip()
+        + "."
+    )
+
+
+def _figures(context: FigureContext) -> Iterator[dict[str, Any]]:
+    for name in SHOWN:
+        drawn = FIGURES[name].draw(context)
+        if drawn is not None:
+            figure = json.loads(drawn.figure.to_json())
+            yield {"title": drawn.title, "caption": drawn.caption, "figure": figure}
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def _packed(text: str) -> str:
+    """Text as the page unpacks it: gzip in base64, the same for the same text."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    folder = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+    environment = jinja2.Environment(
+        loader=folder, autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("page.html.jinja")

@@ -1,0 +1,97 @@
+"""An analysis as one HTML page: it opens alone, offline, in two browsers, whatever it is called."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from driving import SCRIPT, TAG
+from inputs import in_files, words
+from PIL import Image
+
+from mlem_core import Store, run
+from mlem_core.figures.plots import Drawing, FigureContext
+from mlem_core.report.page import write_page
+
+pytestmark = pytest.mark.browser
+LAST = ("one", 1), ("two", 1)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Pages with and without the stimuli, whose names and texts a careless page would run."""
+    folder = tmp_path_factory.mktemp("page")
+    table, rng = words(20), np.random.default_rng(0)
+    table["note"] = [TAG if row % 2 else SCRIPT for row in range(len(table))]
+    table["sentence"] = table["sentence"].str.replace("0", "</script>", n=1)
+    kinds = np.eye(6)[np.arange(len(table)) % 3]
+    layers = {k: kinds * k + rng.standard_normal(kinds.shape) for k in range(2)}
+    store = Store(folder / "store")
+    made = run(in_files(folder, table, {"one": layers, "two": layers}), store)
+    context = FigureContext(made, made.select(), made.results(), Drawing(LAST, store))
+    paths = folder / "with.html", folder / "without.html"
+    for path, stimuli in zip(paths, (True, False), strict=True):
+        write_page(context, path, f"{TAG} & mine", stimuli=stimuli)
+    return paths
+
+
+@pytest.fixture
+def page(browser, pages):
+    """The page in a window that has no network."""
+    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: wrong.append(dialog.message))
+    page.goto(pages[0].as_uri())
+    page.wait_for_selector("html[data-ready]")
+    yield page
+    assert wrong == [] and {url.partition(":")[0] for url in asked} <= {"file", "blob", "data"}
+    context.close()
+
+
+def test_any_two_layers_are_explained_by_a_click(page):
+    first = page.locator("h1").inner_text()
+    assert "one layer 1 and two layer 1" in first and page.locator(".row").count() > 2
+    matrix = page.locator("canvas.matrix")
+    matrix.focus()
+    for key in ("ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_function("text => document.querySelector('h1').innerText !== text", arg=first)
+    assert "layer 0" in page.locator("h1").inner_text()
+    with page.expect_download() as kept:
+        page.get_by_role("button", name="importance.csv").click()
+    assert kept.value.path().read_text().startswith("model,layer,fold,feature,importance")
+    assert page.title().endswith("& mine") and page.locator(".js-plotly-plot").count() >= 1
+
+
+def test_it_has_no_fault_that_axe_finds_and_prints(page):
+    found = Axe().run(page, options={"resultTypes": ["violations"]})
+    assert found.violations_count == 0, found.generate_report()
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_stimuli_can_be_left_out(browser, pages):
+    with browser.new_context(offline=True) as context:
+        page = context.new_page()
+        page.goto(pages[1].as_uri())
+        page.wait_for_selector("html[data-ready]")
+        said = page.evaluate("text('content')")
+    assert "stimulus 1" in said and words(20)["sentence"][0] not in said
+
+
+@pytest.mark.skipif(not shutil.which("firefox-esr"), reason="no Firefox is installed")
+def test_firefox_draws_it(pages, tmp_path):
+    picture = tmp_path / "seen.png"
+    subprocess.run(
+        ["firefox-esr", "--headless", f"--profile={tmp_path}", "--window-size=1280,900"]
+        + [f"--screenshot={picture}", pages[0].as_uri()],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        check=True,
+        timeout=120,
+    )
+    seen = np.asarray(Image.open(picture).convert("RGB"), dtype=int)
+    # The blue of the matrix and of the bars is on it.
+    assert ((seen[..., 2] - seen[..., 0]) > 60).sum() > 2_000
