@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import importlib
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # as of `typing`, which may be a file of that name: see `__main__`
 if TYPE_CHECKING:
     from typing import Any

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlem_core import __version__
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.spec import AnalysisSpec
@@ -211,7 +212,7 @@ def manifest_of(
         "models": models,
         "notices": list(notices),
         "versions": {
-            "mlem": _version("mlem-core"),
+            "mlem": __version__,
             "python": platform.python_version(),
             **{package: _version(package) for package in PACKAGES},
         },

@@ -75,7 +75,7 @@ GIVEN = ("stimuli.csv", RDMS)
 _README = """\
 A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
 
-Verify it:  python -m mlem_core verify THIS.zip
+Verify it:  mlem verify THIS.zip
 It runs the models on the stimuli once more, makes every table anew and says which numbers differ.
 
 tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does

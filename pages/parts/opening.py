@@ -312,6 +312,5 @@ def _make_capsule(view: View) -> None:
             help="Keep it beside the paper.",
         )
     st.caption(
-        "`python -m mlem_core verify FILE.zip` runs it again, models included, and says which "
-        "numbers differ."
+        "`mlem verify FILE.zip` runs it again, models included, and says which numbers differ."
     )
