@@ -1,12 +1,14 @@
 """Metric-learning encoding models in Python: what makes two language models think alike?
 
-    from mlem_core import AnalysisSpec, Store, run
+    from mlem_core import AnalysisSpec, compare, run
 
-    analysis = run(AnalysisSpec(stimuli="probing", models=("minilm",)), Store())
+    analysis = run(AnalysisSpec(stimuli="probing", models=("mini-gpt2",)))
     results = analysis.results()
     results.importance     # model, layer, fold, feature, importance
     results.similarity_rsa
     analysis.plot.profiles()
+
+    compare({"IT": y1, "V4": y2}, X).similarity  # arrays, and a table of features
 
 `RidgeMLEM`, `SpearmanMLEM`, `FRRSA` and `SoftRankMLEM` fit one layer with scikit-learn's API.
 Nothing here imports torch until a model has to be run.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import importlib
 
-__version__ = "0.1.0"
+from mlem_core.base.version import VERSION as __version__
 
 TYPE_CHECKING = False  # as of `typing`, which may be a file of that name: see `__main__`
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
+    from mlem_core.inference.comparing import ArrayComparison, compare
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.inference.what_else import explain_rest
@@ -48,6 +51,7 @@ __all__ = [
     "FRRSA",
     "Analysis",
     "AnalysisSpec",
+    "ArrayComparison",
     "Explanation",
     "Feature",
     "InputError",
@@ -60,6 +64,7 @@ __all__ = [
     "SpearmanMLEM",
     "StimulusSet",
     "Store",
+    "compare",
     "compared",
     "computing_on",
     "explain",
@@ -93,6 +98,7 @@ _HOMES = {
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
+    "inference.comparing": ("ArrayComparison", "compare"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "inference.what_else": ("explain_rest",),
@@ -110,4 +116,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(("__version__", *__all__))

@@ -21,7 +21,7 @@ def _own_modules_first() -> None:
             sys.path.append(first)
 
 
-def run() -> "NoReturn":
+def begin() -> "NoReturn":
     """Run the command that this process was started with, and end the process."""
     from mlem_core.cli.streams import refused
 
@@ -48,4 +48,4 @@ def run() -> "NoReturn":
 
 if __name__ == "__main__":
     _own_modules_first()
-    run()
+    begin()

@@ -19,6 +19,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.room import check_disk, check_memory
+from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.columns import feature_columns
@@ -58,6 +59,9 @@ class LayerSimilarity:
     layers: tuple[Layer, ...]
     tables: PairTables
     values: FloatArray
+
+    def __repr__(self) -> str:
+        return f"{self.similarity.short} of {many(len(self.layers), 'layer')}, see .square"
 
     @property
     def square(self) -> pd.DataFrame:

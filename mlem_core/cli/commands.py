@@ -16,7 +16,7 @@ from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
-from mlem_core.cli.serving import INTRODUCTION, serve
+from mlem_core.cli.serving import INTRODUCTION, serve_app
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
 from mlem_core.scale.cluster import computing_on, from_environment
 
@@ -369,7 +369,7 @@ def _cluster(options: argparse.Namespace) -> str:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
-    "app": serve,
+    "app": serve_app,
     "audit": _audit,
     "lint": _lint,
     "systems": _systems,

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from mlem_core import __version__
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
+from mlem_core.base.version import VERSION
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
 from mlem_core.models.registry import SYSTEMS
@@ -22,7 +22,7 @@ BAD_INPUT = 2
 MOST_REPLICATES = 10_000_000
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
-RELEASE = f"MLEM Explorer {__version__}"
+RELEASE = f"MLEM Explorer {VERSION}"
 _FOLDER = "folder for the tables; created if missing"
 # What is in none of them is of the analysis.
 _GROUPS = {

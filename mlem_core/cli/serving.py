@@ -48,7 +48,7 @@ def _has_browser() -> bool:
         return False
 
 
-def serve(options: argparse.Namespace) -> int:
+def serve_app(options: argparse.Namespace) -> int:
     """Serve the app in this process's place, as `make app` does; opens the browser if any."""
     script = app_folder() / "scripts" / "serve.py"
     command = [sys.executable, str(script)]

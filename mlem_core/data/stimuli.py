@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import some
+from mlem_core.base.text import listed, many, some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
 
@@ -98,6 +98,10 @@ class StimulusSet:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def __repr__(self) -> str:
+        features = listed([f"{one.name} ({one.kind})" for one in self.features], most=8)
+        return f"{many(len(self), self.level)} of {self.name}: {features}"
 
     @cached_property
     def digest(self) -> str:
