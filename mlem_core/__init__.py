@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
+    from mlem_core.comparing import ArrayComparison, compare
     from mlem_core.data.distance_features import with_rdm, with_vector
     from mlem_core.data.reading.content import ReadAs
     from mlem_core.data.roles import read_csv
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
-    from mlem_core.inference.comparing import ArrayComparison, compare
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.inference.what_else import explain_rest
@@ -90,6 +90,7 @@ _HOMES = {
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
+    "comparing": ("ArrayComparison", "compare"),
     "data.distance_features": ("with_rdm", "with_vector"),
     "data.reading.content": ("ReadAs",),
     "data.roles": ("read_csv",),
@@ -98,7 +99,6 @@ _HOMES = {
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
-    "inference.comparing": ("ArrayComparison", "compare"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "inference.what_else": ("explain_rest",),

@@ -21,7 +21,7 @@ def _own_modules_first() -> None:
             sys.path.append(first)
 
 
-def begin() -> "NoReturn":
+def run_command() -> "NoReturn":
     """Run the command that this process was started with, and end the process."""
     from mlem_core.cli.streams import refused
 
@@ -48,4 +48,4 @@ def begin() -> "NoReturn":
 
 if __name__ == "__main__":
     _own_modules_first()
-    begin()
+    run_command()

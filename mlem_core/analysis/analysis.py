@@ -153,7 +153,13 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Analysis(FinishedRun):
-    """A finished run, whose results are computed for whatever is selected of it."""
+    """A finished run, whose results are computed for whatever is selected of it.
+
+    Examples
+    --------
+    >>> analysis.select(layers="m:0").layers
+    (('m', 0),)
+    """
 
     plot = Later("figures.plots", "AnalysisPlots")
     similarity = Later("analysis.similarities", "AnalysisSimilarities")

@@ -75,6 +75,12 @@ def run(
     ------
     InputError
         Whatever the user gave that cannot be used; no model is left.
+
+    Examples
+    --------
+    >>> spec = AnalysisSpec("s.csv", representations={"m": "m.npz"}, layers=0)
+    >>> run(spec, progress=False).layers
+    [('m', 0)]
     """
     if stimuli is not None and spec.stimuli in SETS and stimuli.name != spec.stimuli:
         spec = replace(spec, stimuli=stimuli.name)

@@ -53,6 +53,11 @@ class LayerSimilarity:
     layers : (model, layer) of each of the n_layers layers
     tables : pair tables of these layers, whose `decompose` divides this similarity, if it `divides`
     values : (n_layers, n_layers)
+
+    Examples
+    --------
+    >>> compared(analysis, "cka", store).square.shape
+    (3, 3)
     """
 
     similarity: Similarity
@@ -158,6 +163,11 @@ def compared(
     InputError
         An unknown similarity; too few stimuli; representations that are no longer in the store; an
         analysis that compares only some of the pairs, or ranks them in classes.
+
+    Examples
+    --------
+    >>> compared(analysis, "cka", store)
+    CKA of 3 layers, see .square
     """
     similarity = SIMILARITIES.named(name)
 

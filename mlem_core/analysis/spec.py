@@ -171,10 +171,7 @@ class _OfModels(Grouped, OfFiles, StimulusSource):
 class AnalysisSpec(_OfModels):
     """Everything that decides what an analysis gives.
 
-    Examples
-    --------
-    >>> AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
-    AnalysisSpec(models=('minilm',), layers=(0, 6))
+    >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
     """
 
     distance: str = asked(
@@ -301,8 +298,7 @@ class AnalysisSpec(_OfModels):
                 )
 
     def __repr__(self) -> str:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        chosen = {k: v for k, v in values.items() if v != getattr(AnalysisSpec, k)}
+        chosen = {k: v for k, v in vars(self).items() if v != getattr(AnalysisSpec, k)}
         return f"AnalysisSpec({', '.join(f'{k}={v!r}' for k, v in chosen.items())})"
 
     def to_dict(self) -> dict[str, Any]:

@@ -117,6 +117,11 @@ def explain_rest(
     InputError
         A layer that the analysis does not have; fewer than 20 permutations; too few sentences;
         representations that are no longer in the store.
+
+    Examples
+    --------
+    >>> explain_rest(analysis, "m:0", "m:1", store, 20).table.columns[0]
+    'candidate'
     """
     check_permutations(n_permutations)
     pairs = LayerPairs.of_sample(analysis, analysis.select(layers=[a, b]).layers, store)

@@ -233,6 +233,12 @@ def computing_on(cluster: Any = None) -> Iterator[Executor]:
     InputError
         A text of another form, Dask is not installed, nobody answers, or a worker has another
         version of the package.
+
+    Examples
+    --------
+    >>> with computing_on("") as here:
+    ...     here.is_here
+    True
     """
     if cluster is None or cluster == "":
         yield HERE

@@ -104,7 +104,7 @@ def test_the_packages_stand_on_at_most_twelve_levels(graph):
 REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))
 # Compiled against CUDA, which the machine that writes constraints.txt may not have.
 GPU = "requirements-gpu.txt"
-OPTIONAL = {"requirements-torchsort.txt", "requirements-docs.txt", GPU}
+OPTIONAL = {"requirements-torchsort.txt", "requirements-docs.txt", "requirements-release.txt", GPU}
 
 
 def lines(name):

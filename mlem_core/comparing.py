@@ -35,6 +35,13 @@ class ArrayComparison:
     ----------
     analysis : the `Analysis`, whose layers are the arrays
     layers : (model, layer) in the analysis, by the array's name
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"size": [1, 2, 3] * 20, "kind": ["a", "b"] * 30})
+    >>> found = compare({"V4": X[["size"]], "IT": 2 * X[["size"]]}, X)
+    >>> float(found.similarity.loc["V4", "IT"].round(2))
+    1.0
     """
 
     analysis: Analysis
@@ -102,14 +109,14 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"animal": rng.permutation([True, False] * 30), "size": rng.choice(3, 60)})
     >>> V4 = np.c_[X["size"], 0.2 * rng.random((60, 2))]
-    >>> IT = np.c_[X["animal"], X["size"], 0.2 * rng.random((60, 2))]
+    >>> IT = np.c_[3 * X["animal"], X["size"], 0.2 * rng.random((60, 2))]
     >>> found = compare({"V4": V4, "IT": IT}, X)
     >>> found.importance.idxmax().to_dict()
     {'V4': 'size', 'IT': 'animal'}
     >>> found.why("V4", "IT").features["term"].tolist()
     ['animal', 'size']
     """
-    if not arrays or not isinstance(arrays, Mapping):
+    if not isinstance(arrays, Mapping) or not arrays:
         raise InputError(f"found {type(arrays).__name__} for arrays; expected {{name: array}}.")
     folder = TemporaryDirectory(prefix="mlem-", ignore_cleanup_errors=True)
     path = Path(folder.name) / "arrays.npz"
