@@ -21,7 +21,7 @@ COPY --from=build /opt/mlem /opt/mlem
 ENV PATH=/opt/mlem/bin:$PATH \
     MLEM_CACHE=/data/store MLEM_SHARED=/etc/mlem.toml HF_HOME=/data/hub \
     STREAMLIT_SERVER_ADDRESS=0.0.0.0
-USER mlem
+USER 1000
 WORKDIR /home/mlem
 VOLUME /data
 EXPOSE 8501

@@ -38,20 +38,8 @@ def test_the_version_is_said(capsys):
 
 
 def test_a_list_that_is_given_twice_counts_twice():
-    asked = [
-        "analyze",
-        "--stimuli",
-        "probing",
-        "--features",
-        "a",
-        "--features",
-        "b,c",
-        "--nominal",
-        "a",
-        "--out",
-        "x",
-    ]
-    spec = spec_from_options(parser(None).parse_args(asked))
+    given = ("--stimuli=probing", "--features=a", "--features=b,c", "--nominal=a", "--out=x")
+    spec = spec_from_options(parser(None).parse_args(["analyze", *given]))
     assert (spec.features, spec.nominal, spec.ordered) == (("a", "b", "c"), ("a",), ())
 
 
