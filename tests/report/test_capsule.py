@@ -79,7 +79,7 @@ def test_it_holds_all_that_was_made(path, analysis, folder):
     expected = results.scores.replace({"model": called})
     pd.testing.assert_frame_equal(scores, expected, check_dtype=False)
     for name in ("profiles", "similarity", "layer_maps", "compare", "feature_correlations"):
-        assert b'src="plotly.min.js"></script>' in files[f"figures/{name}.html"]
+        assert b'<script src="plotly.min.js">' in files[f"figures/{name}.html"]
     assert b"plotly.js" in files["figures/plotly.min.js"]
     assert b"citep{salle2024}" in files["methods.tex"] and b"@article" in files["references.bib"]
     assert f"numpy {np.__version__}" in files["versions.txt"].decode()
