@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -317,6 +318,17 @@ def added_column(name: str) -> str:
     """Column name of an added feature: `surprisal_gpt2` of "surprisal:gpt2"."""
     model = _scoring_model(name)
     return f"{SURPRISAL}_{re.sub(r'[^0-9A-Za-z]+', '_', Path(model).name)}" if model else name
+
+
+def as_added(candidate: str, models: Iterable[str]) -> str:
+    """Entry of `add` that makes a candidate a feature; "" where none does.
+
+    Parameters
+    ----------
+    models : those that may have given its surprisal
+    """
+    entries = (*ADDED, *(f"{SURPRISAL}:{model}" for model in models))
+    return next((entry for entry in entries if added_column(entry) == candidate), "")
 
 
 def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:

@@ -208,15 +208,20 @@ def _what_else(options: argparse.Namespace) -> None:
     from mlem_core.inference.what_else import explain_rest
     from mlem_core.storage.store import Store
 
-    store, both = Store(), (options.first, options.second)
+    store = Store()
     with Bars() as bars:
-        analysis = analysis_of_two(options, _spec, store, bars.show)
+        # Layer 0 is a candidate.
+        analysis = analysis_of_two(options, _spec, store, bars.show, beside=(0,))
+        layers = [layer for layer in (options.first, options.second) if layer is not None]
         complain(*_notices(analysis))
-        count = bars.counter("what else", "candidates")
-        found = explain_rest(analysis, *both, store, options.chance, count)
+        found = explain_rest(
+            analysis, layers, store, n_permutations=options.chance, report=bars.show
+        )
     if options.out is not None:
-        write_table(found.table, Path(options.out))
-    tell(found.sentence)
+        out = Path(options.out)
+        for name, table in found.written(out.stem).items():
+            write_table(table, out.with_name(name).with_suffix(out.suffix))
+    tell("\n".join(found.sentences))
     complain(*found.notes)
 
 

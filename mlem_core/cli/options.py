@@ -231,10 +231,12 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_two_layers(command: argparse.ArgumentParser) -> None:
-    for name in ("first", "second"):
-        about = "such as minilm:3, or brain:V1 if the layers of a file have names"
-        command.add_argument(name, metavar="MODEL:LAYER", help=about)
+def _add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:
+    """The two layers of a command; `alone` says what it does with one, if that will do."""
+    about = "such as minilm:3, or brain:V1 if the layers of a file have names"
+    command.add_argument("first", metavar="MODEL:LAYER", help=about)
+    nargs, about = ("?", alone) if alone else (None, about)
+    command.add_argument("second", metavar="MODEL:LAYER", nargs=nargs, help=about)
     _add_inputs(command)
 
 
@@ -242,18 +244,25 @@ def _add_what_else(commands: Any) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         "what-else",
         help="find columns that explain more of two layers' similarity than the features",
-        description="Candidates follow from the words and sentences, or are other columns of the "
-        "stimuli. Their gains are beyond those with their labels permuted.",
+        description="Candidates follow from the words and sentences, from the tokens and "
+        "predictions of the models, or are other columns of the stimuli and distances in other "
+        "layers. Their gains are beyond those with their labels permuted.",
     )
-    _add_two_layers(command)
+    _add_two_layers(command, "without it: what else explains the distances in the first")
     command.add_argument(
         "--chance",
         type=_replicates,
-        default=199,
+        default=99,
         metavar="N",
-        help="permute the labels of each candidate N times (at least 20; default 199)",
+        help="permute the labels of each candidate N times (at least 20; default 99)",
     )
-    command.add_argument("--out", metavar="FILE.csv", help="write the candidates as CSV")
+    command.add_argument(
+        "--out",
+        metavar="FILE.csv",
+        help="write the candidates as CSV; what the best explain "
+        "together, and how much is a function of the word or sentence, as FILE_together.csv and "
+        "FILE_reach.csv",
+    )
     return command
 
 

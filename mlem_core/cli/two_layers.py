@@ -1,4 +1,4 @@
-"""The analysis of two layers that a command names."""
+"""The analysis of the two layers, or the one, that a command names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ def analysis_of_two(
     spec: Callable[[argparse.Namespace], AnalysisSpec],
     store: Store,
     report: Report,
+    beside: tuple[int, ...] = (),
 ) -> Analysis:
     """The analysis of the two layers of the options, `first` and `second`, which become layers.
+
+    Without a second one, of the first alone.
 
     Parameters
     ----------
     spec : the checked analysis of options
+    beside : other layers that the analysis has, unless the options name some
 
     Raises
     ------
@@ -33,21 +37,23 @@ def analysis_of_two(
         Bad input; a layer that its model does not have, or one layer twice.
     """
     asked = spec_from_options(options)
-    both = options.first, options.second = _numbered(asked, options.first, options.second)
+    named = [options.first] if options.second is None else [options.first, options.second]
+    both = _numbered(asked, named)
+    options.first, options.second = both[0], (*both, None)[1]
     files = dict(asked.representations)
     options.models += [
         name for name in dict(both) if name not in files and name not in options.models
     ]
     if options.layers is None:
         # Other layers have no part in it.
-        options.layers = tuple(sorted({number for _, number in both}))
+        options.layers = tuple(sorted({*beside, *(number for _, number in both)}))
     analysis = run(spec(options), store, report)
     _check_there(both, analysis, store)
     return analysis
 
 
-def _numbered(spec: AnalysisSpec, first: str, second: str) -> tuple[Layer, Layer]:
-    """Two layers that are named by number, or by their name in a representations file."""
+def _numbered(spec: AnalysisSpec, named: Iterable[str]) -> tuple[Layer, ...]:
+    """Layers that are named by number, or by their name in a representations file."""
 
     def numbered(text: str) -> Layer:
         model, _, own = text.rpartition(":")
@@ -60,8 +66,8 @@ def _numbered(spec: AnalysisSpec, first: str, second: str) -> tuple[Layer, Layer
             raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
         return model, names[own]
 
-    both = numbered(first), numbered(second)
-    if both[0] == both[1]:
+    both = tuple(map(numbered, named))
+    if len(both) > len({*both}):
         raise InputError(
             f"found the layer {layer_name(both[0])} twice; expected two layers that are compared, "
             "such as minilm:3 and gpt2:5."

@@ -1,10 +1,11 @@
-"""Features that follow from the stimuli themselves: lengths, positions, frequency, bins, merges."""
+"""Features that follow from the stimuli themselves: lengths, neighbours, bins, merges."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from mlem_core.data.stimuli import Feature, StimulusSet, bare, words_in
 LANGUAGE = "en"
 # The value of all stimuli whose own value is rare.
 OTHER = "other"
+# The value of a word that has none before it, or after it.
+NO_WORD = "(none)"
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,17 @@ class Added:
 
     Attributes
     ----------
+    label : as a sentence calls it
     help : what it is
-    values : of stimuli, of words in a language: (n_stimuli,) numbers, missing is NaN
+    values : of stimuli, of words in a language: (n_stimuli,) numbers, missing is NaN; or texts
     words_only : whether it is of words and not of sentences
     """
 
+    label: str
     help: str
     values: Callable[[StimulusSet, str], Any]
     words_only: bool = True
+    kind: Kind = "ordered"
 
 
 def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -85,23 +91,74 @@ def _from_start(stimuli: StimulusSet, language: str) -> Any:
     return stimuli.word_index
 
 
+def of_words(change: Callable[[str], Any], stimuli: StimulusSet, language: str = "") -> list[Any]:
+    """Value of each word without the punctuation around it: (n_stimuli,)."""
+    return [change(bare(word)) for word in stimuli.words]
+
+
+def neighbour(step: int, stimuli: StimulusSet, language: str = "") -> list[str]:
+    """Word that stands so many words after each stimulus: (n_stimuli,).
+
+    `NO_WORD` where the sentence ends before.
+    """
+    found = []
+    for sentence, at in zip(stimuli.sentences, _from_start(stimuli, "") + step, strict=True):
+        words = sentence.split()
+        found.append(bare(words[at]) if 0 <= at < len(words) else NO_WORD)
+    return found
+
+
+def punctuation(stimuli: StimulusSet, language: str = "") -> list[str]:
+    """Signs before and after each word, or each sentence, as in "( )": (n_stimuli,)."""
+    edges = re.compile(r"^(\W*)(?:.*\w)?(\W*)$", re.DOTALL)
+    found = {text: " ".join(edges.findall(text)[0]) for text in set(stimuli.words)}
+    return [found[text] for text in stimuli.words]
+
+
 ADDED: dict[str, Added] = {
     "word_length": Added(
+        "the length of the word",
         "characters of the word",  # without punctuation around it
-        lambda stimuli, _: list(map(cache(lambda word: len(bare(word))), stimuli.words)),
+        partial(of_words, len),
     ),
-    "word_position": Added("words before it in the sentence", _from_start),
+    "word_position": Added(
+        "the position from the start", "words before it in the sentence", _from_start
+    ),
     "position_from_end": Added(
+        "the position from the end",
         "words after it in the sentence",
         lambda stimuli, _: words_in(stimuli.sentences) - 1 - _from_start(stimuli, _),
     ),
     "sentence_length": Added(
+        "the length of the sentence",
         "words of the sentence",  # that are not punctuation alone
         lambda stimuli, _: list(map(cache(count_words), stimuli.sentences)),
         words_only=False,
     ),
-    "frequency": Added("log frequency of the word, on the Zipf scale", frequency),
-}
+    "frequency": Added(
+        "the frequency of the word", "log frequency of the word, on the Zipf scale", frequency
+    ),
+    "previous_word": Added(
+        "the previous word", "the word before it", partial(neighbour, -1), kind="nominal"
+    ),
+    "next_word": Added("the next word", "the word after it", partial(neighbour, 1), kind="nominal"),
+    "last_two_letters": Added(
+        "the last two letters",
+        "the last two letters of the word",
+        partial(of_words, lambda word: word[-2:]),
+        kind="nominal",
+    ),
+    "last_three_letters": Added(
+        "the last three letters",
+        "the last three letters of the word",
+        partial(of_words, lambda word: word[-3:]),
+        kind="nominal",
+    ),
+    "punctuation": Added(
+        "punctuation", "the signs before and after it", punctuation, words_only=False,
+        kind="nominal",
+    ),
+}  # fmt: skip
 
 
 def count_words(sentence: str) -> int:
@@ -110,7 +167,7 @@ def count_words(sentence: str) -> int:
 
 
 def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> StimulusSet:
-    """The stimuli with one of `ADDED` as a further, ordered feature.
+    """The stimuli with one of `ADDED` as a further feature.
 
     Raises
     ------
@@ -129,8 +186,10 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
             f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
             f"the choices are {', '.join(fit)}."
         )
-    values = np.asarray(ADDED[name].values(stimuli, language), dtype=np.float64)
-    return with_values(stimuli, name, values)
+    values, kind = ADDED[name].values(stimuli, language), ADDED[name].kind
+    if kind == "nominal":
+        return with_column(stimuli, name, values, kind)
+    return with_values(stimuli, name, np.asarray(values, dtype=np.float64))
 
 
 def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:

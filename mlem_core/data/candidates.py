@@ -1,13 +1,12 @@
 """Candidates: columns that need no annotation and may explain what the features leave unexplained.
 
-Those that follow from the stimuli themselves are entries of `CANDIDATES`; every other column of the
-table that is no feature of the analysis (`item`, `_note`, a feature that was not chosen) is one
-too.
+Those that follow from the stimuli themselves are entries of `CANDIDATES`; most of these can be
+features as well (`mlem_core.data.added`). Every other column of the table that is no feature of the
+analysis (`item`, `_note`, a feature that was not chosen) is one too.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,12 +15,10 @@ from typing import Any
 import pandas as pd
 
 from mlem_core.base.parameters import Registry
-from mlem_core.data.added import ADDED, LANGUAGE
+from mlem_core.data.added import ADDED, LANGUAGE, of_words
 from mlem_core.data.columns import Kind, guess_kind, texts, typed_column
-from mlem_core.data.stimuli import ITEM, Feature, StimulusSet, bare
+from mlem_core.data.stimuli import ITEM, Feature, Rdm, StimulusSet
 
-# The value of a word that has none before it, or after it.
-NO_WORD = "(none)"
 # Columns that others stand for: the sentence, and the word in it.
 _PLACES = frozenset({"sentence", "word_index", "word", "sentence_id"})
 
@@ -37,6 +34,8 @@ class Candidate:
         apply. It may raise InputError
     kind : None is what its values look like
     is_identity : whether it says which word, item or sentence a stimulus is, and no more
+    words_only : whether it is of words and not of sentences
+    rdm : the distances of its values, where it is given by them
     """
 
     name: str
@@ -44,52 +43,17 @@ class Candidate:
     values: Callable[[StimulusSet], Any]
     kind: Kind | None = "nominal"
     is_identity: bool = False
+    words_only: bool = False
+    rdm: Rdm | None = None
 
 
 CANDIDATES = Registry[Candidate]("candidate")
 
 
-def of_words(change: Callable[[str], str], stimuli: StimulusSet) -> list[str] | None:
-    """What follows from each word, as `bare` has it: (n_stimuli,); None of sentences."""
-    if stimuli.level == "sentence":
-        return None
-    return [change(bare(word)) for word in stimuli.words]
-
-
-def neighbour(step: int, stimuli: StimulusSet) -> list[str] | None:
-    """The word that stands so many words after each stimulus: (n_stimuli,); None of sentences.
-
-    `NO_WORD` where the sentence ends before.
-    """
-    if stimuli.word_index is None:
-        return None
-    found = []
-    for sentence, at in zip(stimuli.sentences, stimuli.word_index + step, strict=True):
-        words = sentence.split()
-        found.append(bare(words[at]) if 0 <= at < len(words) else NO_WORD)
-    return found
-
-
-def punctuation(stimuli: StimulusSet) -> list[str]:
-    """The signs before and after each word, or each sentence, as in "( )": (n_stimuli,)."""
-    edges = re.compile(r"^(\W*)(?:.*\w)?(\W*)$", re.DOTALL)
-    found = {text: " ".join(edges.findall(text)[0]) for text in set(stimuli.words)}
-    return [found[text] for text in stimuli.words]
-
-
-def added(name: str, stimuli: StimulusSet) -> Any:
-    """The values of one of `mlem_core.data.added.ADDED`; None of sentences where it is of words."""
-    of_them = not ADDED[name].words_only or stimuli.level == "word"
-    return ADDED[name].values(stimuli, LANGUAGE) if of_them else None
-
-
 for _entry in (
-    Candidate("word_form", "the word itself", partial(of_words, str), is_identity=True),
-    Candidate("last_two_letters", "the last two letters", partial(of_words, lambda w: w[-2:])),
-    Candidate("last_three_letters", "the last three letters", partial(of_words, lambda w: w[-3:])),
-    Candidate("previous_word", "the previous word", partial(neighbour, -1)),
-    Candidate("next_word", "the next word", partial(neighbour, 1)),
-    Candidate("punctuation", "punctuation", punctuation),
+    Candidate(
+        "word_form", "the word itself", partial(of_words, str), is_identity=True, words_only=True
+    ),
     Candidate(
         "sentence_identity",
         "which sentence it is",
@@ -97,14 +61,14 @@ for _entry in (
         is_identity=True,
     ),
     *(
-        Candidate(name, label, partial(added, name), "ordered")
-        for name, label in (
-            ("word_length", "the length of the word"),
-            ("frequency", "the frequency of the word"),
-            ("word_position", "the position from the start"),
-            ("position_from_end", "the position from the end"),
-            ("sentence_length", "the length of the sentence"),
+        Candidate(
+            name,
+            added.label,
+            lambda own, added=added: added.values(own, LANGUAGE),  # type: ignore[misc]
+            added.kind,
+            words_only=added.words_only,
         )
+        for name, added in ADDED.items()
     ),
 ):
     CANDIDATES.register(_entry)
@@ -117,7 +81,12 @@ def candidates_of(stimuli: StimulusSet) -> list[Candidate]:
     """
     features = {feature.name for feature in stimuli.features}
     there = [str(name) for name in stimuli.table if str(name) not in _PLACES | features]
-    made = [entry for name, entry in CANDIDATES.items() if name not in {*there, *features}]
+    made = [
+        entry
+        for name, entry in CANDIDATES.items()
+        if name not in {*there, *features}
+        and (stimuli.level == "word" if entry.words_only else stimuli.level != "stimulus")
+    ]
     return made + [
         Candidate(name, f"the column {name}", partial(_column, name), None, name == ITEM)
         for name in there
@@ -129,19 +98,17 @@ def _column(name: str, stimuli: StimulusSet) -> Any:
     return stimuli.table[name]
 
 
-def as_feature(stimuli: StimulusSet, candidate: Candidate) -> StimulusSet | None:
-    """The stimuli with a candidate as their only feature; None where it does not apply.
+def as_feature(stimuli: StimulusSet, candidate: Candidate) -> StimulusSet:
+    """The stimuli with a candidate as their only feature.
 
     Raises
     ------
     InputError
         It cannot be computed.
     """
-    values = candidate.values(stimuli)
-    if values is None:
-        return None
-    cells = texts(pd.Series(values))
+    cells = texts(pd.Series(candidate.values(stimuli)))
     kind = candidate.kind or guess_kind(cells)
     column = typed_column(candidate.name, cells, kind)
     table = stimuli.table.assign(**{candidate.name: column.to_numpy()})
-    return replace(stimuli, table=table, features=(Feature(candidate.name, kind),))
+    rdms = {} if candidate.rdm is None else {candidate.name: candidate.rdm}
+    return replace(stimuli, table=table, features=(Feature(candidate.name, kind),), rdms=rdms)

@@ -1,7 +1,7 @@
 """The canvas of two layers as plain lists: matrix, finding, contributions, and maps of the stimuli.
 
-What draws it is JavaScript (`pages/canvas/`); everything in it is of the records that other figures
-are drawn from. Names and cells of users are texts in it, never markup.
+JavaScript draws it (`report/canvas/`); everything in it is of the records that other figures are
+drawn from. Names and cells of users are texts in it, never markup.
 """
 
 from __future__ import annotations
@@ -37,17 +37,25 @@ def canvas_data(context: FigureContext) -> Canvas:
     Layers are named by their place in `layers`; maps are there of those layers of the two models
     whose maps are kept, by that place as text. Missing numbers are None.
     """
-    layers, why = context.selection.layers, context.why
+    layers = context.selection.layers
     of_all = "canvas", repr(context.names), *_shown_matrices(context)
     return {
         **context.once(of_all, lambda: _of_all_layers(context)),
         "pair": [layers.index(layer) for layer in context.pair],
-        "finding": why.answer,
+        **pair_data(context),
+        "colour": color_of(context),
+        "maps": _maps(context, layers),
+    }
+
+
+def pair_data(context: FigureContext) -> Canvas:
+    """What explains the similarity of the two layers of a context: the part that is theirs."""
+    why = context.why
+    return {
+        "finding": _finding(context),
         "chip": chip(context, why, _checked(context)),
         "terms": _terms(context, why),
         "total": _rounded(why.value),
-        "colour": color_of(context),
-        "maps": _maps(context, layers),
     }
 
 
@@ -122,6 +130,13 @@ def settled(why: Explanation) -> bool:
     return "p" in why.terms or (not why.similarity.divides and "lower" in why.whole)
 
 
+def _finding(context: FigureContext) -> str:
+    """What explains the similarity of the two layers, and what would explain more of it."""
+    why = context.why
+    rest = context.rest if why.similarity.of_ranks else None
+    return f"{why.answer} {rest.best if rest else ''}".strip()
+
+
 def chip(context: FigureContext, why: Explanation, checked: Checked) -> dict[str, str]:
     """State of the finding ("provisional", "sure" or "fails"), with its text and more of it."""
     lines = _intervals(context, why)
@@ -156,6 +171,10 @@ def _intervals(context: FigureContext, why: Explanation) -> list[str]:
         if pd.notna(row["lower"])
     ]
     lines = [f"95 % CI over {over}: {', '.join(found)}."]
+    if why.similarity.divides:
+        lines.append(
+            f"Intervals of shares are those of contributions, divided by the {rows[0][0]}."
+        )
     if why.among:
         lines.append(f"Chosen as the most similar of {why.among}; the lower bound allows for that.")
     return lines
@@ -281,12 +300,12 @@ def _maps(context: FigureContext, layers: Sequence[Layer]) -> dict[str, list[lis
     """x and y of each stimulus in the layers of the two models whose maps are kept."""
     models, found = {model for model, _ in context.pair}, {}
     for place, layer in enumerate(layers):
-        if layer[0] in models and (points := _points(context, layer)) is not None:
+        if layer[0] in models and (points := map_of(context, layer)) is not None:
             found[str(place)] = points
     return found
 
 
-def _points(context: FigureContext, layer: Layer) -> Any:
+def map_of(context: FigureContext, layer: Layer) -> Any:
     """x and y of the stimuli in a layer as lists; None where the map is not kept yet."""
 
     def kept() -> Any:
@@ -299,7 +318,7 @@ def _points(context: FigureContext, layer: Layer) -> Any:
 def lacking_maps(context: FigureContext) -> list[Layer]:
     """Layers of the compared two whose maps are not cached yet, but can be made."""
     analysis, store = context.analysis, context.drawing.store
-    lacking = [layer for layer in context.pair if _points(context, layer) is None]
+    lacking = [layer for layer in context.pair if map_of(context, layer) is None]
     if not lacking or store is None:
         return []
     without = maps.without_representations(analysis, [model for model, _ in lacking], store)

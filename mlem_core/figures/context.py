@@ -31,6 +31,7 @@ from mlem_core.inference.importance_chance import known_chance
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_intervals import known_layer_chance
 from mlem_core.inference.resample import REPLICATES
+from mlem_core.inference.what_else import Rest, kept_rest
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA
@@ -284,6 +285,15 @@ class FigureContext(Selected):
         """Noise ceilings of groups of subjects, where they have been computed."""
         store = self.drawing.store
         return None if store is None else kept_noise_ceilings(self.analysis, store)
+
+    @property
+    def rest(self) -> Rest | None:
+        """What else explains the two layers, where it has been computed."""
+        store, asked = self.drawing.store, (self.analysis, self.pair)
+        if store is None or not self.several:
+            return None
+        make = partial(kept_rest, *asked, store, self.selection.features)
+        return self.once(("what else", self.pair), make)
 
     @cached_property
     def audit(self) -> Audit | None:

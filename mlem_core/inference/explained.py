@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -175,7 +176,7 @@ class Explanation:
 
 
 def _of_two(why: Explanation) -> str:
-    """The headline of two layers alone: at most 30 words, their names apart."""
+    """The headline of two layers alone: at most 40 words, their names apart."""
     if not why.similarity.divides:
         return f"{why.finding}: {why.meaning}"
     value, whole = why.value, why.whole.iloc[0]
@@ -205,14 +206,22 @@ def _shares(why: Explanation) -> str:
         if len(others) and sum_of_others >= 0:
             count = f"{in_letters(len(others))} other feature{'s' * (len(others) > 1)}"
             parts.insert(0, f"{count} for {percent(sum_of_others / value)}")
-        text = f"{sentence_case(name)} accounts for {percent(top['value'] / value)}"
+        text = f"{sentence_case(name)} accounts for {_share(top, value)}"
     else:
         beyond = "a tenth of it" if why.sure is None else "more than chance gives"
         text, parts = f"No feature accounts for {beyond}", []
-    left = f"{percent(min(rest, 1.0))} is unexplained"
+    left = f"{_share(why.unexplained, value, 1.0)} is unexplained"
     if rest < 0:
         left = f"what is unexplained lowers it by {percent(-rest)}"
     return f"{', '.join((text, *parts))}; {left}."
+
+
+def _share(row: pd.Series, whole: float, most: float = math.inf) -> str:
+    """Share of a term in a similarity, with its interval divided by the similarity."""
+    text = percent(min(row["value"] / whole, most))
+    if pd.isna(row.get("lower")):
+        return text
+    return f"{text} ({percent(row['lower'] / whole)} to {percent(min(row['upper'] / whole, most))})"
 
 
 def _how_sure(why: Explanation) -> str:

@@ -271,6 +271,16 @@ class Relabelled(NamedTuple):
         )
 
 
+def relabelled_pairs(pairs: LayerPairs, f: int, givers: IntArray) -> tuple[RankedPairs, PairTables]:
+    """The pairs and their tables where stimuli take the values of a feature from givers."""
+    relabelled = Relabelled.of(pairs, f)
+    names, place = np.unique(relabelled.keys(givers), return_inverse=True)
+    sums = relabelled.sums(givers, np.stack(pairs.ranks))[1]
+    tables = replace(relabelled.tables(names), counts=sums[0], rank_sums=sums[1:])
+    cells = place.astype(np.int32)
+    return replace(pairs.whole, cells=cells, n_patterns=len(names)), tables
+
+
 def _coarse(pairs: LayerPairs) -> LayerPairs:
     tables, coarser = pairs.tables.coarse, pairs.tables.coarser
     if tables is pairs.tables:

@@ -13,7 +13,7 @@ import numpy as np
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.data.levels import exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
@@ -28,16 +28,15 @@ from mlem_core.inference.bootstrap import (
 )
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.corrections import PERMUTATIONS
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, for_replicates
+from mlem_core.inference.layer_pairs import LayerPairs, for_replicates, relabelled_pairs
 from mlem_core.inference.resample import Replicates, check_enough, resample, t_quantile
 from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
 from mlem_core.measures.shapley import sampled_orders
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.resampling_units import Blocks, RankedPairs, StimulusUnits, Units, Weights
+from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units, Weights
 from mlem_core.pairs.similarities import RSA
-from mlem_core.pairs.tables import PairTables
 
 # Permutations of the labels of each feature behind the interval of an identity, and blocks of each
 # kind that are left out of each.
@@ -217,16 +216,6 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
         both = of_kinds[0] + of_kinds[1] - of_kinds[2] if len(of_kinds) > 1 else 0.0
         reach.append(np.sqrt(max(0.0, both, *of_kinds[:2])) * t_quantile(min(blocks.sizes)))
     return np.array(reach)
-
-
-def relabelled_pairs(pairs: LayerPairs, f: int, givers: IntArray) -> tuple[RankedPairs, PairTables]:
-    """The pairs and their tables where stimuli take the values of a feature from givers."""
-    relabelled = Relabelled.of(pairs, f)
-    names, place = np.unique(relabelled.keys(givers), return_inverse=True)
-    sums = relabelled.sums(givers, np.stack(pairs.ranks))[1]
-    tables = replace(relabelled.tables(names), counts=sums[0], rank_sums=sums[1:])
-    cells = place.astype(np.int32)
-    return replace(pairs.whole, cells=cells, n_patterns=len(names)), tables
 
 
 # Seconds: to begin, and of a pair in a layer where sentences alone are left out, or words too.

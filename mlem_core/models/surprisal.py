@@ -1,14 +1,14 @@
-"""The surprisal of words in a causal model."""
+"""What a causal model predicts of words: their surprisal, and what would follow them."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.extraction import batches
 from mlem_core.models.forward import LoadedModel, quietly
@@ -47,29 +47,51 @@ def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArr
             f"the model {name!r} sees what comes after a word, so that it gives no surprisal; "
             "choose a causal one, such as smollm2 or gpt2."
         )
-    return word_surprisal(_tokenized(stimuli, loaded), loaded, load_with_head(loaded))
+    return word_predictions(tokenized(stimuli, loaded), loaded, load_with_head(loaded)).surprisal
 
 
-def word_surprisal(tokenized: TokenizedStimuli, loaded: LoadedModel, model: Any) -> FloatArray:
-    """`surprisal` of stimuli that are tokenised, from a model with its head."""
+class Predictions(NamedTuple):
+    """Predictions of a causal model at words: (n_stimuli,) each.
+
+    surprisal : in bits, see `surprisal`
+    entropy : in bits, of the token after the word
+    likeliest : the number of the most likely token after the word
+    """
+
+    surprisal: FloatArray
+    entropy: FloatArray
+    likeliest: IntArray
+
+
+def word_predictions(tokens: TokenizedStimuli, loaded: LoadedModel, model: Any) -> Predictions:
+    """Predictions at stimuli that are tokenised, from a model with its head."""
     import torch
 
-    values = np.full(len(tokenized.spans), np.nan)
-    for batch in batches(tokenized.lengths, MAX_TOKENS):
-        ids = torch.from_numpy(np.stack([tokenized.tokens[i] for i in batch])).to(loaded.device)
+    values, entropy = np.full((2, len(tokens.spans)), np.nan)
+    likeliest = np.zeros(len(tokens.spans), dtype=np.int64)
+    for batch in batches(tokens.lengths, MAX_TOKENS):
+        ids = torch.from_numpy(np.stack([tokens.tokens[i] for i in batch])).to(loaded.device)
         with torch.inference_mode(), quietly():
-            logits = model(input_ids=ids).logits[:, :-1].float()
-            chosen = logits.log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]
+            logs = model(input_ids=ids).logits.float().log_softmax(dim=-1)
+            chosen = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+            of_next = -(logs.exp() * logs).sum(dim=-1), logs.argmax(dim=-1)
         bits = -chosen.double().cpu().numpy() / math.log(2)
-        for of_sentence, i in zip(bits, batch, strict=True):
-            for row in tokenized.stimuli[i]:
-                first, last = tokenized.spans[row]
+        spread, best = (each.cpu().numpy() for each in of_next)
+        for at, i in enumerate(batch):
+            for row in tokens.stimuli[i]:
+                first, last = tokens.spans[row]
+                entropy[row] = spread[at, last] / math.log(2)
+                likeliest[row] = best[at, last]
                 if first > 0:
-                    values[row] = of_sentence[first - 1 : last].sum()
-    return values
+                    values[row] = bits[at, first - 1 : last].sum()
+    return Predictions(values, entropy, likeliest)
 
 
-def _tokenized(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
+def tokenized(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
+    """Stimuli as tokens of a model, after a start token where it has one.
+
+    Raises as `mlem_core.models.tokens.tokenize`.
+    """
     try:
         return tokenize(stimuli, loaded, "start")
     except InputError:

@@ -17,8 +17,8 @@ from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.patterns import PairIndex, left_out, tested_blocks
 from mlem_core.pairs.ranks import (
     IN_MEMORY_BYTES,
-    InFile,
     Keys,
+    NumbersInFile,
     bits_dropped,
     correlations,
     doubled_ranks,
@@ -367,7 +367,7 @@ def _over_pairs(
         if similarity.sparse:
             kept.append(csr_array(values.reshape(1, -1)))
         else:
-            kept.append(InFile.of(values, file) if many else values.ravel())
+            kept.append(NumbersInFile.of(values, file) if many else values.ravel())
         told(at + 1, len(layers))
     off = mean**2 * len(cells)
     products = (_sparse_products if similarity.sparse else _products)(kept) / n_sides - off
@@ -378,7 +378,7 @@ def _over_pairs(
     return SimilaritySums(sums, squares, products)
 
 
-def _products(layers: Sequence[InFile | NDArray[Any]]) -> FloatArray:
+def _products(layers: Sequence[NumbersInFile | NDArray[Any]]) -> FloatArray:
     """(n_layers, n_layers) sums of products of some numbers (n,) of each layer."""
     products = np.zeros((len(layers), len(layers)))
     for start in range(0, len(layers[0]), BAND):

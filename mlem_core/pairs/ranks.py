@@ -223,8 +223,8 @@ def rank_parts(n_layers: int, first: int, last: int) -> Iterator[RankPart]:
 
 
 @dataclass(frozen=True)
-class InFile:
-    """Numbers (size,) in an open file, of which a slice is mapped while it is used.
+class NumbersInFile:
+    """Numbers (size,) in an open file; a slice of them is mapped while it is used.
 
     A map of all of them would add every page that was ever read to the memory of the process.
     """
@@ -235,7 +235,7 @@ class InFile:
     size: int
 
     @classmethod
-    def of(cls, values: NDArray[Any], file: IO[bytes]) -> InFile:
+    def of(cls, values: NDArray[Any], file: IO[bytes]) -> NumbersInFile:
         """Values (size,), written to the end of a file."""
         start = file.seek(0, 2)
         file.write(values.data)
@@ -265,14 +265,14 @@ class PairRanks:
         self.n_layers, self.n_pairs = n_layers, n_pairs
         self._large = 4 * n_layers * n_pairs > IN_MEMORY_BYTES
         self._folder = folder
-        self._of_layer: dict[int, Path | InFile | NDArray[np.uint32]] = {}
+        self._of_layer: dict[int, Path | NumbersInFile | NDArray[np.uint32]] = {}
 
     def put(self, layer: int, doubled: Path | NDArray[np.uint32]) -> None:
         """Keep twice the average ranks (n_pairs,) of a layer, or a file that has them as memory."""
         if self._large and not isinstance(doubled, Path):
             # Unlinked as soon as it is open: nothing is left behind however the process ends.
             file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-            self._of_layer[layer] = InFile.of(doubled, file)
+            self._of_layer[layer] = NumbersInFile.of(doubled, file)
         else:
             self._of_layer[layer] = doubled
 

@@ -198,12 +198,12 @@ def contents(shown: FigureContext, leaving: Analysis) -> dict[str, bytes]:
     return {
         **{name: text.encode() for name, text in written.items()},
         "manifest.json": as_json(leaving.manifest),
-        **{f"tables/{name}": csv_bytes(table) for name, table in _tables(shown).items()},
+        **{f"tables/{name}": csv_bytes(table) for name, table in tables_of(shown).items()},
         **_finished(leaving),
     }
 
 
-def _tables(shown: FigureContext) -> dict[str, pd.DataFrame]:
+def tables_of(shown: FigureContext) -> dict[str, pd.DataFrame]:
     """The tables that follow from the pair tables."""
     analysis, results, selection = shown.analysis, shown.results, shown.selection
     correlations = results.feature_correlations.rename_axis("feature").reset_index()
@@ -297,8 +297,8 @@ Tables = dict[str, pd.DataFrame]
 def how_sure(shown: FigureContext) -> Tables:
     """Tables of the audit, a claim, two layers alone, scores and other similarities, where made.
 
-    They take long, and are written where they have been made. `verify` only names the audit, claims
-    and other similarities; it computes intervals again.
+    They take long, and are written where they have been made. `verify` only names the audit,
+    claims, what else explains the two layers and other similarities; it computes intervals again.
     """
     of = shown.selection
     found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
@@ -308,6 +308,7 @@ def how_sure(shown: FigureContext) -> Tables:
         **_two(shown),
         **({} if found is None else {"chance.csv": found}),
         **_similarities(shown),
+        **({} if (rest := shown.rest) is None else rest.written("what_else")),
     }
 
 

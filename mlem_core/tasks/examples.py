@@ -98,10 +98,10 @@ def make(store: Store, progress: Report) -> None:
     """Run it and put it in place of what was there.
 
     With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
-    that are looked at first their own intervals, also coded by value, the multiverse and the pairs
-    of stimuli behind each term.
+    that are looked at first their own intervals, also coded by value, what else explains them, the
+    multiverse and the pairs of stimuli behind each term.
     """
-    from mlem_core.inference import explanation, layer_intervals
+    from mlem_core.inference import explanation, layer_intervals, what_else
     from mlem_core.robustness import audit, multiverse
 
     analysis = run(SPEC, store, progress)
@@ -120,6 +120,7 @@ def make(store: Store, progress: Report) -> None:
     layer_intervals.chance_of_layers(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
     multiverse.multiverse(analysis, pair, store, progress=progress)
+    what_else.explain_rest(analysis, pair, store, report=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     values = values_to_resolve(analysis)
     for one in (analysis, coded_otherwise(analysis, store, progress, values=values)):
@@ -133,6 +134,7 @@ def make(store: Store, progress: Report) -> None:
         ),
         audit.STAGE.where(store, analysis.key()),
         multiverse.STAGE.where(store, multiverse.multiverse_key(analysis, pair)),
+        what_else.STAGE.where(store, what_else.rest_key(analysis, analysis.select(layers=pair))),
         *behind_it,
     )
     for name in ("result", "store"):

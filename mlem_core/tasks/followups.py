@@ -124,6 +124,13 @@ def _pair_intervals(job: JobInput) -> None:
     intervals_of_two(job.analysis, chosen, job.store, counted)
 
 
+def _what_else(job: JobInput) -> None:
+    from mlem_core.inference.what_else import explain_rest
+
+    pair, features = job.layers("a", "b"), list(job.options["features"])
+    explain_rest(job.analysis, pair, job.store, features, report=job.report)
+
+
 def _capsule(job: JobInput) -> Made:
     from mlem_core.analysis import methods
     from mlem_core.figures.plots import Drawing
@@ -211,6 +218,7 @@ JOB_TYPES: dict[str, JobType] = {
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": JobType(_versus, _models_of()),
     "similarity": JobType(_similarity, _all_models),
+    "what-else": JobType(_what_else, _models_of("a", "b")),
     # They are restored before any work, and no more is wanted.
     "representations": JobType(lambda job: None, lambda job: job.options["models"]),
 }

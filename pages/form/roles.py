@@ -49,13 +49,6 @@ ROLE_NAMES = {
     "vector": "vector",
     "rdm": "RDM",
 }
-FREE_NAMES = {
-    "word_length": "word length",
-    "word_position": "position",
-    "position_from_end": "position from the end",
-    "sentence_length": "sentence length",
-    "frequency": "log frequency",
-}
 
 
 def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
@@ -265,7 +258,8 @@ def _free(draft: Draft) -> None:
 
     def label(name: str) -> str:
         what, colon, model = name.partition(":")
-        return f"surprisal in {model}" if colon else FREE_NAMES.get(what, plain(what))
+        named = ADDED[what].label.removeprefix("the ") if what in ADDED else plain(what)
+        return f"surprisal in {model}" if colon else named
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.pills(

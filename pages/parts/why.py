@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from pages.parts.view import View, has_pairs, lacks
 if TYPE_CHECKING:
     from mlem_core.figures.context import FigureContext
     from mlem_core.inference.explained import Explanation
+    from mlem_core.inference.what_else import Rest
     from mlem_core.tasks.followups import Followup
 
 MOST = "add most"
@@ -117,6 +119,7 @@ def _details(view: View) -> None:
         "beside": ("Explained and residual", _beside),
         "pairs": ("Pairs of stimuli", _pairs),
         "alone": ("Each layer alone", _alone),
+        "rest": ("What else explains it", _rest),
         "tau": ("By feature importance (τ)", _tau),
         "other": ("Other similarities", _others),
         "export": ("Figures and export", _figures),
@@ -148,6 +151,55 @@ def _beside(view: View, a: str, b: str) -> None:
 
 def _tau(view: View, a: str, b: str) -> None:
     exporting.show_figure(view, "why_tau")
+
+
+def _rest(view: View, a: str, b: str) -> None:
+    """What columns that are no features would explain of the RSA of the two layers."""
+    shown = view.shown()
+    rest = None if shown is None else shown.rest
+    if rest is None:
+        st.caption(
+            "Words around it, length, frequency, predictions of a model, other columns of your "
+            "table: each is tried as a further feature, and compared with its labels permuted."
+        )
+        options = {"a": list(parse_layer(a)), "b": list(parse_layer(b)), "features": view.features}
+        background.offer(
+            view.work("what-else", options),
+            "Find what else explains it",
+            "Permutes the labels of each candidate, in the background; some minutes.",
+        )
+        return
+    for line in rest.sentences:
+        st.markdown(plain(line))
+    exporting.show_figure(view, "what_else")
+    if rest.notes:
+        st.caption(plain(" ".join(rest.notes)))
+    _add_one(view, rest)
+
+
+def _add_one(view: View, rest: Rest) -> None:
+    """A button for each candidate beyond chance that can be a feature: it runs with it."""
+    from mlem_core.analysis.source import as_added
+    from mlem_core.tasks import analyses
+
+    labels = dict(zip(rest.sure["candidate"], rest.sure["label"], strict=True))
+    addable = {
+        name: added for name in labels if (added := as_added(name, view.analysis.spec.models))
+    }
+    with st.container(horizontal=True):
+        for name, added in addable.items():
+            if st.button(
+                plain(f"Add {labels[name]}"),
+                icon=":material/add:",
+                key=f"add {name}",
+                help="Runs this analysis again with it among the features; models are not run "
+                "again.",
+            ):
+                spec = view.analysis.spec
+                job = analyses.start(replace(spec, add=(*spec.add, added)), stored.store())
+                choices.open_job(job.id)
+                background.watch(job.id)
+                st.rerun()
 
 
 def _others(view: View, a: str, b: str) -> None:

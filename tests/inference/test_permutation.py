@@ -21,9 +21,9 @@ from mlem_core.inference.importance_chance import (
     score_above_chance,
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
-from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs
+from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs, relabelled_pairs
 from mlem_core.inference.pair_contributions import contributions
-from mlem_core.inference.replicates import identity_reach, relabelled_pairs, resampled_terms
+from mlem_core.inference.replicates import identity_reach, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.importance import fitted
 from mlem_core.pairs.build import pair_tables

@@ -81,8 +81,8 @@ WHOLE = [
     ),
     (
         SURE.headline,
-        "one layer 3 and two layer 20 are similar (RSA .31). Pos accounts for 65 %, two other "
-        "features for 16 %; 19 % is unexplained.",
+        "one layer 3 and two layer 20 are similar (RSA .31). Pos accounts for 65 % (61 % to "
+        "71 %), two other features for 16 %; 19 % (16 % to 26 %) is unexplained.",
     ),
     (PLAIN.how_sure, ""),
     (
@@ -108,9 +108,9 @@ PARTS = [
     (LESS.headline, "what is unexplained lowers it by 42 %."),
     # Until chance is known the largest is named; then none that chance reaches.
     (two_layers(0.06, place=0.2, pos=0.1).headline, "Place accounts for 56 %, one other feature"),
-    (TESTED.headline, "(RSA .31). Pos accounts for 32 %, two other features for 48 %; 19 % is"),
-    (BY_CHANCE.headline, "No feature accounts for more than chance gives; 19 % is unexplained."),
-    (OF_WORDS.headline, "one other feature for 22 %, word identity for 22 %; 13 % is unexplained."),
+    (TESTED.headline, "Pos accounts for 32 % (29 % to 39 %), two other features for 48 %; 19 %"),
+    (BY_CHANCE.headline, "No feature accounts for more than chance gives; 19 % (16 % to"),
+    (OF_WORDS.headline, "one other feature for 22 %, word identity for 22 %; 13 % (11 % to"),
     (OF_WORDS.sentence, "Any labels of these words would contribute .100 [.090, .120]"),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (COPIES.how_sure, "In k0 there is one model, which says nothing of other models."),

@@ -1,17 +1,21 @@
 """Candidates beyond the features: the explicit way, planted, and of noise."""
 
+import itertools
+
 import explicit
 import numpy as np
 import pandas as pd
 import pytest
 from inputs import arguments_of, in_files, layer_pairs
+from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
 from mlem_core.data.candidates import CANDIDATES, as_feature, candidates_of
-from mlem_core.inference.what_else import _Beside, _without_each, explain_rest, rest_of
-from mlem_core.pairs.crossfit import CrossFit, explained_alone
+from mlem_core.inference.candidate_gains import Base, Beside, without_each_block
+from mlem_core.inference.reach import common_share
+from mlem_core.inference.what_else import explain_rest, rest_of
 
 WORDS = 3
 
@@ -60,16 +64,18 @@ def test_gains_are_those_of_explicit_pairs(kind):
     layers = [rng.standard_normal((n, 4)) for _ in range(2)]
     pairs, stimuli = case(1, n, layers, _c=other)
     (candidate,) = [one for one in candidates_of(stimuli) if one.name == "_c"]
-    found = _Beside.of(pairs, stimuli, candidate, "ignore")
+    found = Beside.of(pairs, stimuli, candidate, "ignore")
     givers = np.stack([np.arange(n), rng.permutation(n)])
+    base = Base.of(pairs, pairs.units.blocks(3))
     features = stimuli.table[["kind"]]
     of = [explicit.feature_distances(features.assign(c=np.array(other)[row])) for row in givers]
     expected = [v(x, layers, pairs.folds) for x in of]
-    np.testing.assert_allclose(
-        found.permuted(explained_alone(CrossFit.of(pairs.tables), [0]), givers), expected, atol=1e-9
-    )
+    np.testing.assert_allclose(found.permuted(base.of_each, givers), expected, atol=1e-9)
+    assert base.explained + base.gain(found) == pytest.approx(expected[0], abs=1e-9)
     kept = np.arange(n) >= 6
-    without = _without_each(found.ranked.by_stimulus, found.tables, kept[None].astype(np.uint8))
+    without = without_each_block(
+        found.ranked.by_stimulus, found.tables, kept[None].astype(np.uint8)
+    )
     assert without[0] == pytest.approx(v(of[0], layers, pairs.folds, kept), abs=1e-9)
 
 
@@ -84,15 +90,15 @@ def test_a_planted_column_comes_first_in_python_and_on_the_command_line(
     monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "store"))
     spec = in_files(tmp_path, frame, {"m": dict(enumerate(rows))}, features=("kind",))
     store = Store()
-    found = explain_rest(run(spec, store), "m:0", "m:1", store, 39)
+    found = explain_rest(run(spec, store), "m:0,m:1", store, n_permutations=39)
     first = found.table.iloc[0]
     assert (first["candidate"], first["level"], first["p"]) == ("_hidden", "stimulus", 0.025)
-    assert first["lower"] > 0.1 and list(found.table)[2:] == ["gain", "lower", "upper", "p"]
+    assert first["lower"] > 0.1 and list(found.table)[2:6] == ["gain", "lower", "upper", "p"]
     assert (found.table["p"].iloc[1:] > 0.05).sum() >= len(found.table) - 2
-    assert "the same value" in found.left_out["_one"]
+    assert "_one was left out: it has the same value for all stimuli." in found.notes
     out, given = tmp_path / "out.csv", [*arguments_of(spec), "--features=kind", "--chance=39"]
     assert main(["what-else", "m:0", "m:1", *given, f"--out={out}"]) == 0
-    assert found.sentence in capsys.readouterr().out
+    assert found.sentences[0] in capsys.readouterr().out
     assert pd.read_csv(out)["candidate"].tolist() == found.table["candidate"].tolist()
 
 
@@ -102,12 +108,83 @@ def test_candidates_follow_from_words_and_sentences():
         pd.DataFrame({"sentence": sentence, "word_index": range(5), "x": list("ababa")}), "made"
     )
     made = {one.name: one for one in candidates_of(stimuli)}
-    found = {name: made[name].values(stimuli) for name in CANDIDATES if name != "frequency"}
+    found = {name: list(made[name].values(stimuli)) for name in CANDIDATES if name != "frequency"}
     assert found["next_word"] == ["the", "old", "ran", "ran", "(none)"]
     assert found["previous_word"] == ["(none)", "dogs", "the", "old", "ran"]
     assert found["last_two_letters"] == ["gs", "he", "ld", "an", "an"]
     assert found["punctuation"] == [" ", "( ", " )", " ,", " ."]
     assert as_feature(stimuli, made["word_form"]).values("word_form").tolist()[-1] == "ran"
+
+
+def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_alone():
+    n, rng = 150, np.random.default_rng(5)
+    hidden = {name: rng.choice(["a", "b"], n) for name in ("_first", "_second")}
+    noise = {"_noise": rng.choice(["x", "y"], n), "_copy": hidden["_first"]}
+    moved = [np.eye(6)[2 * k + (own == "a")] for k, own in enumerate(hidden.values())]
+    rows = [4 * moved[0] + 3 * moved[1] + rng.standard_normal((n, 6)) for _ in range(2)]
+    pairs, stimuli = case(5, n, rows, **hidden, **noise)
+    asked = [one for one in candidates_of(stimuli) if one.name in {**hidden, **noise}]
+    found = rest_of(pairs, stimuli, asked, n_permutations=39)
+    # A copy adds nothing to what it copies.
+    assert [*found.together["candidates"]] in (
+        ["_first", "_first, _second"],
+        ["_copy", "_copy, _second"],
+    )
+    assert found.together["gain"].iloc[1] > found.table["gain"].max() + 0.03
+    assert (found.together["lower"] > 0).all() and len(found.sentences) > 1
+    alone, stimuli = case(5, n, rows[:1], **hidden)
+    whole = rest_of(alone, stimuli, asked[:2], n_permutations=39)
+    assert whole.rsa == 1.0 and [*whole.sure["candidate"]] == ["_first", "_second"]
+    x = explicit.feature_distances(stimuli.table[["kind", "_first"]])
+    (base, own) = (
+        Base.of(alone, alone.units.blocks(3)),
+        Beside.of(alone, stimuli, asked[0], "ignore"),
+    )
+    rank = rankdata(explicit.squared(rows[0]))
+    order = [explicit.priority(x, rank, alone.folds)] * 2
+    expected = explicit.cross_fitted(x, rank, rank, alone.folds, range(2), order)
+    assert base.explained + base.gain(own) == pytest.approx(expected, abs=0.02)
+
+
+def test_reach_is_that_of_explicit_disjoint_pairs_and_finds_what_words_share():
+    rng = np.random.default_rng(2)
+
+    def squares(*layers):
+        return [squareform(rankdata(pdist(layer)) - 0.5) for layer in layers]
+
+    units = np.repeat(np.arange(6), 3)[:-1]
+    kept = np.arange(len(units)) != 4
+    rows = rng.standard_normal((2, len(units), 4))
+    a, b = squares(rows[0], rows[0] + 0.5 * rows[1])
+    of = [np.flatnonzero(kept & (units == k)) for k in range(6)]
+    common = both = means = total = 0.0
+    for u, w in itertools.combinations(of, 2):
+        quads = [(i, k, j, m) for i in u for k in u for j in w for m in w if i != k and j != m]
+        weight = len(u) * len(w)
+        common += weight * np.mean([a[i, j] * b[k, m] for i, k, j, m in quads])
+        both += (a * b)[np.ix_(u, w)].sum()
+        means += np.array([a[np.ix_(u, w)].sum(), b[np.ix_(u, w)].sum()])
+        total += weight
+    off = np.prod(means) / total
+    assert common_share([a, b], units, kept) == pytest.approx(
+        (common - off) / (both - off), abs=1e-9
+    )
+
+    def share(of_words, of_stimuli):
+        units = np.repeat(np.arange(40), 4)
+        words = rng.standard_normal((40, 30))[units]
+        own = rng.standard_normal((160, 30))
+        layers = [
+            of_words * words + of_stimuli * own + 0.2 * rng.standard_normal((160, 30)) for _ in "ab"
+        ]
+        return common_share(squares(*layers), units, np.ones(160, dtype=bool))
+
+    # Of squared distances of sums of two vectors as long, either explains a quarter.
+    assert (
+        share(1, 0) > 0.95
+        and abs(share(0, 1)) < 0.1
+        and share(1, 1) == pytest.approx(0.25, abs=0.08)
+    )
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from mlem_core.measures.decomposition import discordant_pairs as of
 from mlem_core.measures.similarity import tau_by_chance
 from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.ranks import InFile, PairRanks
+from mlem_core.pairs.ranks import NumbersInFile, PairRanks
 
 
 def ranks_of(layers):
@@ -47,8 +47,8 @@ def test_rsa_equals_spearmanr_of_the_condensed_distances(in_memory, monkeypatch)
 def test_of_numbers_in_a_file_only_what_is_read_is_in_memory(tmp_path):
     values = np.random.default_rng(0).integers(0, 2**32, 2**20, dtype=np.uint32)
     with (tmp_path / "numbers").open("w+b") as file:
-        InFile.of(values[:7], file)
-        numbers = InFile.of(values, file)
+        NumbersInFile.of(values[:7], file)
+        numbers = NumbersInFile.of(values, file)
         for start in range(0, len(values), 2**16):
             part = slice(start, start + 2**16)
             np.testing.assert_array_equal(numbers[part], values[part])

@@ -23,7 +23,7 @@ from mlem_core.models.forward import hidden_states, quietly
 from mlem_core.models.loading import load_with_head, open_model, read_once, read_packed
 from mlem_core.models.registry import locate
 from mlem_core.models.representations import from_model
-from mlem_core.models.surprisal import surprisal, word_surprisal
+from mlem_core.models.surprisal import surprisal, word_predictions
 from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
 from training.packed import GROUP, pack
 
@@ -152,7 +152,8 @@ def test_surprisal_is_transformers_own_loss_on_the_tokens_of_the_word(name):
 
 def test_without_a_start_token_the_first_word_is_missing():
     loaded = open_model("mini-gpt2", "cpu")
-    found = word_surprisal(tokenize(STIMULI, loaded, "none"), loaded, load_with_head(loaded))
+    tokens = tokenize(STIMULI, loaded, "none")
+    found = word_predictions(tokens, loaded, load_with_head(loaded)).surprisal
     np.testing.assert_array_equal(np.isnan(found), STIMULI.word_index == 0)
 
 

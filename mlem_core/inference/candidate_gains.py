@@ -1,0 +1,197 @@
+"""Gains of a candidate: what features explain of two layers with it among them, less without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.numbers import student_quantile
+from mlem_core.base.text import percent
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.candidates import Candidate, as_feature
+from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.inference.chance import largest_chance
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, relabelled_pairs
+from mlem_core.inference.resample import in_parts, jackknife
+from mlem_core.pairs.columns import FeatureColumn, codes_of, feature_columns
+from mlem_core.pairs.crossfit import CrossFit, explained_alone, places, share_alone
+from mlem_core.pairs.resampling_units import Blocks, RankedPairs, Weights
+from mlem_core.pairs.tables import PairTables
+
+# Distances of a numeric candidate are put into so many bins.
+BINS = 16
+# Coded by value where so few pairs have a pattern that no pair of other stimuli has; left out where
+# so many have.
+FEW_ALONE, MOST_ALONE = 0.1, 0.5
+
+
+class Base(NamedTuple):
+    """What features explain before a candidate is added to them.
+
+    of_each : (n_layers, n_features) what each of them alone explains
+    without : (n_blocks,) what they explain without each block of stimuli
+    """
+
+    pairs: LayerPairs
+    blocks: Blocks
+    explained: float
+    of_each: FloatArray
+    without: FloatArray
+
+    @classmethod
+    def of(cls, pairs: LayerPairs, blocks: Blocks) -> Base:
+        """What the features of pairs explain."""
+        fit = CrossFit.of(pairs.tables)
+        of_each = explained_alone(fit, range(fit.codes.shape[1]))
+        without = without_each_block(pairs.whole.by_stimulus, pairs.tables, blocks.weights)
+        return cls(pairs, blocks, float(explained_of(fit)[0]), of_each, without)
+
+    def gain(self, beside: Beside) -> float:
+        """What the features explain more with a candidate."""
+        return float(explained_of(CrossFit.of(beside.tables))[0]) - self.explained
+
+    def bounds(
+        self, gain: float, beside: Beside, chances: Sequence[FloatArray]
+    ) -> tuple[float, float]:
+        """95 % interval of a gain beyond chance.
+
+        Parameters
+        ----------
+        chances : gains (n_permutations,) of permuted labels, of each candidate that was added
+        """
+        own = without_each_block(beside.ranked.by_stimulus, beside.tables, self.blocks.weights)
+        ends = jackknife(np.array(gain), own - self.without, self.blocks.sizes)
+        errors = [
+            student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one)) for one in chances
+        ]
+        middle, more = gain - sum(one.mean() for one in chances), np.hypot.reduce(errors)
+        low, high = (float(np.hypot(end - gain, more)) for end in (ends.lower, ends.upper))
+        return middle - low, middle + high
+
+
+class Beside(NamedTuple):
+    """Pairs with a candidate beside their features, as their last one.
+
+    stimuli : with the candidate as their only feature
+    relabelled : the pairs, and the tables that they have when stimuli take other values of it
+    ranked, tables : the pairs by the cells of their tables
+    is_identity : whether it says which word or sentence a stimulus is
+    """
+
+    stimuli: StimulusSet
+    relabelled: Relabelled
+    ranked: RankedPairs
+    tables: PairTables
+    is_identity: bool = False
+
+    @property
+    def pairs(self) -> LayerPairs:
+        """The pairs, with the candidate as their last feature."""
+        return replace(self.relabelled.pairs, tables=self.tables, cells=self.ranked.cells)
+
+    @classmethod
+    def of(
+        cls, pairs: LayerPairs, stimuli: StimulusSet, candidate: Candidate, missing: str
+    ) -> Beside:
+        """Pairs with a candidate, coded by value where pairs suffice.
+
+        Raises
+        ------
+        InputError
+            It distinguishes no pairs, or nearly all of them; chance is not known.
+        """
+        own = as_feature(stimuli, candidate)
+        column = feature_columns(own)[0]
+        if len(column.present) + (missing == "level" and pd.isna(column.values).any()) < 2:
+            raise InputError("it has the same value for all stimuli")
+        if column.kind == "nominal" and len(column.present) == len(stimuli):
+            raise InputError("no two stimuli have the same value")
+        if column.resolvable and column.kind == "nominal":
+            found = cls._coded(pairs, own, column.with_names(), missing)
+            if share_alone(found.tables) < FEW_ALONE:
+                return found._replace(is_identity=candidate.is_identity)
+        found = cls._coded(pairs, own, column, missing)
+        if len(found.tables.codes) == len(pairs.tables.codes):
+            raise InputError("it follows from the features")
+        if (alone := share_alone(found.tables)) > MOST_ALONE:
+            raise InputError(f"{percent(alone)} of the pairs have a pattern of their own with it")
+        return found._replace(is_identity=candidate.is_identity)
+
+    @classmethod
+    def _coded(
+        cls, pairs: LayerPairs, own: StimulusSet, column: FeatureColumn, missing: str
+    ) -> Beside:
+        coded, tables = codes_of(column, missing, BINS), pairs.tables
+        # As if it were the same for all pairs, until stimuli take its values.
+        with_it = replace(
+            tables,
+            features=(*tables.features, column.name),
+            codes=np.column_stack((tables.codes, np.zeros(len(tables.codes), dtype=np.int64))),
+        )
+        f, everyone = len(tables.features), np.arange(len(own))
+        more = replace(pairs, tables=with_it, coded=(*pairs.coded, coded))
+        return cls(own, Relabelled.of(more, f), *relabelled_pairs(more, f, everyone))
+
+    def by_chance(self, base: Base, n_permutations: int) -> tuple[str, FloatArray]:
+        """Level of the labels, and gains (n_permutations,) when they are permuted.
+
+        Permutations are the same for all candidates of a level.
+
+        Raises
+        ------
+        InputError
+            Too few stimuli take the labels of others.
+        """
+        name, folds = self.tables.features[-1], self.relabelled.pairs.folds
+        values, rng = self.stimuli.values(name), np.random.default_rng(0)
+        ways = exchanges(self.stimuli, folds, name)
+        if self.is_identity:
+            ways = (exchange_of(self.stimuli, folds, STIMULUS),)
+        level, moved, draws = largest_chance(
+            ways, values, (n_permutations,), rng, partial(self.permuted, base.of_each)
+        )
+        if moved < MOVED:
+            raise InputError(
+                f"permuted, it is nearly the same ({percent(moved)} of the stimuli change)"
+            )
+        return level, draws - base.explained
+
+    def permuted(self, of_each: FloatArray, givers: IntArray) -> FloatArray:
+        """v (n,) when stimuli take the value of the candidate from givers (n, n_stimuli)."""
+        f, squares = of_each.shape[1], self.tables.rank_squares[None]
+        ranks, none = (
+            np.stack(self.relabelled.pairs.ranks),
+            np.zeros((len(of_each), f + 1), dtype=np.int64),
+        )
+
+        def one(rows: IntArray) -> FloatArray:
+            keys, sums = self.relabelled.sums(rows[0], ranks)
+            cells = self.relabelled.tables(keys)
+            fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares, none)
+            # What the features alone explain is the same for all labels.
+            order = places(np.column_stack((of_each, explained_alone(fit, [f]))))
+            return explained_of(replace(fit, priority=order))
+
+        return in_parts(one, givers)
+
+
+def explained_of(fit: CrossFit) -> FloatArray:
+    """(n_draws,) v of all features, of two layers, or of one."""
+    return fit.explained(np.arange(fit.codes.shape[1]), fit.codes, fit.flat)[:, 0, -1]
+
+
+def without_each_block(pairs: RankedPairs, tables: PairTables, weights: Weights) -> FloatArray:
+    """v (n_blocks,) of two layers without each block of stimuli."""
+    priority = CrossFit.of(tables).priority
+    found = [
+        explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority))
+        for sums in pairs.draw(weights)
+    ]
+    return np.concatenate(found)
