@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test test-all faults lint format docs bench gpu validate example lock clean
+.PHONY: help setup app test test-all faults lint format docs release bench gpu validate example lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/make \1	\2/p' Makefile
@@ -44,6 +44,13 @@ docs: setup  ## build the docs site into build/docs; a broken link fails
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-docs.txt
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo "build/docs/index.html (to search, serve it: python3 -m http.server -d build/docs)"
+
+release: setup  ## build the source distribution and the wheel into dist, and check them
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check -c constraints.txt -r requirements-release.txt
+	@rm -rf dist build/lib build/bdist.*
+	@$(PYTHON) -m build --no-isolation
+	@$(PYTHON) -m twine check --strict dist/*
+	@$(PYTHON) -m check_wheel_contents dist/*.whl
 
 bench: setup  ## measure the speed, side by side with what one would use instead
 	@$(PYTHON) -m benchmarks $(ARGS)

@@ -1,12 +1,14 @@
 """Metric-learning encoding models in Python: what makes two language models think alike?
 
-    from mlem_core import AnalysisSpec, Store, run
+    from mlem_core import AnalysisSpec, compare, run
 
-    analysis = run(AnalysisSpec(stimuli="probing", models=("minilm",)), Store())
+    analysis = run(AnalysisSpec(stimuli="probing", models=("mini-gpt2",)))
     results = analysis.results()
     results.importance     # model, layer, fold, feature, importance
     results.similarity_rsa
     analysis.plot.profiles()
+
+    compare({"IT": y1, "V4": y2}, X).similarity  # arrays, and a table of features
 
 `RidgeMLEM`, `SpearmanMLEM`, `FRRSA` and `SoftRankMLEM` fit one layer with scikit-learn's API.
 Nothing here imports torch until a model has to be run.
@@ -15,6 +17,8 @@ Nothing here imports torch until a model has to be run.
 from __future__ import annotations
 
 import importlib
+
+from mlem_core.base.version import VERSION as __version__
 
 TYPE_CHECKING = False  # as of `typing`, which may be a file of that name: see `__main__`
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.base.errors import InputError
     from mlem_core.base.typing import Progress
+    from mlem_core.comparing import ArrayComparison, compare
     from mlem_core.data.distance_features import with_rdm, with_vector
     from mlem_core.data.reading.content import ReadAs
     from mlem_core.data.roles import read_csv
@@ -46,6 +51,7 @@ __all__ = [
     "FRRSA",
     "Analysis",
     "AnalysisSpec",
+    "ArrayComparison",
     "Explanation",
     "Feature",
     "InputError",
@@ -58,6 +64,7 @@ __all__ = [
     "SpearmanMLEM",
     "StimulusSet",
     "Store",
+    "compare",
     "compared",
     "computing_on",
     "explain",
@@ -83,6 +90,7 @@ _HOMES = {
     "analysis.spec": ("AnalysisSpec",),
     "base.errors": ("InputError",),
     "base.typing": ("Progress",),
+    "comparing": ("ArrayComparison", "compare"),
     "data.distance_features": ("with_rdm", "with_vector"),
     "data.reading.content": ("ReadAs",),
     "data.roles": ("read_csv",),
@@ -108,4 +116,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(("__version__", *__all__))

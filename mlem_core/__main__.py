@@ -1,7 +1,11 @@
-"""`python -m mlem_core COMMAND ...`, see `mlem_core.cli`."""
+"""The command `mlem`, also as `python -m mlem_core`: see `mlem_core.cli`."""
 
 import os
 import sys
+
+TYPE_CHECKING = False  # `typing` may be a file where one happens to be: see below
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def _own_modules_first() -> None:
@@ -17,8 +21,8 @@ def _own_modules_first() -> None:
             sys.path.append(first)
 
 
-if __name__ == "__main__":
-    _own_modules_first()
+def run_command() -> "NoReturn":
+    """Run the command that this process was started with, and end the process."""
     from mlem_core.cli.streams import refused
 
     if sentence := refused():
@@ -40,3 +44,8 @@ if __name__ == "__main__":
         from mlem_core.base.bars import stopped_with
 
         sys.exit(stopped_with())
+
+
+if __name__ == "__main__":
+    _own_modules_first()
+    run_command()

@@ -14,6 +14,8 @@ from streamlit.web import cli
 # run once, and greets whoever opens the address of one on a fresh server with "Page not found".
 PagesManager.uses_pages_directory = False
 root = Path(__file__).resolve().parent.parent
+for name in {"MLEM_CACHE", "MLEM_SHARED"} & {*os.environ}:
+    os.environ[name] = os.environ[name] and os.path.abspath(os.environ[name])
 os.chdir(root)
 sys.path.insert(0, str(root))
 if "--help" not in sys.argv:
@@ -45,7 +47,9 @@ if os.environ.get("MLEM_SHARED"):
     os.environ.setdefault("STREAMLIT_SERVER_MAX_UPLOAD_SIZE", str(megabytes))
     # Whose word on where a visitor comes from uvicorn takes.
     os.environ["FORWARDED_ALLOW_IPS"] = "" if settings is None else ",".join(settings.proxies)
-elif any(one.startswith("--server.address") for one in sys.argv):
+elif any(one.startswith("--server.address") for one in sys.argv) or (
+    "STREAMLIT_SERVER_ADDRESS" in os.environ
+):
     print(
         "note: whoever reaches this address sees and deletes everything; docs/security.md says "
         "how to serve many users.",

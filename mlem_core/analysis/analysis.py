@@ -153,7 +153,13 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Analysis(FinishedRun):
-    """A finished run, whose results are computed for whatever is selected of it."""
+    """A finished run, whose results are computed for whatever is selected of it.
+
+    Examples
+    --------
+    >>> analysis.select(layers="m:0").layers
+    (('m', 0),)
+    """
 
     plot = Later("figures.plots", "AnalysisPlots")
     similarity = Later("analysis.similarities", "AnalysisSimilarities")
@@ -220,7 +226,12 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     spec, (n_stimuli, n_features) = analysis.spec, analysis.stimuli.shape
     level = analysis.stimuli.level
     title = f"Analysis of {many(n_stimuli, level)} of {analysis.stimuli.name}"
-    lines = [(model, f"layers {span(layers)}") for model, layers in of_models.items()]
+    lines = []
+    for model, layers in of_models.items():
+        own = [analysis.layer_names[model, n] for n in layers if (model, n) in analysis.layer_names]
+        lines.append((model, listed(own, most=6) if own else f"layers {span(layers)}"))
+    if len(lines) > 5:
+        lines = [("models", listed([*of_models], most=6)), ("layers", f"{len(analysis.layers)}")]
     lines.append(("features", f"{n_features}: {listed(analysis.tables.features, most=6)}"))
     lines.append(("coding", analysis.tables.coding))
     how = f"{spec.estimator}, {spec.distance} distances, {spec.folds} folds over "

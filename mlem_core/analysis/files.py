@@ -19,6 +19,7 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.version import VERSION
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
@@ -211,7 +212,7 @@ def manifest_of(
         "models": models,
         "notices": list(notices),
         "versions": {
-            "mlem": _version("mlem-core"),
+            "mlem": VERSION,
             "python": platform.python_version(),
             **{package: _version(package) for package in PACKAGES},
         },

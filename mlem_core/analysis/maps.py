@@ -153,6 +153,11 @@ def stimulus_map(analysis: Analysis, model: str, layer: int, store: Store) -> pd
     ------
     InputError
         The layer is not in the analysis, or its representations are no longer in the store.
+
+    Examples
+    --------
+    >>> stimulus_map(analysis, "m", 0, store).shape
+    (120, 3)
     """
     points = _map(analysis, (model, layer), store).points
     return pd.DataFrame({"stimulus": shown_stimuli(analysis), "x": points[:, 0], "y": points[:, 1]})

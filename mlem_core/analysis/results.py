@@ -50,6 +50,11 @@ class Results:
     coding : how the features of two stimuli are coded, in words that follow "coded"
     n_stimuli, n_pairs, n_folds : what it was computed on
     pair_errors : as of `mlem_core.analysis.analysis.Analysis`
+
+    Examples
+    --------
+    >>> analysis.results().importance.columns.tolist()
+    ['model', 'layer', 'fold', 'feature', 'importance']
     """
 
     scores: pd.DataFrame

@@ -35,6 +35,7 @@ from mlem_core.base.typing import (
     Report,
     counting,
 )
+from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
@@ -54,7 +55,7 @@ LEFT_OUT = re.compile(r" (was|were) left out: ")
 
 def run(
     spec: AnalysisSpec,
-    store: Store,
+    store: Store | None = None,
     progress: Report | bool | None = None,
     stimuli: StimulusSet | None = None,
 ) -> Analysis:
@@ -65,17 +66,26 @@ def run(
 
     Parameters
     ----------
+    store : by default that of `Store()`
     progress : called as the work goes on; by default a progress bar on a terminal and in a
         notebook, with False none
-    stimuli : those of `spec`, where they have been read before
+    stimuli : those of `spec`, where they have been read before, or others in their place
 
     Raises
     ------
     InputError
         Whatever the user gave that cannot be used; no model is left.
+
+    Examples
+    --------
+    >>> spec = AnalysisSpec("s.csv", representations={"m": "m.npz"}, layers=0)
+    >>> run(spec, progress=False).layers
+    [('m', 0)]
     """
+    if stimuli is not None and spec.stimuli in SETS and stimuli.name != spec.stimuli:
+        spec = replace(spec, stimuli=stimuli.name)
     with reporting(progress) as report:
-        return _run(spec, store, report, stimuli)
+        return _run(spec, Store() if store is None else store, report, stimuli)
 
 
 def coded_otherwise(

@@ -19,6 +19,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
 from mlem_core.base.room import check_disk, check_memory
+from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
 from mlem_core.pairs.columns import feature_columns
@@ -52,12 +53,20 @@ class LayerSimilarity:
     layers : (model, layer) of each of the n_layers layers
     tables : pair tables of these layers, whose `decompose` divides this similarity, if it `divides`
     values : (n_layers, n_layers)
+
+    Examples
+    --------
+    >>> compared(analysis, "cka", store).square.shape
+    (3, 3)
     """
 
     similarity: Similarity
     layers: tuple[Layer, ...]
     tables: PairTables
     values: FloatArray
+
+    def __repr__(self) -> str:
+        return f"{self.similarity.short} of {many(len(self.layers), 'layer')}, see .square"
 
     @property
     def square(self) -> pd.DataFrame:
@@ -154,6 +163,11 @@ def compared(
     InputError
         An unknown similarity; too few stimuli; representations that are no longer in the store; an
         analysis that compares only some of the pairs, or ranks them in classes.
+
+    Examples
+    --------
+    >>> compared(analysis, "cka", store)
+    CKA of 3 layers, see .square
     """
     similarity = SIMILARITIES.named(name)
 

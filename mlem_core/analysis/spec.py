@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from os import PathLike
 from typing import Any, cast
 
 from mlem_core.analysis.file_choices import OfFiles
@@ -168,7 +169,10 @@ class _OfModels(Grouped, OfFiles, StimulusSource):
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSpec(_OfModels):
-    """Everything that decides what an analysis gives; `parameters` describes its fields."""
+    """Everything that decides what an analysis gives.
+
+    >>> spec = AnalysisSpec(stimuli="probing", models="minilm", layers=(0, 6))
+    """
 
     distance: str = asked(
         "euclidean",
@@ -286,6 +290,16 @@ class AnalysisSpec(_OfModels):
         for name, value in AS_IN.get(self.as_in, {}).items():
             if getattr(self, name) == getattr(AnalysisSpec, name):
                 object.__setattr__(self, name, value)
+        for name, path in self.representations:
+            if not isinstance(path, str | PathLike):
+                raise InputError(
+                    f"the representations {name!r} are of the type {type(path).__name__}; expected "
+                    "the path of a file. `mlem_core.compare` takes arrays."
+                )
+
+    def __repr__(self) -> str:
+        chosen = {k: v for k, v in vars(self).items() if v != getattr(AnalysisSpec, k)}
+        return f"AnalysisSpec({', '.join(f'{k}={v!r}' for k, v in chosen.items())})"
 
     def to_dict(self) -> dict[str, Any]:
         """Dictionary for JSON."""
@@ -304,6 +318,20 @@ class AnalysisSpec(_OfModels):
         check_fields(self)
         _check_models(self)
         check_values(self.estimator, self.values, self.interactions)
+
+
+def parameters() -> dict[str, Parameter]:
+    """The description of each field of an `AnalysisSpec`, in the order of a form."""
+    return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
+
+
+AnalysisSpec.__doc__ = "\n".join(
+    (
+        f"{AnalysisSpec.__doc__}",
+        *("    Attributes", "    ----------"),
+        *(f"    {name} : {one.label}. {one.text}" for name, one in parameters().items()),
+    )
+)
 
 
 def over_repetitions(spec: AnalysisSpec, model: str) -> bool:
@@ -342,11 +370,6 @@ def with_models(
     return replace(
         spec, models=tuple(models), groups=groups, labels=labels, trajectories=trajectories
     )
-
-
-def parameters() -> dict[str, Parameter]:
-    """The description of each field of an `AnalysisSpec`, in the order of a form."""
-    return {each.name: each.metadata["parameter"] for each in fields(AnalysisSpec)}
 
 
 # Which models belong together.

@@ -18,6 +18,12 @@ class InputError(ValueError):
     there are some, the choices. The command line prints it and exits with 2; the pages show
     it in place; neither shows a traceback. What it quotes may have several lines or no end: it is
     put on one line, and cut.
+
+    Examples
+    --------
+    >>> explain(analysis, "m:0", "m:7")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    mlem_core.base.errors.InputError: unknown layer 'm:7': ...
     """
 
     def __init__(self, sentence: str) -> None:

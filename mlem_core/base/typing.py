@@ -61,7 +61,13 @@ def _layer(asked: Any) -> Layer:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of one stage of a run: `done` of `total` units (sentences, layers)."""
+    """Progress of one stage of a run: `done` of `total` units (sentences, layers).
+
+    Examples
+    --------
+    >>> Progress("pairs", None, 3, 12, "layers").done
+    3
+    """
 
     stage: str
     model: str | None

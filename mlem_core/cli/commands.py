@@ -1,4 +1,4 @@
-"""The command line: `python -m mlem_core COMMAND ...`."""
+"""The command line: `mlem COMMAND ...`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
+from mlem_core.cli.serving import INTRODUCTION, serve_app
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
 from mlem_core.scale.cluster import computing_on, from_environment
 
@@ -396,6 +397,7 @@ def _cluster(options: argparse.Namespace) -> str:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
+    "app": serve_app,
     "audit": _audit,
     "export": _export,
     "lint": _lint,
@@ -418,8 +420,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     any_encoding()
     try:
-        check_arguments(list(sys.argv[1:] if arguments is None else arguments))
-        options = parser(DESCRIPTION).parse_args(arguments)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        check_arguments(given)
+        if not given:
+            tell(INTRODUCTION)
+            return 0
+        options = parser(DESCRIPTION).parse_args(given)
         # What is written at the end must be possible before the work begins.
         if (path := getattr(options, "out", None)) is not None:
             check_target(path, "folder" if options.command in _FOLDERS else "file")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from importlib.metadata import version
 from typing import Any, NoReturn
 
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
+from mlem_core.base.version import VERSION
 from mlem_core.cli.of_results import add_export, add_verify
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
@@ -22,6 +22,7 @@ BAD_INPUT = 2
 MOST_REPLICATES = 10_000_000
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
+RELEASE = f"MLEM Explorer {VERSION}"
 _FOLDER = "folder for the tables; created if missing"
 # What is in none of them is of the analysis.
 _GROUPS = {
@@ -35,9 +36,10 @@ _GROUPS = {
         *("groups", "labels", "trajectories", "property_groups", "resampled_whole"),
     ),
 }
-_RUN = "python -m mlem_core"
+_RUN = "mlem"
 _EXAMPLES = {
-    "mlem_core": ("analyze --help", "analyze --stimuli probing --model minilm --out results"),
+    "mlem": ("app", "analyze --stimuli probing --model mini-gpt2 --out results", "analyze --help"),
+    "app": ("app --port 8600",),
     "analyze": (
         "analyze --stimuli probing --model minilm --model smollm2 --out results",
         "analyze --stimuli my.csv --representations brain=brain.npz --bootstrap 1000 --out results",
@@ -323,12 +325,13 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The parser of the command line; `options.command` is the command."""
     whole = Parser(prog=_RUN, description=description)
-    release = f"MLEM Explorer {version('mlem_core')}"
-    whole.add_argument("--version", action="version", version=release)
+    whole.add_argument("--version", action="version", version=RELEASE)
     commands = whole.add_subparsers(
         dest="command", required=True, parser_class=Parser, title="commands", metavar="COMMAND"
     )
 
+    app = commands.add_parser("app", help="serve the app, and open it in the browser")
+    app.add_argument("--port", type=int, help="default: 8501, or the next one that is free")
     analyze = commands.add_parser("analyze", help="run an analysis and write its tables as CSV")
     _add_inputs(analyze)
     analyze.add_argument(

@@ -40,6 +40,12 @@ def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -
     InputError
         No such ordered feature; all vectors are equal, or of too many values (`MOST_VALUES`);
         another column has the name.
+
+    Examples
+    --------
+    >>> stimuli = from_frame(analysis.stimuli.table.assign(weight=range(120)), "mine")
+    >>> with_vector(stimuli, "body", ["size", "weight"]).features[-1]
+    Feature(name='body', kind='vector')
     """
     ordered = [feature.name for feature in stimuli.features if feature.kind == "ordered"]
     chosen = _matching(ordered, names_in(columns), name)
@@ -72,6 +78,12 @@ def with_rdm(
     InputError
         As `read_rdm`; no row for a stimulus; another number of rows than stimuli; too many values
         (`MOST_VALUES`); another column has the name.
+
+    Examples
+    --------
+    >>> apart = np.abs(np.subtract.outer(range(120), range(120)))
+    >>> with_rdm(analysis.stimuli, "order", apart).features[-1].kind
+    'rdm'
     """
     if isinstance(distances, str | Path):
         what, file = f"the RDM {Path(distances).name}", read_rdm(distances)

@@ -235,6 +235,11 @@ def read_csv(
     InputError
         The file is missing, over `MAX_BYTES`, no table, or its content breaks the
         contract; one sentence says where and what was expected.
+
+    Examples
+    --------
+    >>> read_csv("s.csv", nominal=["size"])
+    120 sentences of s.csv: colour (nominal) and size (nominal)
     """
     table = read_table(source, name, read_as)
     ordered, nominal = names_in(ordered), names_in(nominal)

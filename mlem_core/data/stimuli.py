@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import some
+from mlem_core.base.text import listed, many, some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, typed_column
 
@@ -37,7 +37,11 @@ _SPLIT = 20_000  # sentences that are split at a time
 
 @dataclass(frozen=True)
 class Feature:
-    """A column that describes the stimuli; `kind` says how its distance is taken."""
+    """A column that describes the stimuli; `kind` says how its distance is taken.
+
+    >>> analysis.stimuli.features[0]
+    Feature(name='colour', kind='nominal')
+    """
 
     name: str
     kind: Kind
@@ -76,6 +80,9 @@ class Rdm:
 class StimulusSet:
     """Stimuli with their features, checked. Made by `read_csv`, `from_frame` or `datasets.load`.
 
+    >>> analysis.stimuli[:60]
+    60 sentences of s.csv: colour (nominal) and size (ordered)
+
     Attributes
     ----------
     name : the built-in set's name or the CSV's file name
@@ -99,12 +106,12 @@ class StimulusSet:
     def __len__(self) -> int:
         return len(self.table)
 
+    def __repr__(self) -> str:
+        return _described(self)
+
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the table's content and the features' kinds.
-
-        How the file was written (quotes, line ends, byte-order mark, 1 or 1.0) does not change it.
-        """
+        """SHA-256 (hex) of the table's content, however it was written, and the features' kinds."""
         return _digest(self)
 
     @property
@@ -113,10 +120,7 @@ class StimulusSet:
         return len(self), len(self.features)
 
     def __getitem__(self, rows: Any) -> StimulusSet:
-        """The stimuli of a slice, of row numbers or of a mask, as of an array.
-
-        scikit-learn asks for `[rows, ...]`.
-        """
+        """The stimuli of a slice, of row numbers or of a mask; scikit-learn has `[rows, ...]`."""
         return self.take(np.atleast_1d(np.arange(len(self))[rows]))
 
     @property
@@ -222,6 +226,11 @@ class StimulusSet:
         kinds: dict[str, Kind] = {feature.name: feature.kind for feature in self.features}
         override_kinds(kinds, ordered, nominal)
         return _of_kinds(self, kinds)
+
+
+def _described(stimuli: StimulusSet) -> str:
+    features = listed([f"{one.name} ({one.kind})" for one in stimuli.features], most=8)
+    return f"{many(len(stimuli), stimuli.level)} of {stimuli.name}: {features}"
 
 
 def group_name(stimuli: StimulusSet) -> str:

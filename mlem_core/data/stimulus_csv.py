@@ -49,6 +49,11 @@ def from_frame(
     ------
     InputError
         The content breaks the contract; one sentence says where and what was expected.
+
+    Examples
+    --------
+    >>> from_frame(pd.DataFrame({"sentence": ["a b", "c d"], "question": [True, False]}), "mine")
+    2 sentences of mine: question (nominal)
     """
     cells = [texts(frame.iloc[:, i]) for i in range(frame.shape[1])]
     return from_cells([str(c) for c in frame.columns], cells, name, ordered, nominal)
@@ -87,6 +92,12 @@ def write_csv(stimuli: StimulusSet | pd.DataFrame, target: str | Path | IO[Any])
     Parameters
     ----------
     stimuli : a set, or a table with the columns of the stimulus CSV
+
+    Examples
+    --------
+    >>> write_csv(analysis.stimuli, "copy.csv")
+    >>> len(read_csv("copy.csv"))
+    120
     """
     write_table(stimuli.table if isinstance(stimuli, StimulusSet) else stimuli, target)
 

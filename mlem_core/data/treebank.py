@@ -102,6 +102,13 @@ def read_treebank(
     ------
     InputError
         A file cannot be read or is no CoNLL-U; an unknown level or feature to balance; no stimulus.
+
+    Examples
+    --------
+    >>> row = "{}\\t{}\\t_\\t{}\\t_\\t_\\t{}\\tdep\\t_\\t_\\n"
+    >>> text = row.format(1, "birds", "NOUN", 2) + row.format(2, "sing", "VERB", 0) + "\\n"
+    >>> len(read_treebank([text.encode()]))
+    2
     """
     check_choice("level of stimuli", level, LEVELS)
     if not sources:

@@ -75,6 +75,13 @@ class MetricModel(BaseEstimator):
         self.distance = distance
         self.missing = missing
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.target_tags.required = tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False  # y has a column a unit
+        return tags
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """(n_columns,) names of the terms; `input_features` may only be those of the fit."""
         check_is_fitted(self)

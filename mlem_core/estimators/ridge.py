@@ -41,6 +41,12 @@ class RidgeMLEM(RidgeSolver, TableModel):
     resolved the β, `NOT_APART` if coded as same or different); coef_ >= 0.
 
     Source: Salle et al. 2024, appendix B; a metric on one-hot codes: Jalouzot et al. 2024.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"noun": [0, 0, 1, 1], "long": [0, 1, 0, 1]})
+    >>> RidgeMLEM(alphas=[0.01]).fit(X, X.to_numpy() * [1.0, 2.0]).coef_.round(1)
+    array([0.2, 1. ])
     """
 
     def __init__(

@@ -100,6 +100,12 @@ class SpearmanMLEM(TableModel):
     Attributes are those of `mlem_core.estimators.base.MetricModel`; intercept_ is 0.
 
     Source: Jalouzot et al. 2024, sections 2.1.2 and 2.2.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"noun": [0, 0, 1, 1], "long": [0, 1, 0, 1]})
+    >>> round(SpearmanMLEM().fit(X, X).score(X, X), 2)
+    1.0
     """
 
     _constraint = "metric"
@@ -126,6 +132,12 @@ class FRRSA(SpearmanMLEM):
     definite, so that predictions may be no distance. The rest is as in `SpearmanMLEM`.
 
     Source: Jalouzot et al. 2024, section 2.4.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"noun": [0, 0, 1, 1], "long": [0, 1, 0, 1]})
+    >>> FRRSA().fit(X, X.to_numpy() * [1.0, 2.0]).coef_.shape
+    (2,)
     """
 
     _constraint = "none"
@@ -322,6 +334,11 @@ class SoftRankMLEM(TableModel):
     `mlem_core.estimators.spearman.SpearmanMLEM`.
 
     Source: Jalouzot et al. 2024, section 2.2, appendices B and C.
+
+    Examples
+    --------
+    >>> SoftRankMLEM(constraint="none")
+    SoftRankMLEM(constraint='none')
     """
 
     def __init__(

@@ -26,6 +26,9 @@ SMALL = 0.1
 class Explanation:
     """Explanation of the similarity of two layers.
 
+    >>> explain(analysis, "m:0", "m:1").called
+    ('m layer 0', 'm layer 1')
+
     Attributes
     ----------
     layers : the two, (model, layer)
@@ -41,17 +44,14 @@ class Explanation:
     coding : how the features are coded, see `mlem_core.pairs.columns.coding`
     names : what features, models and layers are called in words; the tables keep identifiers
     similarity : what the terms add up to
-    held_out : what of the stimuli is tested, see
-        `mlem_core.pairs.resampling_units.Units.held_out`
-    partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer, see
-        `mlem_core.inference.partial`
+    held_out : what of the stimuli is tested, see `Units.held_out` there
+    partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer
     estimator, interactions : of the metrics that are transferred
     permutations : of the labels of each feature, where chance is computed
     how : how the intervals were computed, for a caption; empty where there are none
     alone : whether the two were resampled alone, see `mlem_core.inference.explanation`
     among, group_mean : where the two were chosen as the most similar, "64 pairs of layers of two
-        models", and a sentence on the mean over members of their groups, see
-        `mlem_core.inference.as_chosen`
+        models", and a sentence on the mean over members of their groups
     TABLES : those that change where it gets intervals
     """
 

@@ -54,6 +54,9 @@ def explain(
 ) -> Explanation:
     """Explanation of two layers' similarity; `with_intervals` adds confidence intervals.
 
+    >>> explain(analysis, "m:0", "m:1").terms["term"].tolist()
+    ['colour', 'size', 'unexplained']
+
     Of a similarity that has no terms by feature it is the number alone.
 
     Parameters
@@ -166,6 +169,8 @@ def with_intervals(
     why: Explanation, analysis: Analysis, store: Store, progress: Counted | None = None
 ) -> Explanation:
     """An explanation with confidence intervals, and what chance gives of its terms.
+
+    >>> why = with_intervals(explain(analysis, "m:0", "m:1"), analysis, store)
 
     Intervals are over sentences and, where they recur, words, by blocks that are left out in turn:
     those that `mlem_core.inference.layer_intervals` gives.
@@ -374,6 +379,8 @@ def with_transfer(
     why: Explanation, analysis: Analysis, selection: Selection | None = None
 ) -> Explanation:
     """An explanation with how well the metric of each layer predicts the other.
+
+    >>> why = with_transfer(explain(analysis, "m:0", "m:1"), analysis)
 
     Parameters
     ----------

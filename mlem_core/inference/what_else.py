@@ -162,6 +162,11 @@ def explain_rest(
     InputError
         No or more than two layers, or one that the analysis does not have; fewer than 20
         permutations; too few sentences; representations that are no longer in the store.
+
+    Examples
+    --------
+    >>> explain_rest(analysis, "m:0,m:1", store, n_permutations=20).table.columns[0]
+    'candidate'
     """
     check_permutations(n_permutations)
     chosen = analysis.select(features, layers)

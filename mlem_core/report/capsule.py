@@ -75,7 +75,7 @@ GIVEN = ("stimuli.csv", RDMS)
 _README = """\
 A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed to run it again.
 
-Verify it:  python -m mlem_core verify THIS.zip
+Verify it:  mlem verify THIS.zip
 It runs the models on the stimuli once more, makes every table anew and says which numbers differ.
 
 tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
@@ -285,8 +285,10 @@ def _plotly() -> bytes:
 
 def _without_plotly(page: bytes) -> bytes:
     """The page with the one copy of Plotly beside it instead of 4 MB in it."""
-    script = b"<script>" + _plotly() + b"</script>"
-    return page.replace(script, b'<script src="plotly.min.js"></script>')
+    for tag in (b"<script>", b'<script type="text/javascript">'):  # of Plotly 7, and of 6
+        script = tag + _plotly() + b"</script>"
+        page = page.replace(script, b'<script src="plotly.min.js"></script>')
+    return page
 
 
 Tables = dict[str, pd.DataFrame]

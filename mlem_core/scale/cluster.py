@@ -41,7 +41,7 @@ VARIABLE = "MLEM_CLUSTER"
 FORMS = "local:4 (four processes on this machine) and tcp://host:8786 (a Dask scheduler)"
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://(\[[^\s/\[\]]+\]|[^\s/:\[\]]+):[0-9]{1,5}(/\S*)?")
-INSTALL = "the package distributed is missing; install it with pip install 'mlem-core[cluster]'."
+INSTALL = "the package distributed is missing; install it with pip install dask distributed."
 # Seconds until a scheduler that does not answer, or one without workers, is given up.
 ANSWER, WORKERS = 10.0, 60.0
 # How often what a unit needs is sent again where the worker that had it died.
@@ -233,6 +233,12 @@ def computing_on(cluster: Any = None) -> Iterator[Executor]:
     InputError
         A text of another form, Dask is not installed, nobody answers, or a worker has another
         version of the package.
+
+    Examples
+    --------
+    >>> with computing_on("") as here:
+    ...     here.is_here
+    True
     """
     if cluster is None or cluster == "":
         yield HERE

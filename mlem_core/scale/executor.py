@@ -17,6 +17,7 @@ from typing import Any
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cancelled_by, cores, in_order
 from mlem_core.base.text import many
+from mlem_core.base.version import VERSION
 
 
 class Executor:
@@ -144,7 +145,7 @@ def about_here() -> dict[str, str]:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
-    sources = f"{_version('mlem-core')}, sources {digest.hexdigest()[:12]}"
+    sources = f"{VERSION}, sources {digest.hexdigest()[:12]}"
     return {"mlem_core": sources, **{name: _version(name) for name in PACKAGES}}
 
 

@@ -42,12 +42,13 @@ _POLL = 0.2  # seconds between two looks at a lock that another process holds
 class Store:
     """A folder of finished computations that any number of processes may share.
 
+    >>> store = Store("kept")
+
     Parameters
     ----------
     root : folder to keep the entries in, made if needed; None takes `default_root()`.
     overlays : folders of entries that are only read, for what the root does not have.
-
-    What is in it can be read where it cannot be written.
+        What is in it can be read where it cannot be written.
     """
 
     def __init__(self, root: Path | str | None = None, overlays: Sequence[Path] = OVERLAYS) -> None:

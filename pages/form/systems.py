@@ -36,7 +36,7 @@ def take_table(choose: Callable[[list[str]], None], files: Sequence[str]) -> Non
         most_mb=1,
         type=["csv", "tsv", "txt"],
         help="A row for each model or added file, in the column `system`; `group` names groups, "
-        "every other column is a property. `python -m mlem_core systems` writes such a table, "
+        "every other column is a property. `mlem systems` writes such a table, "
         "with `--preset families` that of 43 models of 10 families.",
     )
 

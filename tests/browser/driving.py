@@ -42,9 +42,6 @@ def served(folder, before=None, **environment):
 
     `before` is called in its process before it starts.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     environment = {
         **os.environ,
         "MLEM_CACHE": str(folder / "cache"),
@@ -52,11 +49,21 @@ def served(folder, before=None, **environment):
         "HF_ENDPOINT": "http://127.0.0.1:9",
         **environment,
     }
-    log = folder / "log"
-    command = [sys.executable, "scripts/serve.py", "--server.port", str(port)]
+    command = [sys.executable, str(ROOT / "scripts" / "serve.py"), "--server.port"]
+    with answering(command, folder, environment, before) as (url, log, process):
+        yield App(url, log, folder / "cache", process)
+
+
+@contextlib.contextmanager
+def answering(command, folder, environment, before=None):
+    """Address, log and process of a server whose command ends with its port, once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log, command = folder / "log", [*map(str, command), str(port)]
     with log.open("wb") as output:
         both = {"stdout": output, "stderr": subprocess.STDOUT}
-        server = subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=before, **both)
+        server = subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=before, **both)
     try:
         began = time.monotonic()
         while True:
@@ -67,7 +74,7 @@ def served(folder, before=None, **environment):
                 assert server.poll() is None, log.read_text()
                 assert time.monotonic() - began < START / 1000, log.read_text()
                 time.sleep(0.1)
-        yield App(f"http://localhost:{port}", log, folder / "cache", server.pid)
+        yield f"http://localhost:{port}", log, server.pid
     finally:
         server.terminate()
         try:

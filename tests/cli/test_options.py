@@ -1,7 +1,6 @@
 """The command line: options, `replicate`, and groups of models with planted seeds."""
 
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, for_each, in_files, noise, two_systems, words
 
+import mlem_core
 from mlem_core import AnalysisSpec, Store, run, write_csv
 from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
@@ -25,31 +25,21 @@ def test_every_option_is_explained():
     for name, command in commands.items():
         assert not [action.dest for action in command._actions if not action.help], name
         shown = command.format_help()
-        assert shown.startswith("examples:\n  python -m mlem_core ") and "\nusage:" in shown
+        assert shown.startswith("examples:\n  mlem ") and "\nusage:" in shown
     assert all(name in commands["stimuli"].format_help() for name in SETS)
 
 
 def test_the_version_is_said(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
-    assert capsys.readouterr().out == f"MLEM Explorer {version('mlem_core')}\n"
+    assert capsys.readouterr().out == f"MLEM Explorer {mlem_core.__version__}\n"
+    assert main([]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 def test_a_list_that_is_given_twice_counts_twice():
-    asked = [
-        "analyze",
-        "--stimuli",
-        "probing",
-        "--features",
-        "a",
-        "--features",
-        "b,c",
-        "--nominal",
-        "a",
-        "--out",
-        "x",
-    ]
-    spec = spec_from_options(parser(None).parse_args(asked))
+    given = ("--stimuli=probing", "--features=a", "--features=b,c", "--nominal=a", "--out=x")
+    spec = spec_from_options(parser(None).parse_args(["analyze", *given]))
     assert (spec.features, spec.nominal, spec.ordered) == (("a", "b", "c"), ("a",), ())
 
 

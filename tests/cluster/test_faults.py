@@ -117,7 +117,7 @@ def test_what_is_no_cluster_is_refused(text, monkeypatch):
 
 def test_without_dask_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with refused("pip install 'mlem-core[cluster]'"), computing_on("local:2"):
+    with refused("pip install dask distributed"), computing_on("local:2"):
         raise AssertionError
 
 

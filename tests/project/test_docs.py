@@ -1,5 +1,6 @@
 """The docs: links lead somewhere on forges, on the site and in the app; the site has all pages."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -115,3 +116,21 @@ def test_the_pages_of_the_app_are_there_and_link_to_each_other():
                 assert target.removeprefix("?page=") in screens.docs_pages(), target
             else:
                 assert target.startswith(("http", "#")), target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", mlem_core.__all__)
+def test_the_examples_of_what_is_public_run(name, planted, tmp_path, monkeypatch):
+    """With an `analysis` and its `store` at hand, in the folder of its files."""
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
+    for file in ("s.csv", "m.npz"):
+        (tmp_path / file).symlink_to(Path(planted.spec.stimuli).with_name(file))
+    monkeypatch.chdir(tmp_path)
+    given = {one: getattr(mlem_core, one) for one in mlem_core.__all__}
+    given |= {"np": np, "pd": pd, "analysis": planted.analysis, "store": planted.store}
+    said = given[name].__doc__
+    example = doctest.DocTestParser().get_doctest(said, given, name, None, 0)
+    report: list[str] = []
+    assert example.examples
+    doctest.DocTestRunner().run(example, out=report.append)
+    assert not report, "".join(report)

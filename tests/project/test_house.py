@@ -16,6 +16,8 @@ from inputs import arguments_of
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import mlem_core
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("mlem_core/*/__init__.py"))
 
@@ -102,7 +104,7 @@ def test_the_packages_stand_on_at_most_twelve_levels(graph):
 REQUIREMENTS = sorted(path.name for path in ROOT.glob("requirements*.txt"))
 # Compiled against CUDA, which the machine that writes constraints.txt may not have.
 GPU = "requirements-gpu.txt"
-OPTIONAL = {"requirements-torchsort.txt", "requirements-docs.txt", GPU}
+OPTIONAL = {"requirements-torchsort.txt", "requirements-docs.txt", "requirements-release.txt", GPU}
 
 
 def lines(name):
@@ -142,9 +144,9 @@ def test_the_package_asks_for_what_is_pinned():
 
 
 def test_versions_agree():
-    version = project()["version"]
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
-    assert importlib.metadata.version("mlem-core") == version
+    assert project()["dynamic"] == ["version"]
+    for name, where in (("CITATION.cff", "\nversion: {}\n"), ("CHANGELOG.md", "\n## [{}] - ")):
+        assert where.format(mlem_core.__version__) in (ROOT / name).read_text("utf-8")
 
 
 def set_up(folder, python):
@@ -174,8 +176,6 @@ def test_what_python_lacks_is_said_in_one_line(tmp_path, python):
 
 
 def test_every_public_name_is_there_and_documented():
-    import mlem_core
-
     for name in mlem_core.__all__:
         # What a dataclass writes for itself is no documentation.
         said = getattr(mlem_core, name).__doc__

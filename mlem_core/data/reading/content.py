@@ -74,6 +74,12 @@ class ReadAs:
     literal : whether quotation marks are characters like any other
     renamed : (position from 1, name in the file, name here) of columns without a name of their own
     found : what was taken for missing, in order of appearance
+
+    Examples
+    --------
+    >>> table = b"sentence;size\\na;1,5\\nb;2\\nc;3"
+    >>> read_csv(table, name="mine", read_as=ReadAs(separator=";", decimal=",")).values("size")
+    array([1.5, 2. , 3. ])
     """
 
     separator: str | None = None

@@ -1,0 +1,3 @@
+"""The version of the program, which packages, citations and results name."""
+
+VERSION = "0.1.0"
