@@ -88,7 +88,10 @@ MOST_PREFETCHED = 12
 
 @stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
-    return _analysis.results_of(selection)
+    from mlem_core.analysis import methods
+
+    kept = methods.kept_results(_analysis, stored.store(), selection)
+    return _analysis.results_of(selection) if kept is None else kept
 
 
 @stored.kept(32)
