@@ -13,6 +13,10 @@ from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
+from mlem_core.groups import systems as kept_systems
+from mlem_core.groups.fold_similarity import known_fold_similarity
+from mlem_core.groups.members import table_of_distances
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.report import capsule
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import screens, why
@@ -360,12 +364,23 @@ def test_groups_have_their_profiles_and_universality(store, tmp_path):
     assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
 
 
-def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path):
+def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkeypatch):
     members = {name: [f"{name}{seed}" for seed in range(2)] for name in "fghi"}
     names = [one for own in members.values() for one in own]
     labels = {one: ["kind:" + "xy"[one[0] == "f"], f"size:{n}"] for n, one in enumerate(names)}
     spec = systems(tmp_path, names, groups=members, labels=labels)
-    screen = Screen("systems", analysis=ran(spec, store).id, measure="rsa")
+    job = ran(spec, store)
+    analysis, folds = job.analysis(), known_fold_similarity(job.analysis(), store)
+    here = GroupSummary(analysis, analysis.results(), folds=folds)
+    expected = here.system_distances
+    # The run has kept all of it, so that the page only reads.
+    for name in ("of_profiles", "of_similarity", "of_best_match", "second_level"):
+        monkeypatch.setattr(kept_systems, name, None)
+    tables = [
+        table_of_distances(*one) for one in (expected, replace(here, store=store).system_distances)
+    ]
+    pd.testing.assert_frame_equal(*tables)
+    screen = Screen("systems", analysis=job.id, measure="rsa")
     drawn = {"distances", "map", "importance", "profiles", "alignment"}
     assert {*screen.figures} == {f"system-{one}" for one in drawn} and screen.errors == []
     assert "8 systems" in screen.said
