@@ -350,7 +350,7 @@ def parameters() -> dict[str, Parameter]:
 
 
 # Which models belong together.
-OF_MODELS = ("groups", "labels", "trajectories", "property_groups")
+OF_MODELS = ("groups", "labels", "trajectories", "property_groups", "property_kinds")
 # What representations files hold.
 OF_FILES = ("precomputed", "first_column", "subjects", "axes")
 

@@ -20,7 +20,7 @@ from mlem_core.groups.members import (
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.mrqap import GROUP, FactorTest, sentence, table_of, tests_of
+from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, sentence, table_of, tests_of
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
@@ -28,7 +28,7 @@ from mlem_core.groups.profiles import (
     mean_profiles,
     universality_table,
 )
-from mlem_core.groups.properties import values_of
+from mlem_core.groups.properties import values_by_name
 from mlem_core.groups.systems import SystemsSummary, by_model, labels_of_models
 from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import Left
@@ -198,7 +198,7 @@ def _tests(
     labels = labels_of_models(analysis, members.members)
     # Nothing new where each model is a group of its own, or where a label says the same.
     own = len(members.groups) < len(members.members) and groups not in labels.values()
-    factors = {name: values_of(values) for name, values in labels.items()}
+    factors: dict[str, Factor] = {**values_by_name(labels, analysis.spec.property_kinds)}
     if own:
         factors = {GROUP: groups} | factors
     if not factors:

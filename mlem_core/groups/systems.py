@@ -115,7 +115,10 @@ class SystemsSummary:
     def properties(self) -> Properties | None:
         """Properties of the models of `system_distances`; None where there are none."""
         labels = labels_of_models(self.analysis, self.system_distances[1].members)
-        return Properties.of_cells(labels, self.analysis.spec.property_groups) if labels else None
+        if not labels:
+            return None
+        spec = self.analysis.spec
+        return Properties.of_cells(labels, spec.property_groups, spec.property_kinds)
 
     @cached_property
     def second_level(self) -> SecondLevel | None:
@@ -223,6 +226,7 @@ def _second_level(summary: SystemsSummary) -> SecondLevel | None:
         lambda: second_level(measured, properties, **units),
         labels=labels,
         parts=spec.property_groups,
+        kinds=spec.property_kinds,
         **units,
     )
 

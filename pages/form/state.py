@@ -291,8 +291,8 @@ def without(models: Collection[str]) -> dict[str, list[str] | None]:
 
 # Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
 LEFT = (
-    "layers", "groups", "labels", "trajectories", "property_groups", "resampled_whole", "missing",
-    "values", "folds", "folds_over", "seed", "pairs",
+    "layers", "groups", "labels", "trajectories", "property_groups", "property_kinds",
+    "resampled_whole", "missing", "values", "folds", "folds_over", "seed", "pairs",
 )  # fmt: skip
 RIGHT = (
     "as_in", "estimator", "interactions", "distance", "already_squared", "special_tokens", "dtype",
