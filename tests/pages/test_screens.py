@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import in_files, words
+from PIL import Image
 from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.analysis.methods import PUBLISHED_MODELS
@@ -20,6 +21,7 @@ from mlem_core.groups.summary import GroupSummary
 from mlem_core.report import capsule
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import screens, why
+from pages.parts.images import thumbnails
 
 # The figures of each screen of an analysis of one's own, by its address.
 FIGURES: dict[tuple[str, ...], set[str]] = {
@@ -397,8 +399,13 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     layers = {n: rng.standard_normal((60, 4)) for n in range(2)}
     spec = in_files(tmp_path, table, {"brain": layers})
     path = (tmp_path / "words.csv").rename(tmp_path / "images.csv")
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (300, 200), "red").save(tmp_path / "images" / "3.png")
+    (tmp_path / "images" / "4.png").write_text("no image")
     job = ran(replace(spec, stimuli=str(path)), store)
     texts = [Screen(page, analysis=job.id).said for page in ("profiles", "stimuli", "trust")]
+    seen = Screen("stimuli", analysis=job.id).app.dataframe[0].value["image"]
+    assert seen[3].startswith("data:image/jpeg;base64,") and seen.notna().sum() == 1
     assert "60 stimuli" in {one.label for one in Screen("", analysis=job.id).app.page_link}
     capsule.write(job.analysis(), tmp_path / "capsule.zip")
     with zipfile.ZipFile(tmp_path / "capsule.zip") as files:
@@ -407,6 +414,28 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     wrong = [text for text in texts if re.search(r"(?i)\b(sentence|word)", text)]
     assert not wrong, wrong
     assert any("There were 60 stimuli (" in text for text in texts)
+
+
+def test_images_are_files_of_this_machine_and_nothing_else(tmp_path, monkeypatch):
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    Image.new("1", (7000, 7000)).save(tmp_path / "large.png")
+    (tmp_path / "link.png").symlink_to("/dev/zero")
+    Image.new("RGB", (9, 9)).save(tmp_path / "b.gif")
+    names = [
+        "large.png",
+        "link.png",
+        "b.gif",
+        "gone.png",
+        "https://x.org/a.png",
+        "//x/a.png",
+        "",
+        None,
+    ]
+    assert thumbnails([*names, "/dev/zero", "a\0.png"], tmp_path) is None
+    (made,) = thumbnails([tmp_path / "a.png"], tmp_path / "elsewhere")
+    assert thumbnails(["a.png", *names], tmp_path) == [made, *[None] * len(names)]
+    monkeypatch.setenv("MLEM_SHARED", "1")
+    assert thumbnails(["a.png"], tmp_path) is None
 
 
 def test_training_is_drawn_over_its_steps(store, tmp_path):
