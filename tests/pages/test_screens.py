@@ -434,7 +434,8 @@ def test_images_are_files_of_this_machine_and_nothing_else(tmp_path, monkeypatch
     assert thumbnails([*names, "/dev/zero", "a\0.png"], tmp_path) is None
     (made,) = thumbnails([tmp_path / "a.png"], tmp_path / "elsewhere")
     assert thumbnails(["a.png", *names], tmp_path) == [made, *[None] * len(names)]
-    monkeypatch.setenv("MLEM_SHARED", "1")
+    (tmp_path / "shared.toml").touch()
+    monkeypatch.setenv("MLEM_SHARED", str(tmp_path / "shared.toml"))
     assert thumbnails(["a.png"], tmp_path) is None
 
 
