@@ -17,7 +17,6 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
 from mlem_core.groups.mrqap import Values
-from mlem_core.groups.properties import Properties
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.similarity import average_ranks
 from mlem_core.pairs.build import pair_tables
@@ -35,8 +34,12 @@ EXACT = 8
 WHY = ["measure", "other", "term", "contribution"]
 
 
-def contributions(
-    distances: Mapping[str, FloatArray], properties: Properties, units: IntArray, seed: int = 0
+def agreement_terms(
+    distances: Mapping[str, FloatArray],
+    values: Mapping[str, Values],
+    parts: Mapping[str, Sequence[str]],
+    units: IntArray,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Contributions of properties to the RSA correlation of every two measures of distance.
 
@@ -46,6 +49,7 @@ def contributions(
     Parameters
     ----------
     distances : (n_systems, n_systems) by the name of each measure
+    values, parts : of `mlem_core.groups.properties.Properties`
     units : (n_systems,) what is in one fold together
 
     Returns
@@ -56,15 +60,15 @@ def contributions(
     """
     first, second = np.triu_indices(len(units), 1)
     rsa = np.corrcoef([average_ranks(own[first, second]) for own in distances.values()])
-    coarse = {name: _coarse(own) for name, own in properties.values.items()}
+    coarse = {name: _coarse(own) for name, own in values.items()}
     divided = []
     for number, folds in enumerate(divisions_of(units, seed)):
         tables = system_tables([*distances.values()], coarse, folds)
         split = decompose(tables, rsa, exact_up_to=EXACT, seed=number)
         place = {name: at for at, name in enumerate(split.features)}
-        terms = [sum(split.terms[place[name]] for name in own) for own in properties.parts.values()]
+        terms = [sum(split.terms[place[name]] for name in own) for own in parts.values()]
         divided.append(np.stack([*terms, split.unexplained]))
-    means, terms = np.mean(divided, axis=0), [*properties.parts, UNEXPLAINED]
+    means, terms = np.mean(divided, axis=0), [*parts, UNEXPLAINED]
     names = list(distances)
     rows = [
         (names[a], names[b], term, value)

@@ -133,21 +133,21 @@ def values_by_name(
     }
 
 
-def kind_and_values(cells: Sequence[str | None], asked: str = "") -> tuple[str, Values]:
+def kind_and_values(cells: Sequence[str | None], given: str = "") -> tuple[str, Values]:
     """Kind of a property ("date", "number", "log" or "class") and its values.
 
     Parameters
     ----------
-    asked : of `mlem_core.analysis.grouped.kinds_of`; empty: it is guessed
+    given : of `mlem_core.analysis.grouped.kinds_of`; empty: it is guessed
     """
     own = without_marks(cells)
-    known = [cell for cell in own if cell is not None and asked != "class"]
+    known = [cell for cell in own if cell is not None and given != "class"]
     if known and all(_DATE.fullmatch(cell) for cell in known):
         return "date", np.array([np.nan if cell is None else _year(cell) for cell in own])
     if known and guess_kind(own) == "ordered":
         numbers = np.array([np.nan if cell is None else number_of(cell) for cell in own])
         low, high = np.nanmin(numbers), np.nanmax(numbers)
-        log = asked == "log" or (not asked and low > 0 and high >= LOG_RANGE * low)
+        log = given == "log" or (not given and low > 0 and high >= LOG_RANGE * low)
         return ("log", np.log10(numbers)) if log else ("number", numbers)
     return "class", ["" if cell is None else cell for cell in own]
 

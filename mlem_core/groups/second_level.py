@@ -33,7 +33,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.estimators.solver import FoldFits
-from mlem_core.groups.agreement import WHY, contributions, divisions_of, system_tables
+from mlem_core.groups.agreement import WHY, agreement_terms, divisions_of, system_tables
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import GROUP, tests_of
 from mlem_core.groups.profiles import reach_of
@@ -67,7 +67,7 @@ class SecondLevel(NamedTuple):
 
     scores : `SCORES`, a row for each measure and fold of each division
     importances : `IMPORTANCES`, a row for each measure and property (or group of properties)
-    why : `WHY`, of `contributions`; no rows with fewer than `CONCLUSIVE` systems or groups
+    why : `WHY`, of `agreement_terms`; no rows with fewer than `CONCLUSIVE` systems or groups
     """
 
     scores: pd.DataFrame
@@ -169,7 +169,7 @@ def second_level(
     fitted = {name: measured[name].values for name in dict.fromkeys(own[0] for own in scores)}
     why = pd.DataFrame(columns=WHY)
     if n_units >= CONCLUSIVE and len(fitted) > 1:
-        why = contributions(fitted, properties, units, seed)
+        why = agreement_terms(fitted, properties.values, properties.parts, units, seed)
     return SecondLevel(*_tables(scores, rows), why, notes)
 
 

@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 
 from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
-from mlem_core.groups.agreement import contributions
+from mlem_core.groups.agreement import agreement_terms
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import intraclass_correlation, mrqap
 from mlem_core.groups.properties import Properties, kind_and_values, read_systems
@@ -152,7 +152,9 @@ def test_the_property_that_two_distances_share_makes_them_agree():
     for seed in range(6):
         properties, one = systems(20, np.random.default_rng(seed))
         other = properties.distances()[0] + np.abs(systems(20, np.random.default_rng(9))[1]) / 9
-        table = contributions({"one": one, "other": other}, properties, np.arange(20))
+        table = agreement_terms(
+            {"one": one, "other": other}, properties.values, properties.parts, np.arange(20)
+        )
         assert table["contribution"].sum() == pytest.approx(spearmanr(one[a, b], other[a, b])[0])
         terms.append(table["contribution"].to_numpy())
     date, family, size, unexplained = np.mean(terms, axis=0)

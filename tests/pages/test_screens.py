@@ -406,6 +406,8 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     texts = [Screen(page, analysis=job.id).said for page in ("profiles", "stimuli", "trust")]
     seen = Screen("stimuli", analysis=job.id).app.dataframe[0].value["image"]
     assert seen[3].startswith("data:image/jpeg;base64,") and seen.notna().sum() == 1
+    form = Screen("new").upload(path).press("step models").widget("selectbox", "Folds over")
+    texts += [*form.options, form.help]
     assert "60 stimuli" in {one.label for one in Screen("", analysis=job.id).app.page_link}
     capsule.write(job.analysis(), tmp_path / "capsule.zip")
     with zipfile.ZipFile(tmp_path / "capsule.zip") as files:
