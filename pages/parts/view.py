@@ -315,5 +315,6 @@ def pair_of_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    a, b = view.analysis.most_alike(view.layers)
-    return layer_name(a), layer_name(b)
+    first = view.once("first look", lambda: view.analysis.most_alike(view.layers))
+    a, b = map(layer_name, first or ())
+    return a, b
