@@ -56,7 +56,7 @@ def show_properties(systems: Sequence[str]) -> None:
     except (InputError, KeyError):
         return  # the step says what is wrong
     if cells:
-        st.caption("**Properties of the models** (known of so many), and how they are compared")
+        st.caption("**Properties**: how many models have a value, and how values are compared.")
     for name, own in cells.items():
         place, kind = st.columns((3, 4), vertical_alignment="center")
         place.markdown(plain(f"{name.replace('_', ' ')} ({sum(map(bool, own))} of {len(own)})"))
