@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from mlem_core.data.levels import STIMULUS
 from pages.parts import exporting, frame
 from pages.parts.choices import plain
 from pages.parts.opening import show_view
@@ -24,6 +26,7 @@ def _show_stimuli(view: View) -> None:
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
         first=True,
         features=[feature.name for feature in stimuli.features],
+        images=Path(view.analysis.spec.stimuli).parent if STIMULUS in stimuli.table else None,
     )
     # How features vary together is the same whatever is fitted: with ridge there is no wait.
     quick = replace(view.selection, estimator="ridge", interactions=False)

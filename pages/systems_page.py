@@ -62,6 +62,13 @@ def _show_systems(view: View) -> None:
             "properties",
             partial(exporting.show_figure, view, "property_correlations"),
         )
+    if summary.second_level is not None and len(summary.second_level.importances):
+        frame.folded_part(
+            "Why two distances agree",
+            ":material/help:",
+            "agreement",
+            partial(_agreement, summary),
+        )
     frame.folded_part(
         "All distances in numbers",
         ":material/table:",
@@ -190,6 +197,26 @@ def _numbers(
             help="Compares these two systems.",
             on_click=partial(choices.put_all, {"system_a": [pair[0]], "system_b": [other]}),
         )
+
+
+def _agreement(summary: GroupSummary) -> None:
+    from mlem_core.groups.agreement import LEVELS
+    from mlem_core.groups.second_level import CONCLUSIVE
+
+    second = summary.second_level
+    if second is None or second.why.empty:
+        few = "Contributions of properties to the agreement of two distances need two distances"
+        st.caption(f"{few} and {CONCLUSIVE} systems (or groups) that are not alike.")
+        return
+    wide = second.why.pivot(index=["measure", "other"], columns="term", values="contribution")
+    wide = wide[second.why["term"].unique()].assign(rsa=wide.sum(axis=1)).reset_index()
+    exporting.draw_table(
+        wide,
+        "system_why",
+        "Contributions of properties to the RSA correlation of two distances (rsa), computed "
+        f"between disjoint systems. Numbers count as {LEVELS} levels; what they say inside one is "
+        "unexplained. There are no confidence intervals: contributions hold for these systems.",
+    )
 
 
 def _tables(summary: GroupSummary, table: pd.DataFrame) -> None:

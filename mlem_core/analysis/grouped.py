@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.parameters import asked, parse_names
-from mlem_core.base.text import short
+from mlem_core.base.text import listed, short
+from mlem_core.data.columns import guess_kind, number_of, without_marks
 
 # (group or trajectory, its members), and (model or group, "factor:value" of each of its labels).
 Groups = tuple[tuple[str, tuple[str, ...]], ...]
@@ -26,6 +27,13 @@ _STEP = re.compile(r"(?<![.\d])\d{1,15}$", re.ASCII)
 _COMMIT = re.compile(r"(?=.*[a-f])[0-9a-f]{7,64}")
 # "mini@seed1" is another run, and no step of one.
 _SEED = re.compile(r"seed\d+", re.ASCII)
+# Kinds that a property of models can have, beside a date.
+PROPERTY_KINDS = {
+    "number": "number",
+    "log": "number, compared by its logarithm",
+    "class": "class",
+    "ignore": "left out",
+}
 _CONTROL = re.compile(r"random\d{0,9}", re.ASCII)
 
 
@@ -82,6 +90,15 @@ class Grouped:
         metavar="NAME=PROPERTY,PROPERTY",
         pair=parse_names,
         option="property-group",
+    )
+    property_kinds: tuple[tuple[str, str], ...] = asked(
+        (),
+        "Kinds of properties",
+        "How a property of models is compared, where not as guessed, such as width=class: "
+        f"{listed(list(PROPERTY_KINDS))}.",
+        metavar="PROPERTY=KIND",
+        pair=str,
+        option="property-kind",
     )
     resampled_whole: str = asked(
         "",
@@ -201,12 +218,24 @@ def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str
     }
 
 
+def kinds_of(cells: Sequence[str | None]) -> list[str]:
+    """Kinds of `PROPERTY_KINDS` that a property with these cells can have."""
+    own = without_marks([cell or None for cell in cells])
+    ordered = guess_kind(own) == "ordered"
+    numbers = [number_of(cell) or 0.0 for cell in own if ordered and cell is not None]
+    able = {"number": ordered, "log": ordered and min(numbers) > 0}
+    return [kind for kind in PROPERTY_KINDS if able.get(kind, True)]
+
+
 def check_properties(said: Grouped, models: Sequence[str]) -> None:
     """Raise InputError for a group of properties, or one of families, that no model has."""
     properties = labels_of(said.groups, said.labels, models)
     for group, names in said.property_groups:
         for name in names:
             check_choice(f"property of the group {short(group)}", name, properties)
+    for name, kind in said.property_kinds:
+        check_choice("property with a kind", name, properties)
+        check_choice(f"kind of the property {short(name)}", kind, kinds_of(properties[name]))
     if said.resampled_whole:
         check_choice("property", said.resampled_whole, properties)
 

@@ -271,14 +271,25 @@ STAGE = Stage("fits", 3, _Fits)
 
 
 def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
-    """The results of a selection if the fits of all of its layers are cached; else None."""
-    cached = []
+    """The results of a selection if its fits, or those of each layer, are cached; else None."""
+    cached, whole = [], analysis.kept(STAGE, store, selection)
+    if whole is not None:
+        return analysis.results_of(selection, whole)
     for layer in selection.layers:
         fits = analysis.kept(STAGE, store, replace(selection, layers=(layer,)))
         if fits is None:
             return None
         cached.append(fits)
     return analysis.results_of(selection, _joined(cached))
+
+
+def keep_fits(analysis: Analysis, store: Store, selection: Selection) -> Results:
+    """The results of a selection whose fits are quick; they are cached."""
+    tables, _ = analysis.subset(selection)
+    fits = STAGE.get(
+        store, analysis.key(selection), lambda: _Fits(*fitted(tables, selection.estimator))
+    )
+    return analysis.results_of(selection, fits)
 
 
 def fitted_results(

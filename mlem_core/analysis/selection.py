@@ -44,7 +44,8 @@ class Selection:
         """
         for name in self.features:
             check_choice("feature", name, features)
-        check_layers(self.layers, layers)
+        kept = {*self.layers}
+        check_layers(self.layers, dict.fromkeys(layers))
         estimator_named(self.estimator)
         SIMILARITIES.named(self.similarity)
         for what, chosen in (("feature", self.features), ("layer", self.layers)):
@@ -52,7 +53,7 @@ class Selection:
                 raise InputError(f"no {what} is left; choose at least one.")
         return Selection(
             tuple(name for name in features if name in self.features),
-            tuple(layer for layer in layers if layer in self.layers),
+            tuple(layer for layer in layers if layer in kept),
             self.estimator,
             self.interactions,
             self.similarity,

@@ -149,8 +149,8 @@ class _OfModels(Grouped, OfFiles, StimulusSource):
     half: str = asked(
         "both",
         "Half",
-        "Which half of the sentences (or of what folds are over) is analysed: two halves say "
-        "whether a result replicates.",
+        "Which half of what folds are over is analysed: two halves say whether a result "
+        "replicates.",
         choices=lambda: HALVES,
     )
     device: str = asked(
@@ -191,8 +191,8 @@ class AnalysisSpec(_OfModels):
     folds: int = asked(
         5,
         "Folds",
-        "Folds of the cross-validation; a stimulus is tested in one of them at most, all words of "
-        "a sentence (or all stimuli of an item) together.",
+        "Folds of the cross-validation. A stimulus is tested in one of them at most, with all "
+        "stimuli that folds keep together.",
         metavar="N",
         parse=int,
         range=(FEWEST_FOLDS, 2**31 - 1),
@@ -373,7 +373,7 @@ def with_models(
 
 
 # Which models belong together.
-OF_MODELS = ("groups", "labels", "trajectories", "property_groups")
+OF_MODELS = ("groups", "labels", "trajectories", "property_groups", "property_kinds")
 # What representations files hold.
 OF_FILES = ("precomputed", "first_column", "subjects", "axes")
 

@@ -33,7 +33,8 @@ _GROUPS = {
         "already_squared",
     ),
     "groups of models": (
-        *("groups", "labels", "trajectories", "property_groups", "resampled_whole"),
+        *("groups", "labels", "trajectories", "property_groups", "property_kinds"),
+        "resampled_whole",
     ),
 }
 _RUN = "mlem"

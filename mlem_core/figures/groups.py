@@ -38,7 +38,8 @@ from mlem_core.figures.style import (
 from mlem_core.groups.fold_similarity import known_fold_similarity
 from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
-from mlem_core.groups.summary import GroupSummary, groups_of_systems, sizes
+from mlem_core.groups.summary import GroupSummary, sizes
+from mlem_core.groups.systems import groups_of_systems
 from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
@@ -263,13 +264,14 @@ def group_summary(context: FigureContext) -> GroupSummary:
     analysis, chosen, store = context.analysis, context.selection, context.drawing.store
     beside: dict[str, Any] = {
         "bounds": context.intervals,
-        "left": analysis.kept(layer_intervals.LEFT, store, chosen),
+        "left": context.once("left", lambda: analysis.kept(layer_intervals.LEFT, store, chosen)),
         "chance": context.chance_of(RSA),
-        "folds": known_fold_similarity(analysis, store),
+        "folds": context.once("folds", lambda: known_fold_similarity(analysis, store)),
     }
     known = tuple(name for name, value in beside.items() if value is not None)
     return context.once(
-        ("groups", *known), lambda: GroupSummary(analysis, context.results, chosen, **beside)
+        ("groups", *known),
+        lambda: GroupSummary(analysis, context.results, chosen, store=store, **beside),
     )
 
 

@@ -266,15 +266,13 @@ def warping_path(one: FloatArray, other: FloatArray) -> IntArray:
 
 def _accumulated(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Least cost of all ways to each two layers, and the cost of these two: (n, m, ...) each."""
+    from mlem_core.pairs.kernels.scores import least_costs
+
     cost = np.sqrt(((one[..., :, None, :] - other[..., None, :, :]) ** 2).sum(axis=-1))
     n, m = cost.shape[-2:]
     cost = np.ascontiguousarray(np.moveaxis(cost, (-2, -1), (0, 1)))
     total = np.empty_like(cost)
-    total[:, 0], total[0] = cost[:, 0].cumsum(axis=0), cost[0].cumsum(axis=0)
-    for i in range(1, n):
-        for j in range(1, m):
-            along_one = np.minimum(total[i - 1, j], total[i, j - 1]) + cost[i, j]
-            total[i, j] = np.minimum(along_one, total[i - 1, j - 1] + 2 * cost[i, j])
+    least_costs(cost.reshape(n, m, -1), total.reshape(n, m, -1))
     return total, cost
 
 

@@ -150,18 +150,20 @@ def ceiling_tables(
 
     Parameters
     ----------
-    results : of all layers; others and errors as of `noise_ceilings`
+    results : of the layers that are compared; others and errors as of `noise_ceilings`
     """
-    layers = subjects_of(analysis)
+    there = {*results.layers}
+    layers = {at: every for at, every in subjects_of(analysis).items() if {*every} <= there}
     if not layers:
         return {}
     ceilings = noise_ceilings(analysis, store, progress)
+    ceilings = ceilings[[(own.group, own.layer) in layers for own in ceilings.itertuples()]]
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     place = {layer: at for at, layer in enumerate(analysis.layers)}
     tables = []
     for group, number, lower, upper, _ in ceilings.itertuples(index=False):
         subjects, members = list(layers[group, number]), dict(analysis.spec.groups)[group]
-        others = [one for one in analysis.layers if one[0] not in members]
+        others = [one for one in results.layers if one[0] not in members]
         at = [[place[one] for one in own] for own in (others, subjects)]
         rsa = analysis.rsa[np.ix_(*at)].mean(axis=1) if others else []
         table = pd.DataFrame([(FEATURES, None), *others], columns=["model", "layer"])

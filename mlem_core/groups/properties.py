@@ -54,12 +54,13 @@ class Properties:
         cls,
         cells: Mapping[str, Sequence[str | None]],
         groups: Iterable[tuple[str, tuple[str, ...]]] = (),
+        kinds: Iterable[tuple[str, str]] = (),
     ) -> Properties:
         """Properties of cells as text; those that differ between no two systems are left out.
 
         Raises InputError: a group of a property that is not there, or that is in two groups.
         """
-        values = {name: values_of(own) for name, own in cells.items()}
+        values = values_by_name(cells, kinds)
         kept = {name: own for name, own in values.items() if (same_label(own) < 1).any()}
         seen: dict[str, str] = {}
         for group, names in groups:
@@ -120,21 +121,33 @@ class Properties:
         ]
 
 
-def values_of(cells: Sequence[str | None]) -> Values:
-    """Values of a property: numbers, as years or logarithms where they are such, or labels."""
-    return kind_and_values(cells)[1]
+def values_by_name(
+    cells: Mapping[str, Sequence[str | None]], kinds: Iterable[tuple[str, str]] = ()
+) -> dict[str, Values]:
+    """Values of properties by name; `kinds` are those that are not guessed."""
+    asked = dict(kinds)
+    return {
+        name: kind_and_values(own, asked.get(name, ""))[1]
+        for name, own in cells.items()
+        if asked.get(name) != "ignore"
+    }
 
 
-def kind_and_values(cells: Sequence[str | None]) -> tuple[str, Values]:
-    """Kind of a property ("date", "number", "log" or "class") and its values."""
+def kind_and_values(cells: Sequence[str | None], given: str = "") -> tuple[str, Values]:
+    """Kind of a property ("date", "number", "log" or "class") and its values.
+
+    Parameters
+    ----------
+    given : of `mlem_core.analysis.grouped.kinds_of`; empty: it is guessed
+    """
     own = without_marks(cells)
-    known = [cell for cell in own if cell is not None]
+    known = [cell for cell in own if cell is not None and given != "class"]
     if known and all(_DATE.fullmatch(cell) for cell in known):
         return "date", np.array([np.nan if cell is None else _year(cell) for cell in own])
     if known and guess_kind(own) == "ordered":
         numbers = np.array([np.nan if cell is None else number_of(cell) for cell in own])
         low, high = np.nanmin(numbers), np.nanmax(numbers)
-        log = low > 0 and high >= LOG_RANGE * low
+        log = given == "log" or (not given and low > 0 and high >= LOG_RANGE * low)
         return ("log", np.log10(numbers)) if log else ("number", numbers)
     return "class", ["" if cell is None else cell for cell in own]
 

@@ -30,33 +30,28 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.folds import group_folds
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.estimators.solver import FoldFits
+from mlem_core.groups.agreement import WHY, agreement_terms, divisions_of, system_tables
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import GROUP, tests_of
 from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import Properties
 from mlem_core.inference.corrections import SIGNIFICANT
 from mlem_core.inference.resample import fewest, standard_error
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import places_of
-from mlem_core.pairs.distances import PRECOMPUTED
-from mlem_core.pairs.patterns import PairIndex
 
-# Divisions into folds, and permutations of the systems of a fold (all, where there are no more).
-DIVISIONS, PERMUTATIONS = 20, 12
+# Permutations of the systems of a fold (all, where there are no more).
+PERMUTATIONS = 12
 # Bootstrap replicates of the systems, and the share of these that one has on average: copies of a
 # system say nothing new, so t has fewer degrees of freedom.
 REPLICATES, DISTINCT = 50, 1 - math.exp(-1)
 # Share of pairs that no other has the pattern of, above which there is no ceiling.
 MOST_ALONE = 0.5
-# Systems of a fold, so that it has six pairs; folds at most; and systems at least: with fewer, two
-# folds cannot both be so large.
-IN_FOLD, MOST_FOLDS, FEWEST = 4, 5, 8
+# Systems at least: with fewer, two folds cannot both be of four.
+FEWEST = 8
 # With fewer systems (or groups) a property is seldom named that alone carries the distances.
 CONCLUSIVE = 15
 # Predictions that differ by less are the same.
@@ -72,10 +67,12 @@ class SecondLevel(NamedTuple):
 
     scores : `SCORES`, a row for each measure and fold of each division
     importances : `IMPORTANCES`, a row for each measure and property (or group of properties)
+    why : `WHY`, of `agreement_terms`; no rows with fewer than `CONCLUSIVE` systems or groups
     """
 
     scores: pd.DataFrame
     importances: pd.DataFrame
+    why: pd.DataFrame
     notes: list[str]
 
     def named(self, measure: str) -> list[str]:
@@ -134,7 +131,7 @@ def second_level(
         few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
         what = few if properties.values else "no property that differs"
         note = f"No second level: found {what}; expected at least {FEWEST} systems."
-        return SecondLevel(*_tables([], []), [note])
+        return SecondLevel(*_tables([], []), pd.DataFrame(columns=WHY), [note])
     if n_units < CONCLUSIVE:
         what = many(n, "system") if n_units == n else f"{n_units} groups of systems"
         notes.append(
@@ -169,7 +166,11 @@ def second_level(
         notes += [note for note in untested if note not in notes]
         for part, value, half in zip(properties.parts, importances, reach, strict=True):
             rows.append((measure, part, value, value - half, value + half, p.get(part, np.nan)))
-    return SecondLevel(*_tables(scores, rows), notes)
+    fitted = {name: measured[name].values for name in dict.fromkeys(own[0] for own in scores)}
+    why = pd.DataFrame(columns=WHY)
+    if n_units >= CONCLUSIVE and len(fitted) > 1:
+        why = agreement_terms(fitted, properties.values, properties.parts, units, seed)
+    return SecondLevel(*_tables(scores, rows), why, notes)
 
 
 def _tables(scores: list[Any], rows: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -303,35 +304,12 @@ class Divisions:
         return np.asarray(rho - after.mean(axis=-1))
 
 
-def divisions_of(units: IntArray, seed: int) -> IntArray:
-    """(n_divisions, n_systems) the fold of each system, several times; as many folds as can be.
-
-    Raises InputError: units that make no two folds of three systems.
-    """
-    for n_folds in range(int(np.clip(len(units) // IN_FOLD, 2, MOST_FOLDS)), 0, -1):
-        found = list[IntArray]()
-        for trial in range(3 * DIVISIONS):
-            try:
-                found.append(group_folds(units, n_folds, seed + trial, "systems"))
-            except InputError:
-                continue
-            if len(found) == DIVISIONS:
-                return np.stack(found)
-    raise InputError(
-        "found systems that make no two folds of three; expected more of them, or smaller groups."
-    )
-
-
 def fold_fits(distances: FloatArray, properties: Properties, folds: IntArray) -> FoldFits:
     """Fits of `RidgeSolver` to the distances of systems, one layer, tested on each fold.
 
     With fewer than three folds none is left to choose the penalty, which is the smallest then.
     """
-    columns = feature_columns(
-        pd.DataFrame({name: _column(own) for name, own in properties.values.items()})
-    )
-    index = PairIndex.build(columns, folds, "ignore")
-    tables = pair_tables(index, [lambda: distances], distance=PRECOMPUTED)
+    tables = system_tables([distances], properties.values, folds)
     solver = RidgeSolver()
     if folds.max() < 2:
         solver.alphas = ALPHAS[:1]
@@ -339,14 +317,6 @@ def fold_fits(distances: FloatArray, properties: Properties, folds: IntArray) ->
     # Where most pairs are the only ones of their pattern, no mean says what patterns explain.
     alone = share_alone(tables) > MOST_ALONE
     return replace(fits, ceiling=np.full_like(fits.rho, np.nan)) if alone else fits
-
-
-def _column(values: Any) -> Any:
-    return (
-        values
-        if isinstance(values, np.ndarray)
-        else pd.Series([value or None for value in values], dtype=object)
-    )
 
 
 def weights_of(squares: FloatArray, y: FloatArray, pairs: Mask, alphas: FloatArray) -> FloatArray:

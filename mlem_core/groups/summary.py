@@ -3,94 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.grouped import Member, is_control, labels_of, run_of, step_of
-from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
-from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.labels import Names
+from mlem_core.analysis.grouped import Member, is_control, run_of, step_of
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray
-from mlem_core.groups.fold_similarity import FEWEST
 from mlem_core.groups.members import (
-    BEST,
-    FEATURES,
-    PROFILES,
-    Measured,
     Members,
     group_means,
     model_similarity,
-    of_best_match,
-    of_explained_parts,
-    of_profiles,
-    of_similarity,
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.mrqap import GROUP, FactorTest, sentence, table_of, tests_of
+from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, sentence, table_of, tests_of
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
     group_similarity_table,
-    layer_scores,
-    layer_scores_left,
     mean_profiles,
     universality_table,
 )
-from mlem_core.groups.properties import Properties, values_of
-from mlem_core.groups.second_level import SecondLevel, second_level
+from mlem_core.groups.properties import values_by_name
+from mlem_core.groups.systems import SystemsSummary, by_model, labels_of_models
 from mlem_core.groups.top_features import TopFeatures
-from mlem_core.inference.chance import Chance
-from mlem_core.inference.intervals import LayerIntervals, Left
+from mlem_core.inference.intervals import Left
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.partial import Explained
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import Similarity
 
 
 @dataclass(frozen=True)
-class GroupSummary:
-    """Summary of the groups of models of an analysis; each part is computed at its first use.
-
-    Attributes
-    ----------
-    analysis : its models, in groups and trajectories
-    results : of the selection
-    selection : None is all of the analysis
-    bounds : of the same layers and features, for the spread of profiles over stimuli; None:
-        their intervals are over models alone
-    left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
-    names : what features are called
-    compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
-    chance : of contributions to that similarity, which they are beyond then
-    folds : RSA in each fold, (n_folds, n_layers, n_layers) of all layers; None: no best match
-    """
-
-    analysis: Analysis
-    results: Results
-    selection: Selection | None = None
-    bounds: LayerIntervals | None = None
-    left: Left | None = None
-    names: Names = field(default_factory=Names)
-    compared: LayerSimilarity | None = None
-    chance: Chance | None = None
-    folds: FloatArray | None = None
-
-    @property
-    def by(self) -> Similarity:
-        """The similarity that models are compared by."""
-        return SIMILARITIES[RSA] if self.compared is None else self.compared.similarity
-
-    @cached_property
-    def chosen(self) -> Selection:
-        """The selection."""
-        return self.selection or self.analysis.select()
+class GroupSummary(SystemsSummary):
+    """Summary of the groups of models of an analysis; each part is computed at its first use."""
 
     @cached_property
     def models_table(self) -> list[Member]:
@@ -118,13 +67,7 @@ class GroupSummary:
     @property
     def over_seeds(self) -> str:
         """Resampling units of the intervals of trajectories, such as "seeds, and sentences"."""
-        return _over(self, "seeds", self._scores[2])
-
-    @cached_property
-    def _scores(self) -> tuple[FloatArray, list[str], Left | None]:
-        """ρ and importances of the layers, their columns, and without blocks of stimuli."""
-        values, columns = layer_scores(self.results, self.chosen)
-        return values, columns, layer_scores_left(self.bounds, self.chosen, columns)
+        return _over(self, "seeds", self.scores[2])
 
     @cached_property
     def profiles(self) -> pd.DataFrame:
@@ -132,7 +75,7 @@ class GroupSummary:
 
         As of `mean_profiles`, the layers of the shallowest member.
         """
-        table = mean_profiles(self.members, self.chosen.layers, *self._scores)
+        table = mean_profiles(self.members, self.chosen.layers, *self.scores)
         table = table[(table["quantity"] == IMPORTANCE) & table["layer"].notna()]
         table = table.drop(columns=["step", "quantity", "sd"]).reset_index(drop=True)
         return table.rename(columns={"value": "importance"}).astype({"layer": np.int64})
@@ -140,7 +83,7 @@ class GroupSummary:
     @cached_property
     def trajectories(self) -> pd.DataFrame:
         """`mean_profiles` of each trajectory; group is trajectory there, and members are seeds."""
-        table = mean_profiles(self.checkpoints, self.chosen.layers, *self._scores)
+        table = mean_profiles(self.checkpoints, self.chosen.layers, *self.scores)
         return table.rename(columns={"group": "trajectory", "members": "seeds"})
 
     @cached_property
@@ -149,16 +92,10 @@ class GroupSummary:
         return _top_features(self)
 
     @cached_property
-    def of_layers(self) -> LayerSimilarity:
-        """The layers of the selection by the similarity, with tables of its features."""
-        whole = (self.compared or of_tables(self.analysis)).of(self.analysis, self.chosen)
-        return replace(whole, tables=whole.tables.of_features(self.chosen.features))
-
-    @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
         """Terms of the similarity of models and it itself, also without each block of stimuli."""
         names, squares, left = _terms_of_layers(self)
-        return names, model_similarity(squares, self.members), _by_model(left, self.members)
+        return names, model_similarity(squares, self.members), by_model(left, self.members)
 
     @cached_property
     def similarity(self) -> pd.DataFrame:
@@ -184,22 +121,6 @@ class GroupSummary:
         return universality_table(terms, found)
 
     @cached_property
-    def system_distances(self) -> tuple[dict[str, Measured], Members]:
-        """Distances of every two models by each measure; none with fewer than three models."""
-        return _distances(self)
-
-    @cached_property
-    def properties(self) -> Properties | None:
-        """Properties of the models of `system_distances`; None where there are none."""
-        labels = _labels(self.analysis, self.system_distances[1].members)
-        return Properties.of_cells(labels, self.analysis.spec.property_groups) if labels else None
-
-    @cached_property
-    def second_level(self) -> SecondLevel | None:
-        """What of the properties of models explains their distances; None without properties."""
-        return _second_level(self)
-
-    @cached_property
     def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
         """The tests of all factors at once on the similarity of models, and why there are none."""
         return _tests(self.analysis, self.members, self._similarities[1][-1])
@@ -221,6 +142,7 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     if second is not None and len(second.scores):
         found["system_scores.csv"] = second.scores
         found["system_importance.csv"] = second.importances
+        found |= {"system_why.csv": second.why} if len(second.why) else {}
     if summary.analysis.spec.trajectories:
         found["trajectories.csv"] = summary.trajectories
     return found
@@ -240,8 +162,8 @@ def _top_features(summary: GroupSummary) -> TopFeatures | None:
         for group, name in enumerate(members.groups)
         if name in named
     }
-    over = _over(summary, "models", summary._scores[2])
-    found = TopFeatures.of(places, *summary._scores, over=over, names=summary.names)
+    over = _over(summary, "models", summary.scores[2])
+    found = TopFeatures.of(places, *summary.scores, over=over, names=summary.names)
     return found if found.known else None
 
 
@@ -256,7 +178,7 @@ def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
     squares, without = of_layers.values[None], None
     if of_layers.similarity.divides:
         divided = decompose(of_layers.tables, of_layers.values)
-        without = _with_terms(summary)
+        without = summary.terms_left
         if summary.chance is not None:
             divided = summary.chance.of_all(divided)
             if without is not None:
@@ -268,95 +190,15 @@ def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
     return names, squares, None if left is None or without is None else Left(without, left.sizes)
 
 
-def _with_terms(summary: GroupSummary) -> FloatArray | None:
-    """Terms and similarity without each block of stimuli, where they are of these features."""
-    left, n = summary.left, len(summary.of_layers.tables.features) + 2
-    return left.without if left is not None and left.without.shape[1] == n else None
-
-
-def _explained(summary: GroupSummary) -> FloatArray | None:
-    """(1 + n_blocks, n_layers, n_layers) what the features explain, then without each block."""
-    if not summary.of_layers.similarity.divides:
-        return None
-    found, without = Explained.of(summary.of_layers.tables).whole[None], _with_terms(summary)
-    return found if without is None else np.concatenate((found, without[:, :-2].sum(axis=1)))
-
-
-def _distances(summary: GroupSummary) -> tuple[dict[str, Measured], Members]:
-    layers, bounds = summary.chosen.layers, summary.bounds
-    models = dict.fromkeys(model for model, _ in layers)
-    members = Members.of([Member(model, model) for model in models], layers)
-    if len(models) < FEWEST:
-        return {}, members
-    scores_left, left, explained = summary._scores[2], summary.left, _explained(summary)
-    of_all = None if left is None else Left(left.without[:, -1], left.sizes)
-    if of_all is None and bounds is not None and bounds.similarity == summary.by.name:
-        at = bounds.places(layers)
-        of_all = Left(bounds.values_without[:, at][:, :, at], bounds.sizes)
-    measured = {
-        PROFILES: of_profiles(summary.results, layers, members, scores_left),
-        summary.by.name: of_similarity(
-            model_similarity(summary.of_layers.values, members), _by_model(of_all, members)
-        ),
-    }
-    if summary.folds is not None and summary.by.of_ranks:
-        at = [summary.analysis.layers.index(layer) for layer in layers]
-        folds, squares = summary.folds[:, at][:, :, at], summary.of_layers.values
-        measured[BEST] = of_best_match(folds, members, squares, of_all)
-    if explained is not None:
-        sizes = () if left is None or len(explained) == 1 else left.sizes
-        measured[FEATURES] = of_explained_parts(explained, members, sizes)
-    return measured, members
-
-
-def _by_model(left: Left | None, members: Members) -> Left | None:
-    """Similarities of models without each block of stimuli, from those of layers."""
-    return None if left is None else Left(model_similarity(left.without, members), left.sizes)
-
-
-def _labels(analysis: Analysis, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Of each factor the labels of these models, empty where unknown."""
-    spec = analysis.spec
-    every = [*spec.models, *(name for name, _ in spec.representations)]
-    at = [every.index(model) for model in models]
-    of_every = labels_of(spec.groups, spec.labels, every)
-    return {factor: tuple(values[i] for i in at) for factor, values in of_every.items()}
-
-
-def groups_of_systems(summary: GroupSummary) -> tuple[str, ...]:
-    """(n_systems,) the group of each model of `system_distances`, or its family.
-
-    Families are the values of the property whose models are left out together; a model without one
-    is a group of its own.
-    """
-    spec, names = summary.analysis.spec, summary.system_distances[1].members
-    families = _labels(summary.analysis, names).get(spec.resampled_whole, ("",) * len(names))
-    return tuple(
-        family or spec.group_of.get(name, name)
-        for name, family in zip(names, families, strict=True)
-    )
-
-
-def _second_level(summary: GroupSummary) -> SecondLevel | None:
-    spec, (measured, members) = summary.analysis.spec, summary.system_distances
-    if not measured or summary.properties is None:
-        return None
-    groups = [spec.group_of.get(name, name) for name in members.members]
-    families = groups_of_systems(summary) if spec.resampled_whole else ()
-    return second_level(
-        measured, summary.properties, groups=groups, families=families, seed=spec.seed
-    )
-
-
 def _tests(
     analysis: Analysis, members: Members, matrix: FloatArray
 ) -> tuple[tuple[FactorTest, ...], list[str]]:
     """The tests of all factors at once, or a note that says why there are none."""
     groups = tuple(members.groups[at] for at in members.group_of)
-    labels = _labels(analysis, members.members)
+    labels = labels_of_models(analysis, members.members)
     # Nothing new where each model is a group of its own, or where a label says the same.
     own = len(members.groups) < len(members.members) and groups not in labels.values()
-    factors = {name: values_of(values) for name, values in labels.items()}
+    factors: dict[str, Factor] = {**values_by_name(labels, analysis.spec.property_kinds)}
     if own:
         factors = {GROUP: groups} | factors
     if not factors:

@@ -220,6 +220,8 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
 
 # Seconds: to begin, and of a pair in a layer where sentences alone are left out, or words too.
 START, PER_PAIR, PER_PAIR_TWO_WAY = 20.0, 2.0e-6, 5.0e-6
+# Layers whose contributions are timed; those of more take as much longer as they are more.
+TIMED = 40
 # How many times as long those of another similarity take as those of RSA.
 OTHERS_OVER_RSA = 4
 
@@ -227,13 +229,15 @@ OTHERS_OVER_RSA = 4
 def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
     """Seconds that the intervals of all layers of a selection may take.
 
-    Contributions to all are computed once to measure what permuted labels take, and one layer is
-    fitted once, where models are fitted without each block.
+    Contributions to all, or to `TIMED` of them, are computed once to measure what permuted labels
+    take, and one layer is fitted once, where models are fitted without each block.
     """
     n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
     rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
-    own = analysis.subset(selection)[0].coarse
-    permuted = PERMUTATIONS * len(selection.features) * _took(lambda: divide(CrossFit.of(own)))
+    timed = replace(selection, layers=selection.layers[:TIMED])
+    own = analysis.subset(timed)[0].coarse
+    divided = _took(lambda: divide(CrossFit.of(own))) * n_layers / len(timed.layers)
+    permuted = PERMUTATIONS * len(selection.features) * divided
     seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
     if selection.similarity != RSA:
         return OTHERS_OVER_RSA * seconds

@@ -166,8 +166,8 @@ def candidates(
     allowed, what = next((one for one in tried if one[0].any()), tried[-1])
     sides = [f"{group}:{number}" for group, (_, number) in zip(kin, layers, strict=True)]
     side, (first, second) = np.unique(sides, return_inverse=True)[1], np.nonzero(allowed)
-    ends = np.sort((side[first], side[second]), axis=0)
-    cell = np.unique(ends, axis=1, return_inverse=True)[1].ravel()
+    low, high = np.sort((side[first], side[second]), axis=0)
+    cell = np.unique(low * len(layers) + high, return_inverse=True)[1]
     return Candidates(first, second, cell, what)
 
 

@@ -173,13 +173,20 @@ class CrossFit:
         -------
         (n_draws, n_layers, n_layers)
         """
-        means = self.means(features, codes, sums)
-        inside = sums.reshape(len(sums), *self.sums.shape[1:])[:, 0]
-        pairs, ranks = inside[:, 0].sum(axis=0), inside[:, 1:]
+        means, ranks, weight = _compared(self, features, codes, sums)
         products = _products(means, ranks)
-        # To the mean over the folds that have pairs.
-        weight = (pairs > 0) / np.maximum((pairs > 0).sum(axis=0), 1) / np.maximum(pairs, 1.0)
         return both_ways(np.einsum("kabd,kd->dab", products, weight)[:, None], self.spread)[:, 0]
+
+
+def _compared(
+    fit: CrossFit, features: IntArray, codes: IntArray, sums: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Means outside each fold, ranks inside it, and the weights of their products."""
+    inside = sums.reshape(len(sums), *fit.sums.shape[1:])[:, 0]
+    pairs = inside[:, 0].sum(axis=0)
+    # To the mean over the folds that have pairs.
+    weight = (pairs > 0) / np.maximum((pairs > 0).sum(axis=0), 1) / np.maximum(pairs, 1.0)
+    return fit.means(features, codes, sums), inside[:, 1:], weight
 
 
 def both_ways(one_way: FloatArray, spread: FloatArray) -> FloatArray:
@@ -219,13 +226,16 @@ def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
 
 def explained_alone(fit: CrossFit, features: Sequence[int]) -> FloatArray:
     """(n_layers, n_chosen) what each of some features alone explains of a layer, in one draw."""
-    found = np.zeros((len(fit.priority), len(features)))
+    found, squares = np.zeros((len(fit.priority), len(features))), fit.spread[0] ** 2
 
     def explain(at: int) -> None:
         f = features[at]
         levels, group = np.unique(fit.codes[:, f], return_inverse=True)
-        whole = fit.explained(np.array([f]), levels[:, None], summed(group, fit.flat))[0]
-        found[:, at] = np.round(np.diagonal(whole), _DECIMALS)
+        compared = _compared(fit, np.array([f]), levels[:, None], summed(group, fit.flat))
+        means, ranks, weight = (one[..., 0] for one in compared)
+        whole = np.einsum("glk,glk,k->l", means, ranks, weight)
+        own = np.divide(whole, squares, out=np.zeros_like(whole), where=squares > 0)
+        found[:, at] = np.round(own, _DECIMALS)
 
     each(explain, range(len(features)), if_large(fit.sums.size))
     return found

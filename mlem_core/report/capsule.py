@@ -37,6 +37,7 @@ from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.figures.robustness import claimed
+from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
 from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
@@ -295,10 +296,10 @@ Tables = dict[str, pd.DataFrame]
 
 
 def how_sure(shown: FigureContext) -> Tables:
-    """Tables of the audit, a claim, two layers alone, scores and other similarities, where made.
+    """Tables of what takes long, where made: audit, claim, two layers, what else, noise ceilings.
 
-    They take long, and are written where they have been made. `verify` only names the audit,
-    claims, what else explains the two layers and other similarities; it computes intervals again.
+    They take long, and are written where they have been made. `verify` only names those that are
+    no intervals; these it computes again.
     """
     of = shown.selection
     found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
@@ -309,7 +310,15 @@ def how_sure(shown: FigureContext) -> Tables:
         **({} if found is None else {"chance.csv": found}),
         **_similarities(shown),
         **({} if (rest := shown.rest) is None else rest.written("what_else")),
+        **_ceilings(shown),
     }
+
+
+def _ceilings(shown: FigureContext) -> Tables:
+    """Noise ceilings of groups of subjects, and what reaches them."""
+    if shown.drawing.store is None or shown.noise_ceilings is None:
+        return {}
+    return ceiling_tables(shown.analysis, shown.results, shown.drawing.store)
 
 
 def _two(shown: FigureContext) -> Tables:

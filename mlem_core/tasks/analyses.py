@@ -22,8 +22,8 @@ from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
-from mlem_core.groups.fold_similarity import fold_similarity
 from mlem_core.groups.noise_ceilings import noise_ceilings, subjects_of
+from mlem_core.groups.systems import keep_systems
 from mlem_core.models.registry import identity_now
 from mlem_core.pairs.columns import MISSING
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
@@ -284,7 +284,7 @@ def make_analysis(request: Request, folder: Path, report: Report) -> None:
     analysis = run(spec, store, report)
     if subjects_of(analysis):
         noise_ceilings(analysis, store)  # which figures draw
-    fold_similarity(analysis, store)  # which the page of systems has
+    keep_systems(analysis, store)  # which their page reads
     files.save_analysis(analysis, folder)
     _check_inputs(spec, asked)
 

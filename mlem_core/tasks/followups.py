@@ -85,10 +85,12 @@ def _noise(job: JobInput) -> None:
 
 
 def _all_intervals(job: JobInput) -> None:
+    from mlem_core.groups.systems import keep_systems
     from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
 
     layer_intervals(job.analysis, job.store, job.selection(), report=job.report)
     chance_of_layers(job.analysis, job.store, job.selection(), report=job.report)
+    keep_systems(job.analysis, job.store, job.selection())
 
 
 def _chance(job: JobInput) -> None:

@@ -252,8 +252,8 @@ def _take_file() -> None:
         most_mb=MOST_MB,
         type=["npy", "csv", "tsv", "txt"],
         help="Distances between the stimuli as a feature of their own, such as ratings. A square "
-        "matrix in the order of the stimuli, or with names (words, items) in its first row and "
-        "column. They are scaled to [0, 1].",
+        "matrix in the order of the stimuli, or with names (of stimuli or items) in its first row "
+        "and column. They are scaled to [0, 1].",
     )
     state.say_refused("form rdm")
 

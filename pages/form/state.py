@@ -18,6 +18,7 @@ from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
 from mlem_core.analysis.spec import OF_MODELS
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
+from mlem_core.data.levels import STIMULUS
 from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
 from pages.parts import choices, method, stored
@@ -291,8 +292,8 @@ def without(models: Collection[str]) -> dict[str, list[str] | None]:
 
 # Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
 LEFT = (
-    "layers", "groups", "labels", "trajectories", "property_groups", "resampled_whole", "missing",
-    "values", "folds", "folds_over", "seed", "pairs",
+    "layers", "groups", "labels", "trajectories", "property_groups", "property_kinds",
+    "resampled_whole", "missing", "values", "folds", "folds_over", "seed", "pairs",
 )  # fmt: skip
 RIGHT = (
     "as_in", "estimator", "interactions", "distance", "already_squared", "special_tokens", "dtype",
@@ -344,7 +345,7 @@ def show_options(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
 
 
 def _side_by_side(left: Sequence[str], right: Sequence[str], stimuli: StimulusSet | None) -> None:
-    left_out = _OF_TEXT if stimuli is not None and stimuli.level == "stimulus" else ()
+    left_out = _OF_TEXT if stimuli is not None and stimuli.level == STIMULUS else ()
     for place, names in zip(st.columns(2, gap="large"), (left, right), strict=True):
         with place:
             for name in (name for name in names if name not in left_out):
@@ -357,7 +358,9 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
 
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     more = {"placeholder": described.metavar, "help": described.text}
-    if isinstance(default, bool) or described.choices is not None:
+    if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
+        method.choose(name, **_of_no_text(stimuli, described.labels))
+    elif isinstance(default, bool) or described.choices is not None:
         method.choose(name)
     elif described.parse is int and described.range is not None:
         choices.whole_number(described.label, name, default, *described.range, help=described.text)
@@ -368,6 +371,19 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
     else:
         more["help"] += " Several are parted by semicolons." * described.repeated
         choices.text_field(described.label, name, **more)
+
+
+def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Labels and help of what folds are over, of stimuli that are neither words nor sentences."""
+    from mlem_core.pairs.resampling_units import Units
+
+    units = Units.of(stimuli)
+    text = (
+        f"What training has not seen of a stimulus that is tested: its {units.group}, its item "
+        "(of the column item), or both. Over items and both, two stimuli of one item are no test "
+        "pair. Over both only one stimulus in as many as there are folds is tested."
+    )
+    return {"labels": {**labels, "sentences": units.groups}, "help": text}
 
 
 @stored.kept(32, copied=True)

@@ -6,19 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from mlem_core.base.errors import InputError
 from pages.form import state
 from pages.parts import choices
-
-KINDS = {
-    "date": "date",
-    "number": "number",
-    "log": "number, compared by its logarithm",
-    "class": "class",
-}
+from pages.parts.choices import plain
 
 
 def take_table(choose: Callable[[list[str]], None], files: Sequence[str]) -> None:
@@ -47,33 +40,42 @@ def _take(choose: Callable[[list[str]], None], files: Sequence[str], file: Any) 
     table = read_systems(file.getvalue(), file.name, files)
     choose(list(table.models))
     groups, labels = ("; ".join(state.texts_of(dict(one))) for one in (table.groups, table.labels))
-    choices.put_all(
-        {"groups": [groups] if groups else None, "labels": [labels] if labels else None}
-    )
+    said = {"groups": groups, "labels": labels, "property_kinds": ""}
+    choices.put_all({name: [one] if one else None for name, one in said.items()})
 
 
 def show_properties(systems: Sequence[str]) -> None:
-    """Draw the properties of these models and files, each with its kind."""
-    from mlem_core.analysis.grouped import labels_of
+    """Draw the properties of these models and files, each with its kind, which can be changed."""
+    from mlem_core.analysis.grouped import PROPERTY_KINDS, kinds_of, labels_of
     from mlem_core.groups.properties import kind_and_values
 
     try:
         cells = labels_of(state.value_of("groups"), state.value_of("labels"), systems)
-        kinds = {
-            name: kind_and_values([one or None for one in own])[0] for name, own in cells.items()
-        }
+        asked = dict(state.value_of("property_kinds"))
+        guessed = {name: kind_and_values(own)[0] for name, own in cells.items()}
     except (InputError, KeyError):
         return  # the step says what is wrong
-    if not cells:
-        return
-    rows = [
-        {
-            "property": name,
-            "kind": KINDS[kinds[name]],
-            "known": f"{sum(map(bool, own))} of {len(own)}",
-        }
-        for name, own in cells.items()
-    ]
-    st.dataframe(
-        pd.DataFrame(rows), hide_index=True, height="content", alt="Properties of the systems"
-    )
+    if cells:
+        st.caption("**Properties**: how many models have a value, and how values are compared.")
+    for name, own in cells.items():
+        place, kind = st.columns((3, 4), vertical_alignment="center")
+        place.markdown(plain(f"{name.replace('_', ' ')} ({sum(map(bool, own))} of {len(own)})"))
+        offered = list(dict.fromkeys([guessed[name], *kinds_of(own)]))
+        with kind:
+            st.selectbox(
+                f"Kind of {name}",
+                offered,
+                format_func=lambda one: PROPERTY_KINDS.get(one, one),
+                label_visibility="collapsed",
+                **choices.bound(
+                    f"kind of {name}",
+                    asked.get(name, guessed[name]),
+                    partial(_change, name, guessed[name]),
+                ),
+            )
+
+
+def _change(name: str, guessed: str, kind: str) -> None:
+    kinds = {**dict(state.value_of("property_kinds")), name: kind}
+    texts = state.texts_of({of: one for of, one in kinds.items() if (of, one) != (name, guessed)})
+    choices.put("property_kinds", ["; ".join(texts)] if texts else None)

@@ -114,7 +114,7 @@ FORM = (
     "balance", "sample_seed", "add", "language", "bins", "merge_rare", "vectors",
     "rdms",
     "models", "files", "precomputed", "first_column", "subjects", "axes", "groups", "labels",
-    "trajectories", "layers", "property_groups", "resampled_whole",
+    "trajectories", "layers", "property_groups", "property_kinds", "resampled_whole",
     "missing", "values", "as_in", "estimator", "interactions", "distance", "already_squared",
     "special_tokens", "dtype",
     "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import streamlit as st
 
 from mlem_core.base.text import listed
+from mlem_core.data.levels import STIMULUS
 from pages.parts import choices, frame, naming, report_cards, stored
 from pages.parts.choices import plain, without_minus_zero
+from pages.parts.images import thumbnails
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
     from plotly.graph_objects import Figure
 
@@ -361,19 +365,19 @@ def show_table(
     caption: str,
     *,
     first: bool = False,
-    features: Sequence[str] = (),
+    **more: Any,
 ) -> None:
     """A table with its download, folded away unless it comes first on the page.
 
     Parameters
     ----------
-    features : that have a column
+    more : as of `draw_table`
     """
     if first:
         st.subheader(title)
-        draw_table(table, name, caption, height=380, features=features)
+        draw_table(table, name, caption, height=380, **more)
     else:
-        draw = partial(draw_table, table, name, caption, features=features)
+        draw = partial(draw_table, table, name, caption, **more)
         frame.folded_part(title, ":material/table:", name, draw)
 
 
@@ -384,6 +388,7 @@ def draw_table(
     height: int = 300,
     *,
     features: Sequence[str] = (),
+    images: Path | None = None,
     **more: Any,
 ) -> None:
     """A table in the user's names, with its download, which has the identifiers.
@@ -391,6 +396,7 @@ def draw_table(
     Parameters
     ----------
     features : that have a column
+    images : the folder beside whose files the column of stimuli may name images
     more : goes to `st.dataframe`
     """
     from mlem_core.report.formats import csv_bytes
@@ -398,6 +404,10 @@ def draw_table(
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
     rows = _some_rows(table, name)
     shown = naming.now().table(without_minus_zero(table.iloc[rows]), features)
+    seen = None if images is None else thumbnails(table[STIMULUS].iloc[rows], images)
+    if seen is not None:
+        shown.insert(0, "image", seen)
+        more |= {"column_config": {"image": st.column_config.ImageColumn("")}, "row_height": 64}
     st.dataframe(shown, **more)
     if len(shown) < len(table):
         caption += (

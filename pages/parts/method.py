@@ -41,12 +41,14 @@ def choose(parameter: str, name: str = "", **more: Any) -> str:
     Parameters
     ----------
     name : in the URL, where that is not the field's
-    more : `default` and `help`, where they are not the field's; the rest goes to the widget
+    more : `default`, `help` and `labels`, where they are not the field's; the rest goes to the
+        widget
     """
     from mlem_core.analysis.spec import AnalysisSpec, parameters
 
     described = parameters()[parameter]
-    default, labels = more.pop("default", getattr(AnalysisSpec, parameter)), described.labels
+    default = more.pop("default", getattr(AnalysisSpec, parameter))
+    labels = more.pop("labels", described.labels)
     if name:
         # Beside a view it has been settled.
         labels = {value: label for value, label in labels.items() if value != "auto"}

@@ -299,8 +299,7 @@ def _make_capsule(view: View) -> None:
     help = "Draws all figures in the background; about half a minute."
     _offer_file(view.work("capsule", options), "capsule", followups.CAPSULE, help)
     st.caption(
-        "`mlem verify FILE.zip` runs it again, models included, and says which "
-        "numbers differ."
+        "`mlem verify FILE.zip` runs it again, models included, and says which numbers differ."
     )
 
 

@@ -88,7 +88,10 @@ MOST_PREFETCHED = 12
 
 @stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
-    return _analysis.results_of(selection)
+    from mlem_core.analysis import methods
+
+    kept = methods.kept_results(_analysis, stored.store(), selection)
+    return _analysis.results_of(selection) if kept is None else kept
 
 
 @stored.kept(32)
@@ -312,5 +315,6 @@ def pair_of_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    a, b = view.analysis.most_alike(view.layers)
-    return layer_name(a), layer_name(b)
+    first = view.once("first look", lambda: view.analysis.most_alike(view.layers))
+    a, b = map(layer_name, first or ())
+    return a, b

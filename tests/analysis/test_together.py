@@ -57,6 +57,10 @@ def test_the_command_line_and_python_say_the_same(models, line, expected):
     ({"groups": {"g": []}}, ["'g' has 0 members"]),
     ({"labels": {"x": ["f:1"]}}, ["'x'"]),
     ({"labels": {"g": ["f:1"]}, "resampled_whole": "h"}, ["unknown property 'h'", "f"]),
+    (
+        {"labels": {"g": ["f:x"]}, "property_kinds": {"f": "log"}},
+        ["unknown kind of the property 'f'", "'log'", "class, ignore"],
+    ),
     ({"labels": {"g": ["f:1"], "a": ["f:2"]}}, ["the 'f' of 'a' is '1' and '2'"]),
     ({"trajectories": {"t": ["a@step1", "c@step2"]}}, ["'t'", "'c@step2'", "a@step"]),
     ({"trajectories": {"t": ["a@step1", "a"]}}, ["'a'", "no training step"]),

@@ -6,9 +6,10 @@ from sklearn.linear_model import Ridge
 
 from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
+from mlem_core.groups.agreement import agreement_terms
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import intraclass_correlation, mrqap
-from mlem_core.groups.properties import Properties, kind_and_values, read_systems, values_of
+from mlem_core.groups.properties import Properties, kind_and_values, read_systems
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.models.availability import systems_table
 from tests.inputs import refused
@@ -113,10 +114,15 @@ def test_dates_of_families_in_one_architecture_each_are_exchanged_by_families():
 
 def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     np.testing.assert_allclose(
-        values_of(["2023-07", None, "2024-01-01"]), [2023.4956, np.nan, 2024], atol=1e-3
+        kind_and_values(["2023-07", None, "2024-01-01"])[1], [2023.4956, np.nan, 2024], atol=1e-3
     )
-    np.testing.assert_allclose(values_of(["1e6", "1e9"]), [6, 9])
-    assert values_of(["rope", "", None]) == ["rope", "", ""]
+    np.testing.assert_allclose(kind_and_values(["1e6", "1e9"])[1], [6, 9])
+    assert kind_and_values(["rope", "", None])[1] == ["rope", "", ""]
+    assert kind_and_values(["1", "9"], "log")[1] == pytest.approx(np.log10([1, 9]))
+    asked = Properties.of_cells(
+        {"a": ["1", "2"], "b": ["1", "2"]}, (), {"a": "class", "b": "ignore"}.items()
+    )
+    assert dict(asked.values) == {"a": ["1", "2"]}
     path = tmp_path / "systems.csv"
     path.write_text("system,group,size\nminilm,a,1\nbrain.npz,a,\ngpt2,gpt2,3\n")
     table = read_systems(path)
@@ -138,6 +144,22 @@ def test_properties_are_read_as_dates_sizes_and_classes(tmp_path):
     assert "a with b" in together.notes()[0]
     with refused("unknown property of the group", "'d'"):
         Properties.of_cells({"a": ["1", "2"]}, [("g", ("d",))])
+
+
+def test_the_property_that_two_distances_share_makes_them_agree():
+    """Of noise that only one has there is nothing, and all terms add up to Spearman's ρ."""
+    terms, (a, b) = [], np.triu_indices(20, 1)
+    for seed in range(6):
+        properties, one = systems(20, np.random.default_rng(seed))
+        other = properties.distances()[0] + np.abs(systems(20, np.random.default_rng(9))[1]) / 9
+        table = agreement_terms(
+            {"one": one, "other": other}, properties.values, properties.parts, np.arange(20)
+        )
+        assert table["contribution"].sum() == pytest.approx(spearmanr(one[a, b], other[a, b])[0])
+        terms.append(table["contribution"].to_numpy())
+    date, family, size, unexplained = np.mean(terms, axis=0)
+    # What dates say inside their four levels is unexplained.
+    assert date > 0.5 > unexplained and max(abs(family), abs(size)) < 0.05
 
 
 def test_the_table_of_families_has_43_models_of_10_families():

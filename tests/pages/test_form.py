@@ -274,12 +274,14 @@ def test_a_table_of_systems_becomes_the_choices_of_the_form(store, csv, tmp_path
     assert screen.errors == [] and can_run(screen)
     assert screen.address["models"] == ["mini-gpt2", "mini-gpt2@seed1"]
     assert screen.address["groups"] == ["gpt=mini-gpt2,mini-gpt2@seed1"]
-    kinds = screen.app.dataframe[0].value
-    assert dict(zip(kinds["property"], kinds["kind"], strict=True)) == {
-        "date": "date",
-        "size": "number, compared by its logarithm",
-    }
-    assert kinds["known"].tolist() == ["2 of 3", "2 of 3"]
+    assert "date (2 of 3)" in screen.said and "size (2 of 3)" in screen.said
+    size = screen.widget("selectbox", "Kind of size")
+    assert size.value == "log" and "left out" in size.options and can_run(screen)
+    assert screen.widget("selectbox", "Kind of date").options == ["date", "class", "left out"]
+    screen.choose("kind of size", "class")
+    assert screen.address["property_kinds"] == ["size=class"]
+    screen.choose("kind of size", "log")
+    assert "property_kinds" not in screen.address
     # What is said of a model goes with it.
     screen.choose("form models", ["mini-gpt2"], "multiselect")
     labels = "mini-gpt2=date:2024-07,size:1; brain=date:2024-08"
@@ -340,6 +342,7 @@ ASKED = {
     "groups": ((("g", TWO[:1]), ("h", TWO[1:])), {"models": TWO}),
     "labels": (PROPERTIES["labels"], {"models": TWO}),
     "trajectories": ((("t", STEPS),), {"models": STEPS}),
+    "property_kinds": ((("size", "class"),), PROPERTIES),
     "property_groups": ((("g", ("size",)),), PROPERTIES),
     "resampled_whole": ("size", PROPERTIES),
 }

@@ -25,7 +25,7 @@ def test_each_selection_has_results_of_its_own():
         replace(one, interactions=True),
     ]
     results_of = Mock(side_effect=lambda selection: (selection,))
-    analysis = Mock(results_of=results_of)
+    analysis = Mock(results_of=results_of, kept=lambda *of: None)
     for selection in (one, *others, one, *others):
         assert _results("job", selection, analysis) == (selection,)
     assert results_of.call_args_list == [call(each) for each in (one, *others)]

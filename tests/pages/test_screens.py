@@ -9,13 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import in_files, words
+from PIL import Image
 from screens import Screen, in_this_process, jobs_in, ran
 
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
+from mlem_core.groups import systems as kept_systems
+from mlem_core.groups.fold_similarity import known_fold_similarity
+from mlem_core.groups.members import table_of_distances
+from mlem_core.groups.summary import GroupSummary
 from mlem_core.report import capsule
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import screens, why
+from pages.parts.images import thumbnails
 
 # The figures of each screen of an analysis of one's own, by its address.
 FIGURES: dict[tuple[str, ...], set[str]] = {
@@ -360,12 +366,23 @@ def test_groups_have_their_profiles_and_universality(store, tmp_path):
     assert kinds["group-similarity"] == {"heatmap"} and kinds["universality"] == {"bar"}
 
 
-def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path):
+def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkeypatch):
     members = {name: [f"{name}{seed}" for seed in range(2)] for name in "fghi"}
     names = [one for own in members.values() for one in own]
     labels = {one: ["kind:" + "xy"[one[0] == "f"], f"size:{n}"] for n, one in enumerate(names)}
     spec = systems(tmp_path, names, groups=members, labels=labels)
-    screen = Screen("systems", analysis=ran(spec, store).id, measure="rsa")
+    job = ran(spec, store)
+    analysis, folds = job.analysis(), known_fold_similarity(job.analysis(), store)
+    here = GroupSummary(analysis, analysis.results(), folds=folds)
+    expected = here.system_distances
+    # The run has kept all of it, so that the page only reads.
+    for name in ("of_profiles", "of_similarity", "of_best_match", "second_level"):
+        monkeypatch.setattr(kept_systems, name, None)
+    tables = [
+        table_of_distances(*one) for one in (expected, replace(here, store=store).system_distances)
+    ]
+    pd.testing.assert_frame_equal(*tables)
+    screen = Screen("systems", analysis=job.id, measure="rsa")
     drawn = {"distances", "map", "importance", "profiles", "alignment"}
     assert {*screen.figures} == {f"system-{one}" for one in drawn} and screen.errors == []
     assert "8 systems" in screen.said
@@ -382,8 +399,15 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     layers = {n: rng.standard_normal((60, 4)) for n in range(2)}
     spec = in_files(tmp_path, table, {"brain": layers})
     path = (tmp_path / "words.csv").rename(tmp_path / "images.csv")
+    (tmp_path / "images").mkdir()
+    Image.new("RGB", (300, 200), "red").save(tmp_path / "images" / "3.png")
+    (tmp_path / "images" / "4.png").write_text("no image")
     job = ran(replace(spec, stimuli=str(path)), store)
     texts = [Screen(page, analysis=job.id).said for page in ("profiles", "stimuli", "trust")]
+    seen = Screen("stimuli", analysis=job.id).app.dataframe[0].value["image"]
+    assert seen[3].startswith("data:image/jpeg;base64,") and seen.notna().sum() == 1
+    form = Screen("new").upload(path).press("step models").widget("selectbox", "Folds over")
+    texts += [*form.options, form.help]
     assert "60 stimuli" in {one.label for one in Screen("", analysis=job.id).app.page_link}
     capsule.write(job.analysis(), tmp_path / "capsule.zip")
     with zipfile.ZipFile(tmp_path / "capsule.zip") as files:
@@ -392,6 +416,29 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     wrong = [text for text in texts if re.search(r"(?i)\b(sentence|word)", text)]
     assert not wrong, wrong
     assert any("There were 60 stimuli (" in text for text in texts)
+
+
+def test_images_are_files_of_this_machine_and_nothing_else(tmp_path, monkeypatch):
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    Image.new("1", (7000, 7000)).save(tmp_path / "large.png")
+    (tmp_path / "link.png").symlink_to("/dev/zero")
+    Image.new("RGB", (9, 9)).save(tmp_path / "b.gif")
+    names = [
+        "large.png",
+        "link.png",
+        "b.gif",
+        "gone.png",
+        "https://x.org/a.png",
+        "//x/a.png",
+        "",
+        None,
+    ]
+    assert thumbnails([*names, "/dev/zero", "a\0.png"], tmp_path) is None
+    (made,) = thumbnails([tmp_path / "a.png"], tmp_path / "elsewhere")
+    assert thumbnails(["a.png", *names], tmp_path) == [made, *[None] * len(names)]
+    (tmp_path / "shared.toml").touch()
+    monkeypatch.setenv("MLEM_SHARED", str(tmp_path / "shared.toml"))
+    assert thumbnails(["a.png"], tmp_path) is None
 
 
 def test_training_is_drawn_over_its_steps(store, tmp_path):

@@ -257,3 +257,25 @@ def _centred_ranks(x: Array, tie: float, ranks: Array) -> float:
         total += (last - first + 1) * rank**2
         first = last + 1
     return total
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def least_costs(cost: Array, total: Array) -> None:
+    """Fill the least cost of all warping paths to each two places of two sequences.
+
+    Parameters
+    ----------
+    cost : (n, m, n_sets) of these two; a step along both sequences counts it twice
+    total : (n, m, n_sets) filled
+    """
+    n, m, n_sets = cost.shape
+    for i in range(n):
+        for j in range(m):
+            for s in range(n_sets):
+                own = least = cost[i, j, s]
+                if i and j:
+                    along_one = min(total[i - 1, j, s], total[i, j - 1, s]) + own
+                    least = min(along_one, total[i - 1, j - 1, s] + 2 * own)
+                elif i or j:
+                    least += total[max(i - 1, 0), max(j - 1, 0), s]
+                total[i, j, s] = least
