@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
+    from mlem_core.inference.erasure import Erasure, erase
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.inference.what_else import explain_rest
@@ -46,6 +47,7 @@ __all__ = [
     "FRRSA",
     "Analysis",
     "AnalysisSpec",
+    "Erasure",
     "Explanation",
     "Feature",
     "InputError",
@@ -60,6 +62,7 @@ __all__ = [
     "Store",
     "compared",
     "computing_on",
+    "erase",
     "explain",
     "explain_rest",
     "from_frame",
@@ -91,6 +94,7 @@ _HOMES = {
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
+    "inference.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "inference.what_else": ("explain_rest",),

@@ -15,6 +15,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
+from mlem_core.cli.erase import run_erase
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
 from mlem_core.scale.cluster import computing_on, from_environment
@@ -369,6 +370,7 @@ def _cluster(options: argparse.Namespace) -> str:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "audit": _audit,
+    "erase": partial(run_erase, spec=_spec),
     "lint": _lint,
     "systems": _systems,
     "multiverse": _multiverse,

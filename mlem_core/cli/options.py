@@ -12,6 +12,7 @@ from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
+from mlem_core.cli.erase import add_erase
 from mlem_core.cli.streams import complain, one_line
 from mlem_core.data.datasets import SETS
 from mlem_core.models.registry import SYSTEMS
@@ -44,6 +45,7 @@ _EXAMPLES = {
     ),
     "why": ("why minilm:3 smollm2:20 --stimuli probing --bootstrap 1000",),
     "what-else": ("what-else minilm:3 smollm2:20 --stimuli probing --out candidates.csv",),
+    "erase": ("erase part_of_speech --model mini-gpt2:3 --stimuli probing --out erase.csv",),
     "audit": ("audit --stimuli probing --model minilm --out audit",),
     "multiverse": (
         "multiverse --stimuli probing --claim 'top part_of_speech minilm:3' --out variants",
@@ -391,6 +393,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
 
     what_else = _add_what_else(commands)
+    erase = add_erase(commands, _add_inputs)
     audit = commands.add_parser(
         "audit", help="check every layer for artefacts, and write the tables as CSV"
     )
@@ -426,5 +429,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
     _add_systems(commands, analyze)
     verify = _add_verify(commands)
-    _add_cluster(analyze, why, what_else, audit, multiverse, verify, _add_replicate(commands))
+    of_two = why, what_else, _add_replicate(commands)
+    _add_cluster(analyze, *of_two, erase, audit, multiverse, verify)
     return whole

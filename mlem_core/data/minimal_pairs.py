@@ -1,7 +1,7 @@
 """Minimal pairs among the sentences of a set: a word, and the form that would be wrong there.
 
-Two sentences that differ in two words, of which the later is one word in two forms: "he does smile"
-and "we do smile". Each gives the context in which the other's form is wrong.
+Two sentences differ in two words, and the later is one word in two forms: "he does smile" and "we
+do smile". Each gives the context in which the form of the other is wrong.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def minimal_pairs(stimuli: StimulusSet, feature: str) -> Forms | None:
     Of words, the two that differ have the same value of the feature in a sentence; of sentences,
     all other features are the same.
     """
-    groups: dict[tuple[object, ...], list[tuple[str, ...]]] = defaultdict(list)
+    groups: dict[tuple[int, int, tuple[str, ...]], list[tuple[str, ...]]] = defaultdict(list)
     rows = _rows(stimuli)
     for words in dict.fromkeys(tuple(sentence.split()) for sentence in stimuli.sentences):
         for p, q in combinations(range(len(words)), 2):
-            groups[p, q, *words[:p], "", *words[p + 1 : q], "", *words[q + 1 :]].append(words)
+            same = (*words[:p], "", *words[p + 1 : q], "", *words[q + 1 :])
+            groups[p, q, same].append(words)
     values, found = _values(stimuli, feature), dict[tuple[str, int, str], int]()
-    for (p, q, *_), group in groups.items():
-        assert isinstance(p, int) and isinstance(q, int)
+    for (p, q, _), group in groups.items():
         for a, b in combinations(group, 2):
-            forms = a[q].startswith(b[q]) or b[q].startswith(a[q])
-            if not forms or a[p] == b[p] or a[q] == b[q]:
+            one_word = a[q].startswith(b[q]) or b[q].startswith(a[q])
+            if not one_word or a[p] == b[p] or a[q] == b[q]:
                 continue
             for right, other in ((a, b), (b, a)):
                 row, of_other = (rows.get((" ".join(each), q)) for each in (right, other))
@@ -62,8 +62,8 @@ def minimal_pairs(stimuli: StimulusSet, feature: str) -> Forms | None:
         return None
     right, index, forms = zip(*found, strict=True)
     wrong = [
-        " ".join((*sentence.split()[:q], form, *sentence.split()[q + 1 :]))
-        for sentence, q, form in found
+        " ".join((*sentence.split()[:at], form, *sentence.split()[at + 1 :]))
+        for sentence, at, form in zip(right, index, forms, strict=True)
     ]
     table = pd.DataFrame({"sentence": [*right, *wrong], "word_index": [*index, *index]})
     both = StimulusSet(

@@ -165,14 +165,14 @@ class Measures:
             for x, y in zip(self._ranks_before, ranks, strict=True):
                 change = held_out_rsa(y, other, by_fold) - held_out_rsa(x, other, by_fold)
                 found.append(change[:, None])
-        for pair in self._without(now.states, concept):
-            found.append(held_out_rsa(*pair, by_fold)[:, None] - 1.0)
+        for both in self._without(now.states, concept):
+            found.append(held_out_rsa(*both, by_fold)[:, None] - 1.0)
         forms = self.runs.forms
         of = [np.arange(len(self.folds)), *([] if forms is None else [forms.rows])]
-        for rows, x, y in zip(of, was.predictions, now.predictions, strict=False):
-            there = ~np.isnan(x)
+        for rows, values, others in zip(of, was.predictions, now.predictions, strict=False):
+            there = ~np.isnan(values)
             own = weights[:, rows[there]].astype(float)
-            found.append((own @ (y - x)[there] / own.sum(axis=1))[:, None])
+            found.append((own @ (others - values)[there] / own.sum(axis=1))[:, None])
         return np.concatenate(found, axis=1)
 
     def _tables(self, states: Sequence[FloatArray]) -> PairTables:

@@ -6,6 +6,7 @@ Held-out sentences have the eraser of their training folds (`mlem_core.models.er
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -114,11 +115,12 @@ class ErasedRuns:
         tokens = self._tokens[0]
         return self._states(tokens[0], during=self._during(erasers, *tokens, self.loaded.model))
 
-    def _states(self, tokens: TokenizedStimuli, **during: During) -> list[FloatArray]:
+    def _states(
+        self, tokens: TokenizedStimuli, during: During = lambda batch: nullcontext()
+    ) -> list[FloatArray]:
         found: list[FloatArray] = []
-        for rows, arrays in passes(
-            tokens, self.loaded, self.options.pooling, self.layers, **during
-        ):
+        asked = tokens, self.loaded, self.options.pooling, self.layers
+        for rows, arrays in passes(*asked, during=during):
             found = found or [np.zeros((len(tokens.spans), own.shape[1])) for own in arrays]
             for own, array in zip(found, arrays, strict=True):
                 own[rows] = array

@@ -170,7 +170,9 @@ def erase(
     check_choice("feature", feature, analysis.tables.features)
     check_choice("choice of tokens", positions, ERASED)
     _check(analysis, feature, where)
-    asked = _Asked(analysis, feature, where, tuple(beside), later and tuple(later), positions)
+    asked = _Asked(
+        analysis, feature, where, tuple(beside), None if later is None else tuple(later), positions
+    )
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
 
 
