@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from mlem_core.data.treebank import read_treebank
     from mlem_core.estimators.ridge import RidgeMLEM
     from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
-    from mlem_core.inference.erasure import Erasure, erase
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.inference.what_else import explain_rest
+    from mlem_core.robustness.erasure import Erasure, erase
     from mlem_core.scale.cluster import computing_on
     from mlem_core.storage.store import Store
 
@@ -94,7 +94,7 @@ _HOMES = {
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
-    "inference.erasure": ("Erasure", "erase"),
+    "robustness.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "inference.what_else": ("explain_rest",),

@@ -59,7 +59,7 @@ def run_erase(
     """
     from mlem_core.analysis.run import run
     from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.inference.erasure import erase
+    from mlem_core.robustness.erasure import erase
     from mlem_core.storage.store import Store
 
     if len(options.models) != 1 or ":" not in options.models[0]:

@@ -24,7 +24,7 @@ from mlem_core.figures.style import (
     whole_layers,
 )
 from mlem_core.inference.erased_measures import FORMS, IMPORTANCE, PREDICTIONS, REST, SURPRISAL
-from mlem_core.inference.erasure import OUTSIDE, Erasure, known_erasure
+from mlem_core.robustness.erasure import OUTSIDE, Erasure, known_erasure
 
 TITLES = {REST: "RSA with itself", SURPRISAL: "surprisal (bits)", FORMS: "right forms (share)"}
 _OF = {"before": GREY, "after": PALETTE[1]}

@@ -125,7 +125,7 @@ def _pair_intervals(job: JobInput) -> None:
 
 
 def _erase(job: JobInput) -> None:
-    from mlem_core.inference.erasure import erase
+    from mlem_core.robustness.erasure import erase
 
     asked, other = job.options, job.options.get("other")
     erase(

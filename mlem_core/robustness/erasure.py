@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -136,26 +136,31 @@ MEASURED = {REST: "RSA with itself", SURPRISAL: "surprisal", FORMS: "right forms
 STAGE = Stage("erasure", 1, Erasure)
 
 
+class HowErased(TypedDict, total=False):
+    """Choices of `erase`."""
+
+    others: Sequence[Layer | str]
+    later: Sequence[int] | None
+    positions: str
+
+
 def erase(
     analysis: Analysis,
     feature: str,
     layer: Layer | str,
     store: Store,
-    *,
-    others: Sequence[Layer | str] = (),
-    later: Sequence[int] | None = None,
-    positions: str = "all",
     report: Report | None = None,
+    **how: Unpack[HowErased],
 ) -> Erasure:
     """Erase a feature from a layer of a model, and measure what changes; kept in the store.
 
     Parameters
     ----------
     layer : of the analysis, ("mini-gpt2", 3) or "mini-gpt2:3"
-    others : layers of the analysis whose similarity with the later layers is measured
-    later : numbers of later layers; None: all
-    positions : which tokens are changed, one of `mlem_core.models.erasing.ERASED`
     report : called with the number of erased runs done and their total
+    how : `others`: layers of the analysis whose similarity with the later layers is measured;
+        `later`: numbers of later layers, by default all; `positions`: which tokens are changed, one
+        of `mlem_core.models.erasing.ERASED`, by default all
 
     Raises
     ------
@@ -166,13 +171,14 @@ def erase(
     Source: Belrose et al. (2023), LEACE.
     """
     where = analysis.select(layers=[layer]).layers[0]
+    others, later = how.get("others"), how.get("later")
     beside = analysis.select(layers=list(others)).layers if others else ()
+    positions = how.get("positions", "all")
     check_choice("feature", feature, analysis.tables.features)
     check_choice("choice of tokens", positions, ERASED)
     _check(analysis, feature, where)
-    asked = _Asked(
-        analysis, feature, where, tuple(beside), None if later is None else tuple(later), positions
-    )
+    some = None if later is None else tuple(later)
+    asked = _Asked(analysis, feature, where, tuple(beside), some, positions)
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
 
 

@@ -11,7 +11,7 @@ from mlem_core.data.datasets import load
 from mlem_core.data.minimal_pairs import minimal_pairs
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.erased_measures import held_out_rsa, square_ranks
-from mlem_core.inference.erasure import band
+from mlem_core.robustness.erasure import band
 
 WORDS, NOISE = 120, 8
 
@@ -68,23 +68,22 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path):
     store = Store(tmp_path)
     analysis = run(spec, store, progress=False)
     found = {f: erase(analysis, f, (str(network), 1), store) for f in ("used", "carried")}
-    for name, erasure in found.items():
-        table = erasure.table.set_index(["measure", "layer", "feature"])
-        own = table.loc[("importance", [1, 2, 3], name), ["before", "after"]]
-        print(erasure.table.round(3).to_string())
-        assert (own["before"] > 0.02).all() or name == "carried"
-    used, carried = (found[name].table.set_index("measure") for name in found)
-    changes = ["rest", "surprisal"]
-    assert used.loc[changes, "beyond"].all() and not carried.loc[changes, "beyond"].any()
+    tables = {f: found[f].table.set_index(["measure", "layer"]).sort_index() for f in found}
+    for name, table in tables.items():
+        own = table[table["feature"] == name].loc["importance"]
+        assert (own["before"] > 0.02).all() and (own["after"].abs() < 0.01).all()
+    used, carried = tables["used"], tables["carried"]
+    assert used.loc[[("rest", 2), ("surprisal", 3)], "beyond"].all()
+    assert not carried.loc[["rest", "surprisal"], "beyond"].any()
     # Half of the words are as likely as before.
-    bits = used.loc["surprisal"]
+    bits = used.loc[("surprisal", 3)]
     assert bits["before"] == pytest.approx(np.log2(WORDS / 2), abs=0.2)
-    assert bits["after"] - bits["before"] == pytest.approx(1, abs=0.2)
-    assert abs(carried.loc["surprisal", "after"] - carried.loc["surprisal", "before"]) < 0.1
-    assert "later layers" in found["used"].sentences()[0] and "predictions" in str(
-        found["used"].sentences()[0]
-    )
-    assert "neither" in found["carried"].sentences()[0]
+    assert bits["after"] - bits["before"] == pytest.approx(1, abs=0.25)
+    bits = carried.loc[("surprisal", 3)]
+    assert bits["after"] == pytest.approx(bits["before"], abs=0.01)
+    said = {name: one.sentences()[0] for name, one in found.items()}
+    assert "later layers beyond used itself" in said["used"] and "predictions" in said["used"]
+    assert "neither" in said["carried"]
 
 
 def test_what_cannot_be_erased_is_refused(network, tmp_path, monkeypatch, capsys):
