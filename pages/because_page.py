@@ -64,15 +64,16 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     first, second, third = st.columns(3)
     with first:
         feature = choices.choose_one(
-            "Feature", view.features, "erased", view.features[0],
+            "Feature", view.features, "erased", _largest(view),
             format_func=naming.of_features(view.features),
             help="The feature that is erased.",
         )  # fmt: skip
     called = naming.of_all_layers()
-    chosen = [one for one in view.pair if one in able] or able
+    first_model = parse_layer(view.pair[0])[0]
+    chosen = [one for one in able if parse_layer(one)[0] == first_model] or able
     with second:
         layer = choices.choose_one(
-            "Layer", able, "erased_at", chosen[0], format_func=called,
+            "Layer", able, "erased_at", chosen[len(chosen) // 2], format_func=called,
             help="Its states no longer have the feature; later layers and predictions follow.",
         )  # fmt: skip
     with third:
@@ -83,6 +84,15 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     model = parse_layer(layer)[0]
     other = next((one for one in view.pair if parse_layer(one)[0] != model), "")
     return {"erased": feature, "erased_at": layer, "erased_tokens": tokens, "other": other}
+
+
+def _largest(view: View) -> str:
+    """The feature that matters most on average."""
+    results = view.results()
+    if results is None:
+        return view.features[0]
+    means = results.importance.groupby("feature")["importance"].mean()
+    return str(means.reindex(view.features).idxmax())
 
 
 def _offer(view: View, asked: dict[str, str]) -> None:

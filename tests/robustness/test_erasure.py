@@ -10,8 +10,10 @@ from mlem_core.cli.commands import main
 from mlem_core.data.datasets import load
 from mlem_core.data.minimal_pairs import minimal_pairs
 from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.erased_measures import held_out_rsa, square_ranks
 from mlem_core.robustness.erasure import band
+from mlem_core.tasks.followups import work
 
 WORDS, NOISE = 120, 8
 
@@ -63,9 +65,9 @@ def network(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path):
-    spec = AnalysisSpec(stimuli=str(network / "made.csv"), models=(str(network),), **RIDGE)
-    store = Store(tmp_path)
+def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monkeypatch, capsys):
+    of = {"stimuli": str(network / "made.csv"), "models": (str(network),), "layers": (1,)}
+    store, spec = Store(tmp_path), AnalysisSpec(**of, **RIDGE)
     analysis = run(spec, store, progress=False)
     found = {f: erase(analysis, f, (str(network), 1), store) for f in ("used", "carried")}
     tables = {f: found[f].table.set_index(["measure", "layer"]).sort_index() for f in found}
@@ -84,6 +86,19 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path):
     said = {name: one.sentences()[0] for name, one in found.items()}
     assert "later layers beyond used itself" in said["used"] and "predictions" in said["used"]
     assert "neither" in said["carried"]
+    # The command, the work in the background and the figure find it.
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path))
+    where, out = f"{network}:1", tmp_path / "erase.csv"
+    asked = ["--model", where, "--stimuli", of["stimuli"], "--estimator", "ridge"]
+    assert main(["erase", "used", *asked, "--values", "none", "--out", str(out)]) == 0
+    assert said["used"] in capsys.readouterr().out
+    columns = "measure,model,layer,feature,before,after,lower,upper,control_lower,control_upper"
+    assert out.read_text().startswith(columns)
+    options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
+    assert work("erase", analysis, options, store, print) == {}
+    drawing = Drawing(store=store, options=options)
+    drawn = draw("erasure", FigureContext(analysis, analysis.select(), analysis.results(), drawing))
+    assert drawn.data.equals(found["used"].table)
 
 
 def test_what_cannot_be_erased_is_refused(network, tmp_path, monkeypatch, capsys):
