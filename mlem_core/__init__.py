@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
     from mlem_core.inference.what_else import explain_rest
+    from mlem_core.robustness.erasure import Erasure, erase
     from mlem_core.scale.cluster import computing_on
     from mlem_core.storage.store import Store
 
@@ -52,6 +53,7 @@ __all__ = [
     "Analysis",
     "AnalysisSpec",
     "ArrayComparison",
+    "Erasure",
     "Explanation",
     "Feature",
     "InputError",
@@ -67,6 +69,7 @@ __all__ = [
     "compare",
     "compared",
     "computing_on",
+    "erase",
     "explain",
     "explain_rest",
     "from_frame",
@@ -99,6 +102,7 @@ _HOMES = {
     "data.treebank": ("read_treebank",),
     "estimators.ridge": ("RidgeMLEM",),
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
+    "robustness.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals", "with_transfer"),
     "inference.what_else": ("explain_rest",),

@@ -15,6 +15,8 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
+from mlem_core.cli.erase import run_erase
+from mlem_core.cli.one_page import export
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.cli.serving import INTRODUCTION, serve_app
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
@@ -355,29 +357,6 @@ def _replicate(options: argparse.Namespace) -> None:
     complain(in_a_sentence(differences(*both)))
 
 
-def _export(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.cli.found import result_of
-    from mlem_core.figures.context import Drawing, FigureContext
-    from mlem_core.report.page import write_page
-    from mlem_core.storage.store import Store
-
-    store = Store()
-    with Bars() as bars:
-        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
-        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
-        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
-        path = write_page(
-            context,
-            options.html,
-            title,
-            options.pairs,
-            stimuli=not options.without_stimuli,
-            progress=bars.show,
-        )
-    tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
-
-
 def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
@@ -399,7 +378,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "app": serve_app,
     "audit": _audit,
-    "export": _export,
+    "erase": partial(run_erase, spec=_spec),
+    "export": export,
     "lint": _lint,
     "systems": _systems,
     "multiverse": _multiverse,

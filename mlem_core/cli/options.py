@@ -11,6 +11,7 @@ from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
 from mlem_core.base.version import VERSION
+from mlem_core.cli.erase import add_erase
 from mlem_core.cli.of_results import add_export, add_verify
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
@@ -47,6 +48,7 @@ _EXAMPLES = {
     ),
     "why": ("why minilm:3 smollm2:20 --stimuli probing --bootstrap 1000",),
     "what-else": ("what-else minilm:3 smollm2:20 --stimuli probing --out candidates.csv",),
+    "erase": ("erase part_of_speech --model mini-gpt2:3 --stimuli probing --out erase.csv",),
     "audit": ("audit --stimuli probing --model minilm --out audit",),
     "multiverse": (
         "multiverse --stimuli probing --claim 'top part_of_speech minilm:3' --out variants",
@@ -365,6 +367,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
 
     what_else = _add_what_else(commands)
+    erase = add_erase(commands, _add_inputs)
     audit = commands.add_parser(
         "audit", help="check every layer for artefacts, and write the tables as CSV"
     )
@@ -401,5 +404,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_systems(commands, analyze)
     add_export(commands)
     verify = add_verify(commands)
-    _add_cluster(analyze, why, what_else, audit, multiverse, verify, _add_replicate(commands))
+    of_two = why, what_else, _add_replicate(commands)
+    _add_cluster(analyze, *of_two, erase, audit, multiverse, verify)
     return whole

@@ -97,7 +97,7 @@ def resampled_scores(
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
     # the ceiling notice how the means by pattern vary, with which it compares.
     if entry.refitted:
-        anew = _fitted_anew(pairs, mean_scores, estimator, blocks, progress)
+        anew = fitted_anew(pairs, mean_scores, estimator, blocks, progress)
         left_out[..., 1:] = anew[..., 1:]
     else:
         left_out[..., 1] = resample(without_each, (shared, mean_ceilings, True), rows)
@@ -122,14 +122,14 @@ def resampled_transfers(
     rows, coefficients = blocks.weights, entry.model().cross_validate(pairs.tables).weights
     value = transfer_replicates(alone, coefficients, np.ones_like(rows[:1]))[0]
     if entry.refitted:
-        left_out = _fitted_anew(pairs, mean_transfers, estimator, blocks, progress, ranks=False)
+        left_out = fitted_anew(pairs, mean_transfers, estimator, blocks, progress, ranks=False)
     else:
         left_out = transfer_replicates(alone, coefficients, rows)
     draws = with_ratios(np.concatenate((value[None], left_out)), drawn=True)
     return Replicates(draws[0], draws[:0], draws[1:], blocks.sizes)
 
 
-def _fitted_anew(
+def fitted_anew(
     pairs: LayerPairs,
     statistic: Callable[..., FloatArray],
     estimator: str,

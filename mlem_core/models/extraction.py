@@ -8,7 +8,8 @@ position has to be given, and models that know neither (Mamba, RWKV) need no oth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,15 @@ from mlem_core.models.tokens import (
 
 if TYPE_CHECKING:
     import torch
+
+# Of the numbers of the sentences of a batch: what they are run in.
+During = Callable[[IntArray], AbstractContextManager[None]]
+
+
+def untouched(batch: IntArray) -> AbstractContextManager[None]:
+    """Context in which a model runs as it is."""
+    return nullcontext()
+
 
 STAGE = "representations"  # of the store
 VERSION = 2  # counted up when the same inputs give other arrays
@@ -100,7 +110,7 @@ def extract(
     every = range(loaded.n_layers + 1)
     kept = [n for n in every if options.layers is None or n in options.layers] or [0]
     files: _LayerFiles | None = None
-    for rows, states in _passes(tokenized, loaded, options.pooling, kept, report):
+    for rows, states in passes(tokenized, loaded, options.pooling, kept, report):
         if files is None:
             widths = {layer: state.shape[1] for layer, state in zip(kept, states, strict=True)}
             files = _LayerFiles(folder, len(stimuli), widths)
@@ -152,17 +162,18 @@ def _facts(
     }
 
 
-def _passes(
+def passes(
     tokenized: TokenizedStimuli,
     loaded: LoadedModel,
     pooling: str,
     kept: Sequence[int],
-    report: Counted,
+    report: Counted = lambda done, total: None,
+    during: During = untouched,
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
     """The stimuli (rows) of one batch after another, and their arrays in the layers to be kept.
 
     A batch is given while a GPU works on the next. One that does not fit into memory is halved, and
-    so are those that are still to come.
+    so are those that are still to come. A batch of sentences is run in what `during` gives of it.
     """
     import torch
 
@@ -180,7 +191,8 @@ def _passes(
             # A GPU is given the forward pass, and not waited for.
             inputs = _inputs(tokenized, batch)
             pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
-            forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
+            with during(batch):
+                forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
             begun = pooled
         except RuntimeError as error:
             if not _out_of_memory(error):

@@ -141,6 +141,31 @@ def each_layer(
         give(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
 
 
+@contextlib.contextmanager
+def changing(
+    model: Any, n_layers: int, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """A block of code in which a layer's states enter the next block as `change` gives them.
+
+    Parameters
+    ----------
+    model : with its head or without
+    layer : from 0 to n_layers - 1
+    """
+
+    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            return (change(args[0]), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": change(kwargs["hidden_states"])}
+
+    # Before the hooks that take what enters a block.
+    hook = _blocks(model, n_layers)[layer].register_forward_pre_hook(enter, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def count_blocks(name: str, model: Any) -> tuple[int, bool]:
     """The number of blocks, and whether the model `streams`, by a run on two tokens.
 

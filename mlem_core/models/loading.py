@@ -164,7 +164,9 @@ def _load_tokenizer(name: str, files: ModelFiles) -> Any:
 
 
 def load_with_head(loaded: LoadedModel) -> Any:
-    """A loaded causal model with the head that predicts the next token, on the same device.
+    """A loaded model with the head that predicts the next token, on the same device.
+
+    One that is not causal has the head that predicts masked tokens.
 
     Raises
     ------
@@ -172,21 +174,20 @@ def load_with_head(loaded: LoadedModel) -> Any:
         Its files have no such head.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
+    auto = AutoModelForCausalLM if loaded.causal else AutoModelForMaskedLM
     name, files = loaded.name, locate(loaded.name)
     _check_same(name, files, loaded.identity)
     with quietly(), read_once() if files.gguf else contextlib.nullcontext():
         try:
-            model, report = _open(AutoModelForCausalLM, files, getattr(torch, loaded.dtype))
+            model, report = _open(auto, files, getattr(torch, loaded.dtype))
         except Exception as error:  # transformers raises nearly anything for a broken file
             raise InputError(
                 f"the model {name!r} cannot be loaded with its head: {first_line(error)}."
             ) from error
     if missing := sorted(report.get("missing_keys", ())):
-        raise InputError(
-            f"the model {name!r} predicts no next token: its weights lack {missing[0]}."
-        )
+        raise InputError(f"the model {name!r} predicts no token: its weights lack {missing[0]}.")
     _check_same(name, files, loaded.identity)
     model.config.use_cache = False
     return model.eval().requires_grad_(False).to(loaded.device)

@@ -1,4 +1,4 @@
-"""What a causal model predicts of words: their surprisal, and what would follow them."""
+"""What a model predicts of words: their surprisal, and what would follow or is masked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.models.extraction import batches
+from mlem_core.models.extraction import During, batches, untouched
 from mlem_core.models.forward import LoadedModel, quietly
 from mlem_core.models.loading import load_with_head, open_model
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
@@ -63,15 +63,25 @@ class Predictions(NamedTuple):
     likeliest: IntArray
 
 
-def word_predictions(tokens: TokenizedStimuli, loaded: LoadedModel, model: Any) -> Predictions:
-    """Predictions at stimuli that are tokenised, from a model with its head."""
+def word_predictions(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+) -> Predictions:
+    """Predictions at stimuli that are tokenised, from a model with its head.
+
+    Parameters
+    ----------
+    during : gives what the sentences of a batch, by their numbers, are run in
+    """
     import torch
 
     values, entropy = np.full((2, len(tokens.spans)), np.nan)
     likeliest = np.zeros(len(tokens.spans), dtype=np.int64)
     for batch in batches(tokens.lengths, MAX_TOKENS):
         ids = torch.from_numpy(np.stack([tokens.tokens[i] for i in batch])).to(loaded.device)
-        with torch.inference_mode(), quietly():
+        with torch.inference_mode(), quietly(), during(batch):
             logs = model(input_ids=ids).logits.float().log_softmax(dim=-1)
             chosen = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
             of_next = -(logs.exp() * logs).sum(dim=-1), logs.argmax(dim=-1)
@@ -82,9 +92,53 @@ def word_predictions(tokens: TokenizedStimuli, loaded: LoadedModel, model: Any) 
                 first, last = tokens.spans[row]
                 entropy[row] = spread[at, last] / math.log(2)
                 likeliest[row] = best[at, last]
-                if first > 0:
+                # A sentence without a start token is predicted from its second token on.
+                first = max(first, int(tokens.level == "sentence"))
+                if 0 < first <= last:
                     values[row] = bits[at, first - 1 : last].sum()
     return Predictions(values, entropy, likeliest)
+
+
+def masked_surprisal(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+) -> FloatArray:
+    """−log2 of the probability of each stimulus where its tokens are masked: (n_stimuli,), in bits.
+
+    Its tokens are predicted independently, from the others of the sentence.
+
+    Parameters
+    ----------
+    model : with the head that predicts masked tokens
+    during : as in `word_predictions`
+
+    Raises
+    ------
+    InputError
+        The tokenizer has no token for what is masked.
+    """
+    import torch
+
+    mask = loaded.tokenizer.mask_token_id
+    if mask is None:
+        raise InputError(f"the tokenizer of {loaded.name} has no token for what is masked.")
+    sentence = np.zeros(len(tokens.spans), dtype=np.int64)
+    for number, rows in enumerate(tokens.stimuli):
+        sentence[rows] = number
+    values = np.full(len(tokens.spans), np.nan)
+    for batch in batches(tokens.lengths[sentence], MAX_TOKENS):
+        own = np.stack([tokens.tokens[i] for i in sentence[batch]])
+        ids = torch.from_numpy(own).to(loaded.device)
+        first, last = torch.from_numpy(tokens.spans[batch].T[..., None].copy()).to(loaded.device)
+        place = torch.arange(ids.shape[1], device=loaded.device)
+        hidden = (place >= first) & (place <= last)
+        with torch.inference_mode(), quietly(), during(sentence[batch]):
+            logits = model(input_ids=ids.masked_fill(hidden, mask)).logits.float()
+            logs = logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0]
+        values[batch] = (-(logs * hidden).double().sum(dim=1) / math.log(2)).cpu().numpy()
+    return values
 
 
 def tokenized(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:

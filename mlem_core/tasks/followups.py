@@ -20,7 +20,7 @@ from mlem_core.analysis.run import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.base.typing import Layer, Report, counting
+from mlem_core.base.typing import Layer, Report, counting, parse_layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.storage.digests import canonical
@@ -133,6 +133,21 @@ def _what_else(job: JobInput) -> None:
     explain_rest(job.analysis, pair, job.store, features, report=job.report)
 
 
+def _erase(job: JobInput) -> None:
+    from mlem_core.robustness.erasure import erase
+
+    asked, other = job.options, job.options.get("other")
+    erase(
+        job.analysis,
+        asked["erased"],
+        asked["erased_at"],
+        job.store,
+        others=[other] if other else [],
+        positions=asked["erased_tokens"],
+        report=job.report,
+    )
+
+
 def _capsule(job: JobInput) -> Made:
     from mlem_core.analysis import methods
     from mlem_core.figures.plots import Drawing
@@ -229,6 +244,11 @@ JOB_TYPES: dict[str, JobType] = {
     "baseline": JobType(_baseline, _models_of(), in_store=False),
     "capsule": JobType(_capsule, in_store=False),
     "chance": JobType(_chance, _models_of()),
+    # Its options are those of the figure `erasure`.
+    "erase": JobType(
+        _erase,
+        lambda job: [parse_layer(job.options["other"])[0]] if job.options.get("other") else [],
+    ),
     "error-bars": JobType(_pair_intervals, _models_of("a", "b")),
     "importance-chance": JobType(_importance_chance, _models_of()),
     "fits": JobType(_fits, in_store=False),

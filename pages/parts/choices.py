@@ -126,6 +126,7 @@ VIEW = (
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
     "noisy", "by", "depth", "pooled", "correction", "way", "group", "apart", "valued", "at",
     "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
+    "erased", "erased_at", "erased_tokens",
 )  # fmt: skip
 # The two analyses that are compared.
 VERSUS = ("versus",)

@@ -33,12 +33,24 @@ FIGURES: dict[tuple[str, ...], set[str]] = {
     ("layers", "part=terms"): {"why-layers"},
     ("stimuli",): {"feature-counts", "feature-correlations"},
     ("trust",): set(),
+    ("because",): set(),
     ("report",): set(),
     ("new",): set(),
     ("versus",): {"two-profiles", "importance-differences", "similarity-differences"},
 }
 slow = pytest.mark.slow
-LISTED = ("", "new", "profiles", "heatmaps", "layers", "trust", "report", "docs", "versus")
+LISTED = (
+    "",
+    "new",
+    "profiles",
+    "heatmaps",
+    "layers",
+    "trust",
+    "because",
+    "report",
+    "docs",
+    "versus",
+)
 
 
 @pytest.mark.parametrize("address", FIGURES, ids=" ".join)

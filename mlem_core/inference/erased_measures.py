@@ -1,0 +1,231 @@
+"""Measures of what erasing a concept from a layer changes: in later layers, and in predictions.
+
+Pairs inside a fold have one eraser, so that similarities are of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.erased_runs import Concept, ErasedRuns
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.replicates import fitted_anew
+from mlem_core.measures.importance import mean_scores
+from mlem_core.models.erasing import Eraser
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.designs import PairDesign
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.patterns import PairIndex
+from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.resampling_units import Blocks, StimulusUnits
+from mlem_core.pairs.tables import PairTables
+
+IMPORTANCE, RSA_WITH, REST = "importance", "RSA with ", "rest"
+SURPRISAL, FORMS = "surprisal", "right form"
+PREDICTIONS = (SURPRISAL, FORMS)
+# Blocks of each kind of unit that are left out in turn.
+BLOCKS = 24
+
+# Centred ranks of the distances inside each fold: (n, n), 0 on the diagonal.
+FoldRanks = list[FloatArray]
+
+
+class Found(NamedTuple):
+    """Measures with a concept erased, or with none.
+
+    values : (n_rows,) see `Measures.rows`
+    states : of the shown stimuli in each layer
+    predictions : values whose means the last measures are
+    """
+
+    values: FloatArray
+    states: list[FloatArray]
+    predictions: list[FloatArray]
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured of runs.
+
+    Attributes
+    ----------
+    others : the ranks in layers of other models, by the name of the layer
+    """
+
+    analysis: Analysis
+    model: str
+    runs: ErasedRuns
+    others: dict[str, FoldRanks]
+
+    @property
+    def distance(self) -> str:
+        """The neural distance in the layers of the model."""
+        return self.analysis.spec.distance_of(self.model)
+
+    @cached_property
+    def folds(self) -> IntArray:
+        """The fold of each shown stimulus."""
+        return self.runs.folds[self.runs.shown]
+
+    @cached_property
+    def units(self) -> StimulusUnits:
+        """Units of the shown stimuli."""
+        return StimulusUnits.of(self.runs.few, self.folds)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Blocks of them that are left out in turn."""
+        return self.units.blocks(BLOCKS)
+
+    @cached_property
+    def estimator(self) -> str:
+        """That of the analysis, or ridge where it cannot be refitted."""
+        own = str(self.analysis.spec.estimator)
+        return own if estimator_named(own).refitted else "ridge"
+
+    @cached_property
+    def index(self) -> PairIndex:
+        """The patterns of all pairs of the shown stimuli."""
+        whole = self.analysis.tables
+        spans = {one.name: one.span for one in feature_columns(self.analysis.stimuli)}
+        names = dict(zip(whole.features, whole.value_names, strict=True))
+        resolved = {name: names[name] for name in whole.resolved}
+        columns = feature_columns(self.runs.few, spans, resolved)
+        design, missing = PairDesign.complete(len(self.folds)), self.analysis.spec.missing
+        return PairIndex.build(columns, self.folds, missing, design=design, like=whole)
+
+    @cached_property
+    def rows(self) -> list[tuple[str, int, str]]:
+        """Measure, layer and feature of each value; of predictions the last layer."""
+        layers, last = self.runs.layers, self.runs.loaded.n_layers
+        found = [(IMPORTANCE, at, name) for at in layers for name in self.index.features]
+        found += [(f"{RSA_WITH}{name}", at, "") for name in self.others for at in layers]
+        found += [(REST, at, "") for at in layers[1:]]
+        return found + [(name, last, "") for name in PREDICTIONS[: self.runs.n_predictions]]
+
+    @cached_property
+    def before(self) -> Found:
+        """The measures with nothing erased."""
+        return self._found([own[self.runs.shown] for own in self.runs.before], None)
+
+    @cached_property
+    def _ranks_before(self) -> list[FoldRanks]:
+        return [fold_ranks(own, self.folds, self.distance) for own in self.before.states]
+
+    def found(self, concept: Concept) -> Found:
+        """The measures with a concept erased."""
+        erasers = self.runs.erasers(self.runs.before[0], concept)
+        return self._found(self.runs.states(erasers), concept, erasers)
+
+    def _found(
+        self,
+        states: list[FloatArray],
+        concept: Concept | None,
+        erasers: Sequence[Eraser] | None = None,
+    ) -> Found:
+        values = [mean_scores(self._tables(states), self.estimator)[:, 2:].ravel()]
+        ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
+        values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
+        if concept is None:
+            values.append(np.ones(len(states) - 1))
+        else:
+            values += [held_out_rsa(*pair) for pair in self._without(states, concept)]
+        each = self.runs.predictions(erasers)
+        values += [np.atleast_1d(np.nanmean(own)) for own in each]
+        return Found(np.concatenate(values), states, each)
+
+    def _without(
+        self, states: list[FloatArray], concept: Concept
+    ) -> list[tuple[FoldRanks, FoldRanks]]:
+        pairs = self.runs.without(states, concept)
+        return [
+            (fold_ranks(a, self.folds, self.distance), fold_ranks(b, self.folds, self.distance))
+            for a, b in pairs
+        ]
+
+    def changes_without(self, now: Found, concept: Concept) -> FloatArray:
+        """(n_blocks, n_rows) the change of each measure without each block of stimuli."""
+        was, weights = self.before, self.blocks.weights
+        pairs = self._pairs([*was.states, *now.states])
+        anew = fitted_anew(pairs, mean_scores, self.estimator, self.blocks)[..., 2:]
+        first, second = np.split(anew, 2, axis=1)
+        found = [(second - first).reshape(len(weights), -1)]
+        by_fold = [weights[:, self.folds == fold].astype(float) for fold in np.unique(self.folds)]
+        ranks = [fold_ranks(own, self.folds, self.distance) for own in now.states if self.others]
+        for other in self.others.values():
+            for x, y in zip(self._ranks_before, ranks, strict=True):
+                change = held_out_rsa(y, other, by_fold) - held_out_rsa(x, other, by_fold)
+                found.append(change[:, None])
+        for both in self._without(now.states, concept):
+            found.append(held_out_rsa(*both, by_fold)[:, None] - 1.0)
+        forms = self.runs.forms
+        of = [np.arange(len(self.folds)), *([] if forms is None else [forms.rows])]
+        for rows, values, others in zip(of, was.predictions, now.predictions, strict=False):
+            there = ~np.isnan(values)
+            own = weights[:, rows[there]].astype(float)
+            found.append((own @ (others - values)[there] / own.sum(axis=1))[:, None])
+        return np.concatenate(found, axis=1)
+
+    def _tables(self, states: Sequence[FloatArray]) -> PairTables:
+        train = estimator_named(self.estimator).model().needs_training_ranks
+        sources: Any = [lambda own=own: own.astype(np.float32) for own in states]
+        return pair_tables(self.index, sources, distance=self.distance, train_ranks=train)
+
+    def _pairs(self, states: list[FloatArray]) -> LayerPairs:
+        """The pairs of the shown stimuli in some layers, for what leaves stimuli out."""
+        squared = [squared_distances(own.astype(np.float32), self.distance) for own in states]
+        return LayerPairs(
+            layers=tuple((self.model, at) for at in range(len(states))),
+            tables=self._tables(states),
+            ranks=tuple(map(pair_ranks, squared)),
+            squared=tuple(own.astype(np.float32) for own in squared),
+            design=self.index.design,
+            cells=self.index.cell,
+            groups=self.units.groups,
+            folds=self.folds,
+            items=self.units.items,
+            coded=self.index.coded,
+        )
+
+
+def fold_ranks(states: FloatArray, folds: IntArray, distance: str) -> FoldRanks:
+    """Ranks of the distances of states (n_stimuli, n_units) inside each fold."""
+    return [
+        square_ranks(states[folds == fold].astype(np.float32), distance)
+        for fold in np.unique(folds)
+    ]
+
+
+def square_ranks(states: Any, distance: str) -> FloatArray:
+    """(n, n) centred ranks of the distances of some stimuli, 0 on the diagonal."""
+    ranks = pair_ranks(squared_distances(states, distance)).astype(np.float64)
+    square = np.zeros((len(states), len(states)))
+    square[np.triu_indices(len(states), 1)] = ranks - ranks.mean()
+    return square + square.T
+
+
+def held_out_rsa(
+    a: FoldRanks, b: FoldRanks, weights: Sequence[FloatArray] | None = None
+) -> FloatArray:
+    """RSA over the pairs inside each fold, mean over folds: (n_draws,).
+
+    Parameters
+    ----------
+    weights : for each fold (n_draws, n) how often each stimulus counts; ranks are those of all
+    """
+    found = []
+    for fold, (x, y) in enumerate(zip(a, b, strict=True)):
+        w = np.ones((1, len(x))) if weights is None else weights[fold]
+        both, of_x, of_y = (((w @ one) * w).sum(axis=1) for one in (x * y, x * x, y * y))
+        found.append(both / np.sqrt(np.maximum(of_x * of_y, 1e-300)))
+    mean: FloatArray = np.mean(found, axis=0)
+    return mean

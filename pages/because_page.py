@@ -1,0 +1,111 @@
+"""Because: a feature is erased from a layer of a model, and what that changes."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from mlem_core.base.typing import layer_name, parse_layer
+from pages.parts import background, choices, exporting, frame, naming
+from pages.parts.choices import plain
+from pages.parts.opening import open_view
+from pages.parts.view import View
+
+
+def because_body() -> None:
+    view = open_view("because")
+    if view is None:
+        return
+    able = _layers(view)
+    if not able:
+        st.info(
+            "A feature can be erased from models that are run, below their last layer; this "
+            "analysis has none.",
+            icon=":material/info:",
+        )
+        return
+    asked = _ask(view, able)
+    context = view.shown(marked=(), **asked)
+    if context is None:
+        return
+    from mlem_core.figures.erasure import erasure_shown
+
+    found = erasure_shown(context)
+    if found is None:
+        _offer(view, asked)
+        return
+    with st.container(border=True):
+        st.markdown("\n".join(f"- {plain(one)}" for one in found.sentences(naming.now())))
+    exporting.show_figure(view, "erasure", **asked)
+    exporting.show_table(
+        found.table,
+        "erasure-measures",
+        "All measures",
+        "Before and after; lower and upper: 95 % CI of the change, added to before; beyond: the CI "
+        "is outside the band of the controls. rest: RSA of a layer with itself, the feature erased "
+        "from both.",
+    )
+    for note in found.notes:
+        st.caption(plain(note))
+
+
+def _layers(view: View) -> list[str]:
+    """The layers of models that are run, without the last one of each."""
+    files = dict(view.analysis.spec.representations)
+    last = dict(view.layers)
+    return [
+        layer_name((model, layer))
+        for model, layer in view.layers
+        if model not in files and layer < last[model]
+    ]
+
+
+def _ask(view: View, able: list[str]) -> dict[str, str]:
+    """The feature, the layer, the tokens, and the layer of another model."""
+    first, second, third = st.columns(3)
+    with first:
+        feature = choices.choose_one(
+            "Feature", view.features, "erased", _largest(view),
+            format_func=naming.of_features(view.features),
+            help="The feature that is erased.",
+        )  # fmt: skip
+    called = naming.of_all_layers()
+    first_model = parse_layer(view.pair[0])[0]
+    chosen = [one for one in able if parse_layer(one)[0] == first_model] or able
+    with second:
+        layer = choices.choose_one(
+            "Layer", able, "erased_at", chosen[len(chosen) // 2], format_func=called,
+            help="Its states no longer have the feature; later layers and predictions follow.",
+        )  # fmt: skip
+    with third:
+        tokens = choices.choose_one(
+            "Tokens", ["all", "stimuli"], "erased_tokens", "all",
+            help="all: every token of a sentence is changed; stimuli: those of the stimuli only.",
+        )  # fmt: skip
+    model = parse_layer(layer)[0]
+    other = next((one for one in view.pair if parse_layer(one)[0] != model), "")
+    return {"erased": feature, "erased_at": layer, "erased_tokens": tokens, "other": other}
+
+
+def _largest(view: View) -> str:
+    """The feature that matters most on average."""
+    results = view.results()
+    if results is None:
+        return view.features[0]
+    means = results.importance.groupby("feature")["importance"].mean()
+    return str(means.reindex(view.features).idxmax())
+
+
+def _offer(view: View, asked: dict[str, str]) -> None:
+    st.markdown(
+        "A linear map takes the feature out of the layer while the model reads held-out sentences. "
+        "Importances, similarities and predictions are then compared with those of controls: "
+        "permuted labels, random subspaces, another feature."
+    )
+    background.offer(
+        view.work("erase", asked),
+        "Erase it",
+        "Runs the model about 30 times, in the background; minutes for a small model.",
+    )
+
+
+frame.page(because_body)

@@ -1,0 +1,135 @@
+"""A feature erased from a layer: a network that uses one and merely carries another."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import RIDGE, refused
+
+from mlem_core import AnalysisSpec, Store, erase, run, write_csv
+from mlem_core.cli.commands import main
+from mlem_core.data.datasets import load
+from mlem_core.data.minimal_pairs import minimal_pairs
+from mlem_core.data.stimulus_csv import from_frame
+from mlem_core.figures.plots import Drawing, FigureContext, draw
+from mlem_core.inference.erased_measures import held_out_rsa, square_ranks
+from mlem_core.robustness.erasure import band
+from mlem_core.tasks.followups import work
+
+WORDS, NOISE = 120, 8
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A GPT-2 whose second block and whose output read `used` of a word, and not `carried`."""
+    import tokenizers
+    import torch
+    import transformers
+
+    folder, rng = tmp_path_factory.mktemp("network"), np.random.default_rng(0)
+    used, carried = (np.where(rng.permutation(WORDS) % 2, 1.0, -1.0) for _ in range(2))
+    width = 4 + 3 * NOISE
+    config = transformers.GPT2Config(
+        vocab_size=WORDS + 1, n_positions=8, n_embd=width, n_layer=3, n_head=1,
+        tie_word_embeddings=False, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "ln_" not in name:
+                weight.zero_()
+        noise, far = rng.normal(size=(WORDS, NOISE)), np.full(WORDS, 4.0)
+        of_words = np.column_stack((used, carried, far, -far, noise))
+        model.transformer.wte.weight[1:, : 4 + NOISE] = torch.tensor(of_words).float()
+        mlp = model.transformer.h[1].mlp
+        for at in range(NOISE):  # what it knows of a word, where `used` opens the gate
+            mlp.c_fc.weight[0, at], mlp.c_fc.weight[4 + at, at] = 3.0, 2.0
+            mlp.c_proj.weight[at, 4 + NOISE + at] = 1.0
+            mlp.c_proj.weight[at, 4 + 2 * NOISE + at] = -1.0
+        model.lm_head.weight[1:, 0] = torch.tensor(6.0 * used).float()
+    model.save_pretrained(folder)
+    vocabulary = {"[UNK]": 0} | {f"w{at}": at + 1 for at in range(WORDS)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]"
+    ).save_pretrained(folder)
+    rows = []
+    for number in range(120):
+        own = rng.choice(np.flatnonzero(used == (1 if number % 2 else -1)), 3, replace=False)
+        sentence = " ".join(f"w{at}" for at in own)
+        rows += [(sentence, i, used[at], carried[at]) for i, at in enumerate(own)]
+    table = pd.DataFrame(rows, columns=["sentence", "word_index", "used", "carried"])
+    table[["used", "carried"]] = np.where(table[["used", "carried"]] > 0, "yes", "no")
+    write_csv(from_frame(table, "made"), folder / "made.csv")
+    return folder
+
+
+@pytest.mark.slow
+def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monkeypatch, capsys):
+    of = {"stimuli": str(network / "made.csv"), "models": (str(network),), "layers": (1,)}
+    store, spec = Store(tmp_path), AnalysisSpec(**of, **RIDGE)
+    analysis = run(spec, store, progress=False)
+    found = {f: erase(analysis, f, (str(network), 1), store) for f in ("used", "carried")}
+    tables = {f: found[f].table.set_index(["measure", "layer"]).sort_index() for f in found}
+    for name, table in tables.items():
+        own = table[table["feature"] == name].loc["importance"]
+        assert (own["before"] > 0.02).all() and (own["after"].abs() < 0.01).all()
+    used, carried = tables["used"], tables["carried"]
+    assert used.loc[[("rest", 2), ("surprisal", 3)], "beyond"].all()
+    assert not carried.loc[["rest", "surprisal"], "beyond"].any()
+    # Half of the words are as likely as before.
+    bits = used.loc[("surprisal", 3)]
+    assert bits["before"] == pytest.approx(np.log2(WORDS / 2), abs=0.2)
+    assert bits["after"] - bits["before"] == pytest.approx(1, abs=0.25)
+    bits = carried.loc[("surprisal", 3)]
+    assert bits["after"] == pytest.approx(bits["before"], abs=0.01)
+    said = {name: one.sentences()[0] for name, one in found.items()}
+    assert "later layers beyond used itself" in said["used"] and "predictions" in said["used"]
+    assert "neither" in said["carried"]
+    # The command, the work in the background and the figure find it.
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path))
+    where, out = f"{network}:1", tmp_path / "erase.csv"
+    asked = ["--model", where, "--stimuli", of["stimuli"], "--estimator", "ridge"]
+    assert main(["erase", "used", *asked, "--values", "none", "--out", str(out)]) == 0
+    assert said["used"] in capsys.readouterr().out
+    columns = "measure,model,layer,feature,before,after,lower,upper,control_lower,control_upper"
+    assert out.read_text().startswith(columns)
+    options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
+    assert work("erase", analysis, options, store, print) == {}
+    drawing = Drawing(store=store, options=options)
+    drawn = draw("erasure", FigureContext(analysis, analysis.select(), analysis.results(), drawing))
+    assert drawn.data.equals(found["used"].table)
+
+
+def test_what_cannot_be_erased_is_refused(network, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLEM_CACHE", str(tmp_path))
+    spec = AnalysisSpec(stimuli=str(network / "made.csv"), models=(str(network),), **RIDGE)
+    analysis = run(spec, Store(tmp_path), progress=False)
+    with refused("layer 3", "0 to 2"):
+        erase(analysis, "used", (str(network), 3), Store(tmp_path))
+    with refused("feature", "nothing", "carried"):
+        erase(analysis, "nothing", (str(network), 1), Store(tmp_path))
+    asked = ["erase", "used", "--model", "mini-gpt2", "--stimuli", str(network / "made.csv")]
+    assert main(asked) == 2 and "mini-gpt2:3" in capsys.readouterr().err
+
+
+def test_forms_are_wrong_in_the_context_of_the_other():
+    found = minimal_pairs(load("probing"), "number")
+    n, words = len(found.rows), found.sentences.words
+    pairs = dict(zip(found.sentences.sentences[:n], words[n:], strict=True))
+    assert pairs["he sits"] == "sit" and pairs["they hesitate"] == "hesitates"
+    assert minimal_pairs(load("probing"), "tense") is None
+
+
+def test_rsa_and_the_band_are_those_of_their_definitions():
+    from scipy.spatial.distance import pdist
+    from scipy.stats import spearmanr
+
+    a, b = np.random.default_rng(0).normal(size=(2, 30, 4))
+    b += a
+    ranks = [[square_ranks(one.astype(np.float32), "euclidean")] for one in (a, b)]
+    assert held_out_rsa(*ranks)[0] == pytest.approx(spearmanr(pdist(a), pdist(b))[0], abs=1e-4)
+    permuted = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
+    low, high = band(permuted, np.array([[-9.0, 1.0]]), np.array([True, False]))
+    np.testing.assert_allclose(low, [-9.0, 1 - np.sqrt(3)])
+    np.testing.assert_allclose(high, [2.0, 1 + np.sqrt(3)])
