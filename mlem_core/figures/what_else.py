@@ -19,8 +19,10 @@ def draw_what_else(context: FigureContext) -> RenderedFigure | None:
     rest = context.rest
     if rest is None or rest.table.empty:
         return None
-    table = rest.table.head(MOST)
-    drawn = interval_bars(list(table["label"]), *(table[end] for end in ("gain", "lower", "upper")))
+    # Distances in other layers would dwarf what can be a feature; the table has them.
+    table = rest.table[rest.table["kind"] != "rdm"].head(MOST)
+    names = [label.removeprefix("the ") for label in table["label"]]
+    drawn = interval_bars(names, *(table[end] for end in ("gain", "lower", "upper")))
     drawn.update_xaxes(title_text="gain in RSA", rangemode="tozero")
     a, b = context.called
     units = Units.of(context.analysis.stimuli).over

@@ -99,16 +99,18 @@ class Rest:
             ]
         if len(layers := self.sure[self.sure["kind"] == "rdm"]):
             other = layers.iloc[0]
-            said.append(f"{sentence_case(other['label'])}: gain {_interval(other, 'gain')}.")
+            gain = f"have the largest gain, {_interval(other, 'gain')}"
+            said.append(f"Of other layers, {other['label']} {gain}.")
         if len(self.together) > 1:
             last = self.together.iloc[-1]
             labels = dict(zip(self.table["candidate"], self.table["label"], strict=True))
             named = listed([labels[name] for name in last["candidates"].split(", ")])
             said.append(f"Together, {named} would explain {_interval(last, 'gain')} more.")
+        of = "of the RSA" if self.rsa < 1 else "of the variance of the distances"
         for _, row in self.reach.iterrows():
             share, low, high = (percent(row[name]) for name in ("share", "lower", "upper"))
             said.append(
-                f"{share} ({low} to {high}) is a function of {row['unit']}, over "
+                f"{share} ({low} to {high}) {of} is a function of {row['unit']}, over "
                 f"{many(int(row['n_stimuli']), 'stimulus')} that share it."
             )
         return said

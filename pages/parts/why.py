@@ -169,8 +169,7 @@ def _rest(view: View, a: str, b: str) -> None:
             "Permutes the labels of each candidate, in the background; some minutes.",
         )
         return
-    for line in rest.sentences:
-        st.markdown(plain(line))
+    st.markdown("\n".join(f"- {plain(line)}" for line in rest.sentences))
     exporting.show_figure(view, "what_else")
     if rest.notes:
         st.caption(plain(" ".join(rest.notes)))

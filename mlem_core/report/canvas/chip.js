@@ -3,7 +3,8 @@
 import { make } from "./dom.js";
 import { answered } from "./state.js";
 
-const NUMBERS = /(\([^()]*−?\d*\.\d+\)|\d+\s%)/;
+const INTERVAL = /^\(−?\d+\s% to −?\d+\s%\)$/;
+const NUMBERS = /(\([^()]*−?\d*\.\d+\)|\(−?\d+\s% to −?\d+\s%\)|\d+\s%)/;
 
 export function finding(state, root) {
   const head = make("h1", { "aria-live": "polite" });
@@ -19,7 +20,7 @@ export function finding(state, root) {
     if (what !== "data") return;
     const text = state.data.finding.replace(/(\d) %/g, "$1\u00a0%");
     head.replaceChildren(...text.split(NUMBERS).map((part, at) => (
-      at % 2 ? make("b", { text: part }) : part)));
+      at % 2 ? make(INTERVAL.test(part) ? "small" : "b", { text: part }) : part)));
     details.hidden = Boolean(state.data.alone);
     const { state: how, text: said, more: lines } = state.data.chip;
     chip.className = `chip ${how}`;
