@@ -86,3 +86,4 @@ def test_the_app_answers_and_an_analysis_runs(wheel, tmp_path, name, oldest):
     assert "Matters most" in told(*analyze, cwd=tmp_path, env=away)
     with answering([new / "mlem", "app", "--port"], tmp_path, away) as (_, log, _):
         assert "Traceback" not in log.read_text()
+    shutil.rmtree(tmp_path / "new")  # a gigabyte
