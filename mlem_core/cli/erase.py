@@ -87,6 +87,6 @@ def run_erase(
             report=bars.show,
         )
     if options.out is not None:
-        write_table(found.table, Path(options.out))
+        write_table(found.table.drop(columns="beyond"), Path(options.out))
     tell(*found.sentences())
     complain(*found.notes)

@@ -93,7 +93,7 @@ def test_erasing_tells_what_is_used_from_what_is_carried(network, tmp_path, monk
     assert main(["erase", "used", *asked, "--values", "none", "--out", str(out)]) == 0
     assert said["used"] in capsys.readouterr().out
     columns = "measure,model,layer,feature,before,after,lower,upper,control_lower,control_upper"
-    assert out.read_text().startswith(columns)
+    assert out.read_text().startswith(f"{columns}\n")
     options = {"erased": "used", "erased_at": where, "erased_tokens": "all", "other": ""}
     assert work("erase", analysis, options, store, print) == {}
     drawing = Drawing(store=store, options=options)
