@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -281,6 +282,8 @@ def _offer_capsule(view: View) -> None:
             frame.attempt(lambda: _make_capsule(view))
             st.divider()
             frame.attempt(lambda: _make_page(view))
+            st.divider()
+            frame.attempt(lambda: _as_text(view))
 
 
 def _make_capsule(view: View) -> None:
@@ -348,3 +351,23 @@ def _offer_file(task: Followup, noun: str, name: str, help: str) -> None:
             on_click="ignore",
             help="Keep it beside the paper.",
         )
+
+
+def _as_text(view: View) -> None:
+    """What is shown as a command and in Python, to be copied."""
+    from mlem_core.analysis.as_text import command_of, of_selection, python_of
+    from mlem_core.base.room import shared
+
+    spec = of_selection(view.analysis.spec, view.selection, view.all_features)
+    if shared() is not None:
+        # Where an upload lies on a server is nobody's concern.
+        spec = replace(spec, stimuli=Path(spec.stimuli).name)
+    a, b = view.pair
+    lines = [command_of("analyze", spec, "--out=results")]
+    if a != b:
+        lines.append(command_of("why", spec, a, b))
+    st.markdown("The same as a command")
+    st.code("\n".join(lines), language="bash", wrap_lines=True)
+    st.markdown("The same in Python")
+    pair = None if a == b else (parse_layer(a), parse_layer(b))
+    st.code(python_of(spec, pair), language="python", wrap_lines=True)
