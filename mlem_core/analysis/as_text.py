@@ -65,7 +65,7 @@ def options_of(spec: AnalysisSpec) -> list[str]:
     return options
 
 
-def command_of(command: str, spec: AnalysisSpec, *arguments: str) -> str:
+def shell_line(command: str, spec: AnalysisSpec, *arguments: str) -> str:
     """A line for a shell, such as "mlem why minilm:3 gpt2:5 --stimuli=probing"."""
     return shlex.join(["mlem", command, *arguments, *options_of(spec)])
 

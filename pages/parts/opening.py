@@ -355,7 +355,7 @@ def _offer_file(task: Followup, noun: str, name: str, help: str) -> None:
 
 def _as_text(view: View) -> None:
     """What is shown as a command and in Python, to be copied."""
-    from mlem_core.analysis.as_text import command_of, of_selection, python_of
+    from mlem_core.analysis.as_text import of_selection, python_of, shell_line
     from mlem_core.base.room import shared
 
     spec = of_selection(view.analysis.spec, view.selection, view.all_features)
@@ -363,9 +363,9 @@ def _as_text(view: View) -> None:
         # Where an upload lies on a server is nobody's concern.
         spec = replace(spec, stimuli=Path(spec.stimuli).name)
     a, b = view.pair
-    lines = [command_of("analyze", spec, "--out=results")]
+    lines = [shell_line("analyze", spec, "--out=results")]
     if a != b:
-        lines.append(command_of("why", spec, a, b))
+        lines.append(shell_line("why", spec, a, b))
     st.markdown("The same as a command")
     st.code("\n".join(lines), language="bash", wrap_lines=True)
     st.markdown("The same in Python")

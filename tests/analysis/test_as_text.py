@@ -6,7 +6,7 @@ import pytest
 from inputs import in_files, words
 
 from mlem_core import AnalysisSpec, Store, run
-from mlem_core.analysis.as_text import command_of, of_selection, options_of, python_of
+from mlem_core.analysis.as_text import of_selection, options_of, python_of, shell_line
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
@@ -28,7 +28,7 @@ SPECS = (
 
 @pytest.mark.parametrize("spec", SPECS, ids=range(len(SPECS)))
 def test_the_command_is_read_as_the_same_analysis(spec):
-    words = shlex.split(command_of("analyze", spec, "--out=results"))
+    words = shlex.split(shell_line("analyze", spec, "--out=results"))
     assert spec_from_options(parser(None).parse_args(words[1:])) == spec
     code = python_of(spec, (("minilm", 3), ("gpt2", 5))).splitlines()[2]
     assert eval(code.removeprefix("analysis = run(")[:-1]) == spec
@@ -51,7 +51,7 @@ def test_what_is_shown_runs_as_its_command_and_in_python(tmp_path, monkeypatch, 
     made = run(spec, Store())
     shown = made.select(["noun", "length"])
     own = of_selection(spec, shown, [feature.name for feature in made.stimuli.features])
-    assert main(shlex.split(command_of("why", own, "one:0", "one:1"))[1:]) == 0
+    assert main(shlex.split(shell_line("why", own, "one:0", "one:1"))[1:]) == 0
     said = capsys.readouterr().out
     names = {"profiles": None}
     exec(python_of(own, (("one", 0), ("one", 1))), names)
