@@ -77,6 +77,10 @@ class Erasure:
     feature, model, layer : what was erased, and where
     beside : the other feature that is a control; "" where there is none
     notes : sentences about what could not be measured, and what the numbers are of
+
+    Examples
+    --------
+    >>> erase(analysis, "number", "mini-gpt2:2", store).table  # doctest: +SKIP
     """
 
     table: pd.DataFrame
@@ -169,6 +173,12 @@ def erase(
         that is no model; folds that are not over sentences; too few stimuli.
 
     Source: Belrose et al. (2023), LEACE.
+
+    Examples
+    --------
+    It takes minutes.
+
+    >>> erase(analysis, "part_of_speech", "mini-gpt2:3", store)  # doctest: +SKIP
     """
     where = analysis.select(layers=[layer]).layers[0]
     others, later = how.get("others"), how.get("later")
