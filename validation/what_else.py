@@ -92,7 +92,7 @@ def reach(n_words: int, first: int, count: int) -> list[Row]:
 
 def tasks(quick: bool) -> list[Task]:
     """The study in parts."""
-    found = [
+    candidates = [
         Task(
             f"{n}, {planted or 'none'} {effect}, from {first}",
             part,
@@ -110,11 +110,11 @@ def tasks(quick: bool) -> list[Task]:
         )
         for first in range(0, count if not planted else count // 3, PART[n])
     ]
-    return found + [
+    return [
         Task(f"reach {n}, from {first}", reach, (n, first, 20))
         for n in WORDS
         for first in range(0, 20 if quick else REACHES, 20)
-    ]
+    ] + candidates
 
 
 def of_candidates(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
