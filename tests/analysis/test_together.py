@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from inputs import WORDS, for_each, refused
 
-from mlem_core.analysis import source
 from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
@@ -210,15 +209,6 @@ def test_the_command_line_says_how_it_read_the_file(made, tmp_path, capsys, monk
         assert said["excel"].count(fact) == 1 and fact not in said["plain"]
     for file in ("scores.csv", "importance.csv", "similarity_rsa.csv"):
         assert (tmp_path / "excel" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes()
-
-
-def test_stimuli_of_a_file_that_changes_while_it_is_read_are_none(two, monkeypatch):
-    loaded, other = source._loaded, "sentence,a\nno more,2\nnor less,1\n"
-    with monkeypatch.context() as patch:
-        patch.setattr(source, "_loaded", lambda *args: (loaded(*args), two.write_text(other))[0])
-        with refused("two.csv was changed"):
-            StimulusSource(str(two)).load_stimuli()
-    assert StimulusSource(str(two)).load_stimuli().sentences[0] == "no more"
 
 
 def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):

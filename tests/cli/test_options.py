@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, for_each, in_files, noise, two_systems, words
 
-import mlem_core
 from mlem_core import AnalysisSpec, Store, run, write_csv
 from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
@@ -27,14 +26,6 @@ def test_every_option_is_explained():
         shown = command.format_help()
         assert shown.startswith("examples:\n  mlem ") and "\nusage:" in shown
     assert all(name in commands["stimuli"].format_help() for name in SETS)
-
-
-def test_the_version_is_said(capsys):
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert capsys.readouterr().out == f"MLEM Explorer {mlem_core.__version__}\n"
-    assert main([]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 def test_a_list_that_is_given_twice_counts_twice():

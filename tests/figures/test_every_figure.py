@@ -21,7 +21,6 @@ from pypdf import PdfReader
 
 from mlem_core import InputError, figures
 from mlem_core.base.labels import Names
-from mlem_core.base.text import minus
 from mlem_core.figures import Paper
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.terms import HOVER
@@ -179,11 +178,6 @@ def test_names_hold_inside_and_in_their_own_thread_only():
         assert feature_name("f_one") == "Erstes &lt;Merkmal&gt;"
         raise ValueError
     assert elsewhere == [feature_name("f_one")] == ["f one"]
-
-
-def test_nothing_has_no_sign():
-    text = "-0.000 −0.01 and -0.00 [-0.000, -0.001], -0.05, -0e3, gpt-0 and -0"
-    assert minus(text) == "0.000 −0.01 and 0.00 [0.000, −0.001], −0.05, −0e3, gpt-0 and 0"
 
 
 MM = 25.4 / 72  # of a point

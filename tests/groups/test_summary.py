@@ -12,9 +12,9 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.groups.members import group_means, within_and_between
+from mlem_core.groups.members import within_and_between
 from mlem_core.groups.mrqap import mrqap, same_label, table_of, too_few
-from mlem_core.groups.profiles import estimate, mean_estimate, nearest_depth
+from mlem_core.groups.profiles import estimate, mean_estimate
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.intervals import Left
@@ -155,14 +155,6 @@ def test_the_size_is_that_of_members_and_blocks_left_out():
     total = np.sum(variances, axis=0)
     degrees = total**2 / sum(v**2 / f for v, f in zip(variances, freedom, strict=True))
     np.testing.assert_allclose(width, 2 * np.sqrt(total) * t.ppf(0.975, degrees), rtol=0.1)
-
-
-def test_over_members_alone_it_is_narrower_and_the_value_the_same():
-    matrix, stimuli, group_of = drawn(np.random.default_rng(2), 4)
-    both = estimate(group_means, matrix, group_of, stimuli)
-    alone = estimate(group_means, matrix, group_of)
-    assert np.array_equal(both.value, alone.value)
-    assert ((both.upper - both.lower).mean()) > (alone.upper - alone.lower).mean()
 
 
 def test_without_enough_members_there_is_no_interval():
@@ -349,13 +341,6 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
         assert list(own["layer"].fillna(-1)) == [0, 1, -1]
     one = table[table["trajectory"] == "one"]
     assert one[["sd", "lower", "upper"]].isna().all(axis=None) and (one["seeds"] == 1).all()
-
-
-def test_a_depth_is_the_layer_nearest_to_it(analysis):
-    table = trajectories(analysis)
-    assert set(nearest_depth(table, 0.9)["layer"]) == {1}
-    assert set(nearest_depth(table, 0.5)["layer"]) == {0}
-    assert nearest_depth(table, None)["layer"].isna().all()
 
 
 @pytest.mark.slow

@@ -90,26 +90,6 @@ def test_several_treebank_files_are_one_set(store, tmp_path):
     assert [one.read_bytes() for one in spec.stimulus_files] == [*map(Path.read_bytes, files)]
 
 
-def test_how_a_file_is_read_can_be_changed_and_goes_along(store, tmp_path):
-    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)]})
-    frame = frame.assign(kind=list("ab?cd") * 4, size=list("xyzz") * 5)
-    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
-        pd.DataFrame({"note": ["nothing here"]}).to_excel(book, sheet_name="About", index=False)
-        frame.to_excel(book, sheet_name="Data", index=False)
-    screen = Screen("new").upload(tmp_path / "book.xlsx")
-    assert "step 2" in screen.said and not can_run(screen)
-    screen.choose("Sheet", "Data")
-    assert "20 stimuli" in screen.said and "2 features: kind, size" in screen.said
-    assert "2 features, 3 cautions" in screen.said
-    # What one types into a list stands in the address.
-    screen = Screen("new", **screen.address, na="?").press("step roles")
-    said = "has missing values: kind"
-    assert said in screen.said
-    # An address opens the same form, and other pages lose nothing of it.
-    assert said in Screen("new", **screen.address).said
-    assert said in screen.go("home").go("new").said
-
-
 def test_roles_and_free_features_go_into_the_analysis(store, csv):
     screen = Screen("new", models="mini-bert", layers="0").upload(csv).press("step roles")
     screen.choose("Role of position", "ignore")
@@ -197,13 +177,6 @@ def test_a_bad_file_loses_and_runs_nothing(store, csv, tmp_path, name, content, 
     assert jobs_in(store) == set()
 
 
-def test_two_tables_at_once_are_refused(store, csv, tmp_path):
-    (tmp_path / "other.csv").write_bytes(csv.read_bytes())
-    screen = Screen("new", models="mini-bert").upload(csv, tmp_path / "other.csv")
-    assert "2 files" in screen.errors[0] and not can_run(screen)
-    assert can_run(screen.press("Go on with probing")) and screen.errors == []
-
-
 @for_each(
     "asked, facts",
     ({"layers": "three"}, ("'three'",)),
@@ -247,14 +220,6 @@ def test_models_are_checked_when_they_are_added(store):
     assert screen.address["groups"][0].startswith("mini-bert=mini-bert,mini-bert@seed1")
     screen.press("The paper's three")
     assert "548 MB" in screen.said and "groups" not in screen.address
-
-
-def test_a_model_that_cannot_be_reached_is_left_out(store, csv):
-    asked = {"models": ["mini-bert", "gpt2"], "layers": "0", "step": "models"}
-    screen = Screen("new", **asked).upload(csv)
-    assert "cannot be reached" in screen.said
-    screen.press("Run")
-    assert any("gpt2 was left out" in one.value for one in screen.app.warning)
 
 
 def test_a_table_of_systems_becomes_the_choices_of_the_form(store, csv, tmp_path):

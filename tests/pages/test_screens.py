@@ -263,20 +263,6 @@ def test_both_similarities_of_every_two_layers_are_drawn(own):
     assert screen.address["order"] == ["clustering"] and screen.errors == []
 
 
-def test_what_the_two_similarities_mix_is_a_matrix_of_its_own(own):
-    screen = seen(own, "heatmaps", partial="ratio").unfold("folded similar in")
-    assert "similar-in" in screen.figures and screen.errors == []
-    screen = seen(own).unfold("folded details")
-    assert "S_feat" in screen.said and "S_rest" in screen.said
-    assert sum("prediction, " in one.label for one in screen.app.metric) == 2
-
-
-def test_the_example_shows_the_pairs_of_stimuli_behind_its_finding(store):
-    screen = Screen(analysis="example", detail="pairs").unfold("folded details")
-    (table,) = [one.value for one in screen.app.dataframe if len(one.value) == 8]
-    assert "contribution" in table.columns
-
-
 @pytest.mark.slow
 def test_a_similarity_with_terms_takes_the_place_of_rsa(mine, monkeypatch):
     monkeypatch.setattr(why, "begin", lambda work: work.begin())
@@ -286,19 +272,6 @@ def test_a_similarity_with_terms_takes_the_place_of_rsa(mine, monkeypatch):
     shown = screen.go("home").run().canvas
     assert "(CKA ." in shown["finding"] and re.search(r"CKA −?\.\d+ to \.\d", shown["chip"]["more"])
     assert screen.go("layers").part("terms").figures and "CKA" in screen.how("why-layers")
-
-
-@pytest.mark.slow
-def test_a_similarity_without_terms_says_so(mine, monkeypatch):
-    asked = {"a": "one:0", "b": "one:1", "similarity": "procrustes"}
-    monkeypatch.setattr(why, "begin", lambda work: work.begin())
-    screen = (
-        seen(mine, detail="other", **asked).unfold("folded details").press("Compute Procrustes")
-    )
-    assert "has no contributions by feature" in screen.said
-    shown = screen.run().canvas
-    assert "Procrustes similarity of one layer 0 and one layer 1 is ." in shown["finding"]
-    assert shown["terms"] == [] and shown["chip"]["state"] == "sure"
 
 
 def test_values_are_told_apart_where_that_is_chosen(mine):
@@ -316,14 +289,6 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     # An estimator that cannot tell them apart is refused before anything runs.
     refused = Screen("heatmaps", **screen.address, fit="spearman")
     assert "kind is coded by value" in refused.errors[0] and refused.figures == {}
-
-
-def test_missing_values_are_treated_otherwise(mine):
-    screen = seen(mine, "profiles")
-    before, there = screen.how("profiles"), jobs_in(mine.store)
-    screen.choose("choice cells", "level")
-    assert screen.address["cells"] == ["level"] and jobs_in(mine.store) == there
-    assert screen.how("profiles") != before and "value of their own" in screen.how("profiles")
 
 
 def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):

@@ -262,15 +262,6 @@ def test_nothing_is_kept_of_a_file_that_changes(change, tmp_path):
     assert not digests._read
 
 
-def test_other_rights_and_another_name_of_a_file_change_nothing(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("A")
-    file = Digested.of(path)
-    path.chmod(0o600)
-    os.link(path, tmp_path / "second")
-    Watched(file.digest, (file,)).check()
-
-
 @pytest.fixture
 def spec(tmp_path):
     table = words(40)

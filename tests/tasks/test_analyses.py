@@ -102,26 +102,6 @@ def test_the_content_of_a_file_or_a_model_makes_another_job(few, field, value):
     assert len({before, again, analyses.job_id(spec)}) == 3
 
 
-@pytest.mark.parametrize("when", ["while it waits", "while it runs"])
-def test_a_job_whose_files_change_after_its_start_gives_no_result(few, store, monkeypatch, when):
-    (_, path), = few.representations  # fmt: skip
-    monkeypatch.setattr(Job, "start", lambda *_: None)
-    job = analyses.start(few, store)
-
-    def change():
-        np.savez(path, **{name: rows[::-1] for name, rows in np.load(path).items()})
-
-    if when == "while it waits":
-        change()
-        monkeypatch.setattr(analyses, "run", None)
-    else:
-        monkeypatch.setattr(analyses, "run", lambda *args: (run(*args), change())[0])
-    unfinished = job.folder / "unfinished-0"
-    unfinished.mkdir()
-    with refused("has changed"):
-        analyses.make_analysis(few.to_dict(), unfinished, lambda _: None)
-
-
 @pytest.mark.parametrize("after", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_cancel_ends_the_process_within_two_seconds(store, long, after):
     job = analyses.start(long, store)
