@@ -11,12 +11,9 @@ from inputs import WORDS, for_each, refused
 from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser, spec_from_options
-from mlem_core.data import datasets
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import apply_roles, as_csv, guess_roles, read_csv
-from mlem_core.data.stimulus_csv import write_csv
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(
@@ -113,9 +110,6 @@ def test_a_part_of_the_models_keeps_its_part():
     assert with_models(spec, ["a@step1", "b@step1"]).trajectories == (("u", ("b@step1", "b@20")),)
 
 
-TREEBANK = datasets.SETS["treebank"].file
-
-
 def table(n=24):
     """Sentences in columns of other names, numbers, names, and gaps."""
     rng = np.random.default_rng(0)
@@ -179,36 +173,6 @@ def test_choices_decide_over_what_is_detected(made):
     added = {"add": ("word_length",), "bins": (("Häufigkeit", 3),), "nominal": ("Häufigkeit_bin",)}
     kinds = {f.name: f.kind for f in StimulusSource(str(made), **added).load_stimuli().features}
     assert kinds == {"Kasus": "nominal", "word_length": "ordered", "Häufigkeit_bin": "nominal"}
-
-
-@for_each(
-    "name, options, facts",
-    ("table", {"sample": 10}, ["--sample", "a table"]),
-    ("probing", {"sep": ";"}, ["--sep", "a built-in set"]),
-    (str(TREEBANK), {"roles": (("upos", "ignore"),)}, ["--role", "a treebank"]),
-    ("folder", {}, ["no .conllu file"]),
-    ("probin", {}, ["did you mean probing"]),
-)
-def test_options_that_do_not_go_with_a_source_are_refused(made, name, options, facts):
-    path = {"table": str(made), "folder": str(made.parent)}.get(name, name)
-    with refused(*facts):
-        StimulusSource(path, **options).load_stimuli()
-
-
-def test_the_command_line_says_how_it_read_the_file(made, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    np.savez(tmp_path / "brain.npz", layer_00=np.random.default_rng(1).normal(size=(48, 6)))
-    write_csv(AnalysisSpec(stimuli=str(made)).load_stimuli(), tmp_path / "plain.csv")
-    said = {}
-    for name in ("excel", "plain"):
-        command = ["analyze", "--stimuli", str(tmp_path / f"{name}.csv"), "--folds", "3"]
-        command += ["--representations", f"brain={tmp_path / 'brain.npz'}"]
-        assert main([*command, "--out", str(tmp_path / name)]) == 0
-        said[name] = capsys.readouterr().err
-    for fact in ("Windows-1252", "semicolons", "decimal comma", "'NA'", "'Text'", "'target'"):
-        assert said["excel"].count(fact) == 1 and fact not in said["plain"]
-    for file in ("scores.csv", "importance.csv", "similarity_rsa.csv"):
-        assert (tmp_path / "excel" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes()
 
 
 def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):

@@ -119,20 +119,6 @@ def test_results_and_halves_are_compared_and_written(tmp_path, monkeypatch, caps
     assert "not those of that run" in capsys.readouterr().err
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
-    in_files(tmp_path, words(), {})
-    bad = tmp_path / "bad"
-    bad.mkdir()
-    (bad / "manifest.json").write_text("[]")
-    for arguments, fact in (
-        (["x"], "one result"),
-        (["x", "y", "--halves"], "two results with --halves"),
-        ([str(bad), str(bad)], "manifest.json"),
-    ):
-        assert main(["replicate", *arguments]) == 2
-        assert fact in capsys.readouterr().err
-
-
 GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g", "h")}
 
 

@@ -1,7 +1,6 @@
 """Features that are given by distances or follow from the stimuli, and the levels of features."""
 
 import itertools
-import sys
 from collections import Counter
 
 import numpy as np
@@ -14,7 +13,6 @@ from inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.data import datasets
 from mlem_core.data.added import add_feature, merge_rare, quantile_bins
 from mlem_core.data.distance_features import euclidean, read_kept, save_rdms, with_rdm, with_vector
 from mlem_core.data.levels import Exchange, exchanges, level_of, strata_of, unit_agreement
@@ -221,23 +219,6 @@ def test_a_feature_has_the_values_that_are_known(name, expected):
     assert name not in WORDS.table  # the stimuli that were given stay as they were
     german = add_feature(WORDS, "frequency", "de").values("frequency")
     assert german[1] == wordfreq.zipf_frequency("runs", "de")
-
-
-def test_what_cannot_be_added_is_refused(monkeypatch):
-    probing, sentences = datasets.load("probing"), datasets.load("relative-clauses")
-    cases = [
-        (WORDS, "frequancy", "en", ("'frequancy'", "frequency")),
-        (probing, "word_length", "en", ("'word_length' already",)),
-        (sentences, "word_length", "en", ("word_length", "sentence_length")),
-        (WORDS, "frequency", "klingon", ("'klingon'",)),
-        (WORDS.take(np.array([0, 1])), "sentence_length", "en", ("same value",)),
-    ]
-    for stimuli, name, language, facts in cases:
-        with refused(*facts):
-            add_feature(stimuli, name, language)
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    with refused("pip install wordfreq"):
-        add_feature(WORDS, "frequency")
 
 
 @given(st.integers(2, 9), st.integers(0, 10_000))

@@ -143,16 +143,6 @@ def with_part(part, data=None):
     return packed({**parts, part: half if data is None else data}, zipfile.ZIP_DEFLATED)
 
 
-def of_rows(*rows):
-    """A workbook of rows, each its number and its cells' places, as they stand in its XML."""
-    text = ""
-    for number, places in rows:
-        cells = "".join(f'<c r="{place}"><v>{n}</v></c>' for n, place in enumerate(places))
-        text += f'<row r="{number}">{cells}</row>'
-    text = f"<worksheet {NAMESPACE}><sheetData>{text}</sheetData></worksheet>"
-    return with_part(SHEET, text.encode())
-
-
 def test_a_workbook_is_read_by_its_values_as_pandas_reads_them(tmp_path):
     path = tmp_path / "mine.xlsx"
     path.write_bytes(workbook(("Notes", []), ("Data", ROWS), ("More", [["a"], ["b"]])))
@@ -240,12 +230,6 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
         workbook(("D", [["sentence", "f"], ["a", 1], ["b", "#DIV/0!"]])),
         ("B3", "'D' of mine.xlsx", "#DIV/0!"),
     ),
-    "rows back": (of_rows((1, ["A1"]), (3, ["A3"]), (2, ["A2"])), ("row 2", "'D'", "row 3")),
-    "row twice": (of_rows((1, ["A1"]), (2, ["A2"]), (2, ["A2"])), ("row 2 of", "row 2;")),
-    "cells back": (of_rows((1, ["B1", "A1"])), ("row 1, column 1", "in row 1;")),
-    "cell of another row": (of_rows((1, ["A1", "B2"])), ("row 2, column 2", "in row 1;")),
-    "far": (of_rows((1, ["A1"]), (10**9, [f"A{10**9}"])), ("1,000,000,000", "1,048,576")),
-    "behind the last": (of_rows((1_048_577, [])), ("1,048,577",)),
     "large part": (with_part("xl/theme/theme1.xml", bytes(2_000_001)), ("theme1.xml'", "2 MB")),
     "formats": (with_part("xl/styles.xml", b"<xf/>" * 300_001), ("formats",)),
     "shared text": (SHARED, ("1,000 characters",)),

@@ -5,7 +5,6 @@ import pandas as pd
 from inputs import for_each, refused
 
 from mlem_core.data import datasets
-from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS
 from mlem_core.data.treebank import Sampling, read_treebank, sample_rows, treebank_paths
 
 FILE = datasets.SETS["treebank"].file
@@ -232,22 +231,3 @@ def edited(column, value, row=0):
 def test_a_line_that_breaks_the_format_is_named(data, line, fact):
     with refused("sentence 1 of", f"line {line} ", fact):
         read_treebank([data.encode()])
-
-
-def test_sentences_words_and_features_are_bounded(monkeypatch):
-    long = lines(*(f"{i} w{i} _ X _ {i - 1} x _" for i in range(1, MOST_WORDS + 2)))
-    names = "|".join(f"F{i}=a" for i in range(MOST_FEATURES + 1))
-    for data, facts in (
-        (long, ("line 5,001", "word 5,001", "5,000")),
-        (edited(5, names), ("204 features", "200")),
-        (edited(5, "Number[psor]=Sing|NumberPsor=Plur"), ("'Number[psor]'", "'number_psor'")),
-    ):
-        with refused(*facts):
-            read_treebank([data.encode()])
-    monkeypatch.setattr("mlem_core.base.room.free_memory", lambda: 10_000)
-    with refused("fewer files"):
-        read_treebank([TREE.encode()])
-    monkeypatch.setattr("mlem_core.base.room.free_memory", lambda: 100_000)
-    monkeypatch.setattr("mlem_core.data.treebank._COPIES", 1_000)
-    with refused("10 words", "smaller sample"):
-        read_treebank([(TREE + OTHER).encode()])

@@ -15,7 +15,7 @@ from mlem_core import AnalysisSpec, InputError, Store
 from mlem_core.base.files import write_json
 from mlem_core.base.room import Shared, shared
 from mlem_core.models import availability
-from mlem_core.models.registry import ModelUnavailable, locate
+from mlem_core.models.registry import locate
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import choices
@@ -108,19 +108,6 @@ def test_a_path_is_one_sentence_whether_it_exists_or_not(settings):
             assert (looked.where, looked.problem) == ("nowhere", str(error.value))
     (sentence,) = said
     assert "NAME" in sentence and "path" in sentence and "\n" not in sentence
-
-
-def test_a_folder_below_the_current_one_is_no_model(settings, tmp_path, monkeypatch):
-    """Neither what is there nor what is not tells itself from the other."""
-    (tmp_path / "here" / "secret").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    said = set()
-    for name in ("here/secret", "here/nothing"):
-        with pytest.raises(ModelUnavailable) as error:
-            locate(name)
-        said.add(str(error.value).replace(name, "NAME"))
-    assert len(said) == 1
 
 
 def test_a_visitor_finds_nothing_of_another(two):

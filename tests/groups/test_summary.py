@@ -1,7 +1,6 @@
 """Groups and trajectories of models: planted truths, levels, and formulas by hand."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -155,15 +154,6 @@ def test_the_size_is_that_of_members_and_blocks_left_out():
     total = np.sum(variances, axis=0)
     degrees = total**2 / sum(v**2 / f for v, f in zip(variances, freedom, strict=True))
     np.testing.assert_allclose(width, 2 * np.sqrt(total) * t.ppf(0.975, degrees), rtol=0.1)
-
-
-def test_without_enough_members_there_is_no_interval():
-    matrix, _, _ = drawn(np.random.default_rng(3), 2)
-    two = estimate(within_and_between, matrix, np.repeat(np.arange(3), 2))
-    assert np.isfinite(two.value).all() and np.isnan(two.lower[0, 0])
-    assert np.isfinite(two.lower[0, 1])
-    one = estimate(within_and_between, matrix[:, :3, :3], np.arange(3))
-    assert np.isnan(one.lower).all() and np.isnan(one.value[0, [0, 2]]).all()
 
 
 def test_the_interval_of_a_mean_profile():
@@ -356,18 +346,6 @@ def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_p
     variance = seeds["sd"] ** 2 / 3
     freedom_of_all = t.ppf(0.975, 1000)
     assert (width[1][known] / 2 >= freedom_of_all * variance[known] ** 0.5).all()
-
-
-def test_what_is_too_little_for_a_trajectory_or_an_interval(analysis):
-    layers = [layer for layer in analysis.layers if layer[0].endswith("step0")]
-    selection = analysis.select(layers=layers)
-    found = GroupSummary(analysis, analysis.results_of(selection), selection)
-    assert not found.checkpoints.members and found.trajectories.empty
-    # Seeds are counted step by step.
-    own = replace(analysis.spec, trajectories={"x": (*MEMBERS[:3], "s1@step10", "s0@step100")})
-    table = trajectories(replace(analysis, spec=own))
-    assert list(table.groupby("step")["seeds"].first()) == [3, 1, 1]
-    assert set(table.loc[table["lower"].notna(), "step"]) == {0}
 
 
 def test_the_command_line_writes_the_table(analysis, tmp_path, monkeypatch, capsys):

@@ -75,21 +75,6 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert "mini-bert layer 0 and mini-bert layer 6" in screen.canvas["finding"]
 
 
-def test_several_treebank_files_are_one_set(store, tmp_path):
-    sentences = datasets.SETS["treebank"].file.read_text("utf-8").split("\n\n")[:24]
-    files = [tmp_path / f"part-{k}.conllu" for k in (1, 2)]
-    for k, path in enumerate(files):
-        path.write_text("\n\n".join(sentences[k * 12 : k * 12 + 12]) + "\n\n", "utf-8")
-    screen = Screen("new").upload(*files)
-    assert screen.errors == []
-    assert "part-1.conllu and 1 more" in screen.said and "features: upos, " in screen.said
-    screen.press("step models").press("Controlled trio")
-    assert screen.address["models"] == ["mini-bert", "mini-gpt2", "mini-mamba"] and can_run(screen)
-    screen.choose("form models", ["mini-bert"], "multiselect")
-    spec = screen.choose("choice layers", "0", "text_input").press("Run").spec(store)
-    assert [one.read_bytes() for one in spec.stimulus_files] == [*map(Path.read_bytes, files)]
-
-
 def test_roles_and_free_features_go_into_the_analysis(store, csv):
     screen = Screen("new", models="mini-bert", layers="0").upload(csv).press("step roles")
     screen.choose("Role of position", "ignore")
@@ -360,31 +345,6 @@ def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     assert ours.features == theirs.features
     for each in theirs.features:
         assert ours.table[each.name].equals(theirs.table[each.name]), each.name
-
-
-def test_missing_values_are_one_line_with_what_can_be_done(tmp_path, store):
-    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(40)]})
-    frame = frame.assign(
-        kind=list("ab") * 20, size=["x", "y", None, "x"] * 10, form=[None, *"cd"] * 13 + ["c"]
-    )
-    frame.to_csv(tmp_path / "gaps.csv", index=False)
-    screen = Screen("new", step="roles").upload(tmp_path / "gaps.csv")
-    screen = Screen("new", **{**screen.address, "step": "roles"})
-    assert "2 features have missing values: size and form" in screen.said
-    assert screen.press("A value of its own").address["missing"] == ["level"]
-    screen.press("Drop the features")
-    assert "missing values" not in screen.said and "1 feature" in screen.said
-
-
-def test_fewer_stimuli_than_folds_are_said_and_fewer_folds_offered(tmp_path, store):
-    frame = pd.DataFrame({"sentence": [f"s{n // 3} word" for n in range(12)], "word_index": 1})
-    frame.assign(f=list("abc") * 4, word_index=[0, 1, 0] * 4).to_csv(
-        tmp_path / "few.csv", index=False
-    )
-    screen = Screen("new").upload(tmp_path / "few.csv")
-    assert "Fix step 2" in screen.said and not can_run(screen)
-    screen.press("step roles").press("Use 4 folds")
-    assert screen.address["folds"] == ["4"] and "Fix" not in screen.said
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 from pypdf import PdfReader
-from screens import Screen, jobs_in, plain
+from screens import Screen, plain
 from streamlit.elements.widgets.button import ButtonMixin
 
 from mlem_core import figures
@@ -166,21 +166,6 @@ def test_two_are_compared_side_by_side(own):
     # Whoever chooses the other one changes their places.
     assert screen.choose("versus 0", second).address["versus"] == [second, first]
     assert "folds (3; 4)" in screen.said
-
-
-@pytest.mark.slow
-def test_what_is_deleted_is_brought_back_with_its_notes(mine):
-    job = mine.jobs[1].id
-    notes.change_notes(job, mine.store, lambda old: old.named("Four folds").noted("a note"))
-    screen = Screen(analysis=job).unfold(f"more {job}").press(f"delete {job}")
-    assert job not in jobs_in(mine.store) and screen.address.get("analysis") != [job]
-    (undo,) = [key for key in screen.buttons if key.startswith("undo ")]
-    later = Screen()  # which a reload does not forget
-    assert f"open {job}" not in later.buttons and "Four folds" in later.said
-    assert "deleted" in Screen("profiles", analysis=job).errors[0]
-    later.press(undo)
-    assert "Four folds" in line(later, job) and "a note" in line(later, job)
-    assert Screen("profiles", analysis=job).figures
 
 
 @pytest.mark.parametrize("page", ["profiles", "trust"])

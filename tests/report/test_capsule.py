@@ -210,15 +210,6 @@ def test_the_command_line_puts_its_intervals_into_the_capsule(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_a_model_that_was_a_folder_is_said(path, bert, tmp_path, capsys):
-    found = verify_anywhere(path)
-    assert not found.same and any("--model bert=FOLDER" in line for line in found.findings)
-    assert any(table.n_missing for table in found.tables)
-    assert main(["verify", str(path), "--model", "brain=x"]) == 2
-    assert "'brain'" in capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_what_is_shown_is_what_is_written_and_verified(analysis, verify, tmp_path):
     shown = {
         "features": ["tense", "part_of_speech"],

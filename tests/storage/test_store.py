@@ -19,7 +19,6 @@ from waiting import until
 
 from mlem_core import InputError, Store, run
 from mlem_core.base import room
-from mlem_core.base.room import default_root
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests
@@ -223,13 +222,6 @@ def test_a_full_disk_and_a_root_that_cannot_be_written_are_said(tmp_path):
     assert store.find("stage", 1, a=1) is None
     with refused("cannot be written"):
         store.entry("stage", 1, never, a=1)
-
-
-def test_the_environment_names_the_root(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "there"))
-    assert Store().root == tmp_path / "there"
-    monkeypatch.delenv("MLEM_CACHE")
-    assert default_root() == Path(__file__).resolve().parents[2] / "cache"
 
 
 def rewritten(path):
