@@ -84,16 +84,6 @@ def test_the_step_is_the_number_at_the_end_of_the_revision(member, step):
     assert step_of(member) == step
 
 
-@pytest.mark.parametrize(
-    "member",
-    ["a", "a1000", "a@main", "a@", "@step5", "a@step5k", "a@v1.5", "a@step5-tokens2B"]
-    + ["a@step" + "1" * 16, "a@e5f3a12", "a@seed1", "a@" + "0" * 39 + "f1", "a@step५"],
-)
-def test_a_member_without_a_number_is_refused(member):
-    with refused("no training step", "@step1000"):
-        step_of(member)
-
-
 def test_labels_of_a_group_are_those_of_its_members():
     groups, labels = (("g", ("a", "b")),), (("g", ("f:1", "s:x")), ("c", ("f:2", "s:x")))
     assert labels_of(groups, labels, ["c", "a", "b"]) == {"f": ("2", "1", "1"), "s": ("x",) * 3}

@@ -17,7 +17,6 @@ from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import records
 from mlem_core.data.reading import workbook as workbooks
-from mlem_core.data.reading.content import decode
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import apply_roles, as_csv
 
@@ -269,12 +268,6 @@ def test_what_cannot_be_read_is_refused_with_its_place(case, monkeypatch):
             monkeypatch.setattr(module, "MAX_BYTES", 1_000)
     with refused(*facts):
         read_table(data, "mine.xlsx")
-
-
-@pytest.mark.parametrize("name", ["klingon", "base64", "undefined", "idna", "punycode"])
-def test_an_encoding_that_is_none_or_says_no_place(name):
-    with refused(name, "encoding"):
-        decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
 
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=8)

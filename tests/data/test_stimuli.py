@@ -18,7 +18,7 @@ from mlem_core.data import datasets
 from mlem_core.data.columns import coded, text_of, texts
 from mlem_core.data.reading import content
 from mlem_core.data.reading.content import MAX_BYTES, parse
-from mlem_core.data.stimulus_csv import read_written
+from mlem_core.data.stimulus_csv import _FORMULA, read_written, write_table
 from mlem_core.models.representations import _digest
 
 GOOD = """sentence,word_index,word,length,gender,asked,_note
@@ -286,3 +286,34 @@ def test_cells_are_read_as_row_by_row_whatever_the_block(rows):
             header, columns = parse(text, "t")
         assert header == ["a", "b"]
         assert [list(row) for row in zip(*columns, strict=True)] == parse_by_row(text)
+
+
+def write_by_row(frame):
+    lines: list[str] = []
+    for row in [tuple(map(str, frame.columns)), *frame.itertuples(index=False, name=None)]:
+        cells = []
+        for value in row:
+            text = text_of(value) or ""
+            if isinstance(value, float) and value == value:
+                text = repr(value)
+            risky = isinstance(value, str) and _FORMULA.match(text)
+            if risky and not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
+                text = f"'{text}"
+            cells.append(text)
+        file = io.StringIO(newline="")
+        csv.writer(file, lineterminator="\r\n").writerow(cells)
+        lines.append(file.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
+
+
+@given(
+    st.lists(st.tuples(WORD, st.floats(allow_nan=False), st.none() | WORD), max_size=8),
+    st.sampled_from([object, "str"]),
+)
+def test_tables_are_written_as_row_by_row(rows, dtype):
+    frame = pd.DataFrame(rows, columns=["=a", "number", 'b"'])
+    frame = frame.astype({"=a": dtype, 'b"': dtype})
+    for table in (frame, frame[['b"']]):
+        file = io.StringIO(newline="")
+        write_table(table, file)
+        assert file.getvalue() == write_by_row(table)

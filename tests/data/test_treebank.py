@@ -143,17 +143,6 @@ def test_a_sentence_without_a_tree_is_left_out_and_said(old, new, why):
         read_treebank([bad.encode()])
 
 
-@for_each(
-    "data, level, facts",
-    (TREE + "just text\n", "word", ("sentence 2", "CoNLL-U")),
-    (lines("1 _ _ NOUN _ 0 root _"), "word", ("no forms",)),
-    (TREE, "words", ("'words'", "word")),
-)
-def test_what_is_no_conllu_is_refused(data, level, facts):
-    with refused(*facts):
-        read_treebank([data.encode()], level)
-
-
 def test_files_folders_and_patterns(tmp_path):
     for name in ("b", "a"):
         (tmp_path / f"{name}.conllu").write_text(TREE if name == "a" else OTHER)

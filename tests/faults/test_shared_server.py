@@ -60,26 +60,6 @@ def finished(store, *, stimuli=b"sentence,f\na b,1\n"):
     return job.name
 
 
-@for_each(
-    "lines, facts",
-    (["nonsense = 1"], ["unknown", "'nonsense'"]),
-    (["upload = 1"], ["did you mean upload"]),
-    (["hub = 1"], ["true or false"]),
-    (["models = 'x'", "models = [1]", "[models]"], ["list of folders"]),
-    (["models = ['nowhere']"], ["no folder", "nowhere"]),
-    (["minutes = 0", "minutes = nan", "minutes = true"], ["minutes", "above 0"]),
-    (["memory_gb = '8'"], ["memory_gb", "above 0"]),
-    (["runs_at_once = 1.5", "runs_each = -1", "runs_address = 0"], ["runs_", "whole number"]),
-    (["proxies = ['here']", "proxies = '10.0.0.1'", "proxies = 1"], ["list of addresses"]),
-    (["a b"], ["TOML"]),
-)
-def test_a_setting_that_cannot_be_is_one_sentence(settings, lines, facts):
-    for line in lines:
-        settings(line)
-        with refused(*facts):
-            shared()
-
-
 def test_settings_are_read_and_the_others_are_as_the_docs_say(settings):
     settings("upload_mb = 5", "hub = true")
     assert shared() == replace(Shared(), upload_mb=5, hub=True)

@@ -265,20 +265,6 @@ def test_an_html_page_works_alone_and_takes_nothing_for_markup():
     assert not re.search(r"<script[^>]+src=", page)  # plotly.js is in the file
 
 
-@pytest.mark.parametrize(
-    ("paper", "message"),
-    [
-        (Paper(font="Comic"), "'Comic'.*Arial, Times"),
-        (Paper(width_mm=1), "1 mm; expected 30 to 500"),
-        (Paper(points=40), "40 points; expected 4 to 16"),
-        (Paper(dpi=10_000), "10000 dpi; expected 72 to 1200"),
-    ],
-)
-def test_a_size_that_cannot_be_says_why(paper, message):
-    with pytest.raises(InputError, match=message):
-        figures.as_file(figure_of(), "svg", paper)
-
-
 def test_an_image_that_cannot_be_written_says_why(monkeypatch):
     with pytest.raises(InputError, match=r"'gif'.*svg, png, pdf"):
         figures.image(go.Figure(), "gif")

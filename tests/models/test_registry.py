@@ -16,7 +16,7 @@ import tiny
 from inputs import for_each, refused
 
 from mlem_core.base.errors import InputError
-from mlem_core.models import hub, registry
+from mlem_core.models import forward, hub, registry
 from mlem_core.models.availability import Shape, look_up
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import ModelUnavailable, packaged
@@ -46,6 +46,19 @@ def test_known_models_are_listed_without_torch():
         env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
     )
     assert done.stdout.strip() == f"{list(registry.packaged())} False", done.stderr
+
+
+@pytest.mark.slow
+def test_packaged_decoder_has_learnt_english():
+    loaded = tiny.opened("smollm2")
+    assert (loaded.n_layers, loaded.note) == (30, "4-bit weights")
+    # Its embeddings are also its output layer: the weights must make it go on in English.
+    import torch
+
+    ids = loaded.tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
+    last = forward.hidden_states(loaded.model, loaded.n_layers, ids)[-1][0, -1]
+    likely = torch.topk(loaded.model.get_input_embeddings().weight @ last, 5).indices
+    assert " Paris" in [loaded.tokenizer.decode([token]) for token in likely]
 
 
 @pytest.fixture

@@ -149,21 +149,6 @@ def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller
     assert r"\resizebox" in formats.table(wide, "c") and r"\resizebox" not in text
 
 
-def test_a_figure_is_included_at_its_width():
-    one, two = (
-        formats.figure("figures/a.pdf", (mm, 1), "As ρ is.", "fig:a b", "A_b")
-        for mm in (89.0, 183.0)
-    )
-    assert environments(one) == ["figure"] and environments(two) == ["figure*"]
-    assert r"\includegraphics[width=89mm]{figures/a.pdf}" in one and r"\label{fig:a-b}" in one
-    assert r"\caption[{A\_b}]{A\_b. As $\rho$ is.}" in two
-    # Letters that a font lacks do not stop a document.
-    whole = formats.document([one, two, formats.escape("زمن ϕ ± −2 Αo")], "references")
-    assert r"زمن $\phi$ $\pm$ $-$2 Αo" in whole
-    assert environments(whole) == ["figure", "figure*", "document"]
-    assert r"\UTFviii@undefined@err#1{?}" in whole.partition(r"\begin{document}")[0]
-
-
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory):
     folder = tmp_path_factory.mktemp("methods")
