@@ -1,9 +1,7 @@
 """The slow way: explicit pairs, loops and libraries, to hold the pair tables against."""
 
 import itertools
-from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +10,7 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.linear_model import Ridge
 
 
-def random_features(n: int, seed: int = 0) -> pd.DataFrame:
+def random_features(n, seed=0):
     """Nominal and ordered features of n stimuli, with missing values in both."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
@@ -27,7 +25,7 @@ def random_features(n: int, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def random_layer(features: pd.DataFrame, seed: int = 0, units: int = 7) -> np.ndarray:
+def random_layer(features, seed=0, units=7):
     """Representations (n_stimuli, units) that depend on some of the features."""
     layer = np.random.default_rng(seed).standard_normal((len(features), units))
     layer[:, 0] += 2.0 * (features["kind"] == "noun")
@@ -35,15 +33,15 @@ def random_layer(features: pd.DataFrame, seed: int = 0, units: int = 7) -> np.nd
     return layer.astype(np.float32)
 
 
-def random_folds(n: int, n_folds: int = 5, seed: int = 0) -> np.ndarray:
+def random_folds(n, n_folds=5, seed=0):
     return np.random.default_rng(seed).permutation(np.arange(n) % n_folds)
 
 
-def pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
+def pairs(n):
     return np.triu_indices(n, 1)
 
 
-def feature_distances(features: pd.DataFrame, missing: str = "ignore") -> np.ndarray:
+def feature_distances(features, missing="ignore"):
     """(n_pairs, n_features), a pair and a feature at a time."""
     columns = []
     for name in features.columns:
@@ -64,51 +62,44 @@ def feature_distances(features: pd.DataFrame, missing: str = "ignore") -> np.nda
     return np.array(columns).T
 
 
-def products(distances: np.ndarray) -> np.ndarray:
+def products(distances):
     """(n_pairs, F (F + 1) / 2): squares of feature distances, then twice each product."""
     a, b = np.triu_indices(distances.shape[1], 1)
     return np.hstack([distances**2, 2 * distances[:, a] * distances[:, b]])
 
 
-def squared(layer: np.ndarray) -> np.ndarray:
+def squared(layer):
     return pdist(layer.astype(np.float64)) ** 2
 
 
-def held_out(folds: np.ndarray, fold: int) -> np.ndarray:
+def held_out(folds, fold):
     """The pairs that a fold tests; folds over both are (n, 2), of the sentence and of the item."""
     i, j = pairs(len(folds))
     test = (folds.reshape(len(folds), -1) == fold).all(axis=1)
     return test[i] & test[j]
 
 
-def training(folds: np.ndarray, *left_out: int) -> np.ndarray:
+def training(folds, *left_out):
     i, j = pairs(len(folds))
     stays = ~np.isin(folds.reshape(len(folds), -1), left_out).any(axis=1)
     return stays[i] & stays[j]
 
 
-def scaled(target: np.ndarray) -> np.ndarray:
+def scaled(target):
     return (target - target.min()) / (target.max() - target.min())
 
 
-def rho(prediction: np.ndarray, target: np.ndarray) -> float:
+def rho(prediction, target):
     # Predictions of one pattern differ in their last bits; as ties they must be equal.
     return float(spearmanr(np.round(prediction, 12), target).statistic)
 
 
-def ridge(x: np.ndarray, y: np.ndarray, alpha: float) -> Ridge:
+def ridge(x, y, alpha):
     """Weights of at least 0 and an intercept, as exact as scikit-learn gets."""
     return Ridge(alpha=alpha, positive=True, tol=1e-12, max_iter=100_000).fit(x, y)
 
 
-def best_alpha(
-    x: np.ndarray,
-    target: np.ndarray,
-    folds: np.ndarray,
-    outer: int,
-    alphas: Sequence[float],
-    y: Callable[[np.ndarray], np.ndarray],
-) -> float:
+def best_alpha(x, target, folds, outer, alphas, y):
     """Which α predicts best, over the folds other than the outer one.
 
     `y(use)` is what is fitted on the pairs that are used, `target` what is scored.
@@ -123,22 +114,13 @@ def best_alpha(
     return alphas[int(np.argmax(np.array(means) >= max(means) - 1e-9))]
 
 
-def hold_ridge(
-    fits: Any,
-    layer: int,
-    fold: int,
-    x: np.ndarray,
-    target: np.ndarray,
-    folds: np.ndarray,
-    alphas: Sequence[float],
-    target_of: str,
-) -> None:
+def hold_ridge(fits, layer, fold, x, target, folds, alphas, target_of):
     """A layer's α, weights and scores of a fold are those of nested loops over scikit-learn.
 
     x : (n_pairs, n_columns) the terms; target_of : "distance" or "rank", what is fitted
     """
 
-    def y(own: np.ndarray) -> np.ndarray:
+    def y(own):
         return scaled(target[own]) if target_of == "distance" else ranks[own]
 
     use, test = training(folds, fold), held_out(folds, fold)
@@ -152,19 +134,13 @@ def hold_ridge(
     np.testing.assert_allclose((fits.rho[layer, fold], fits.rho_a[layer, fold]), scores, atol=1e-9)
 
 
-def rho_a(prediction: np.ndarray, target: np.ndarray) -> float:
+def rho_a(prediction, target):
     a, b = rankdata(np.round(prediction, 12)), rankdata(target)
     n = len(a)
     return float((a - a.mean()) @ (b - b.mean()) / ((n**3 - n) / 12))
 
 
-def cell_sums(
-    target: np.ndarray,
-    pairs: np.ndarray,
-    cell: np.ndarray,
-    n_cells: int,
-    part: np.ndarray | None = None,
-) -> tuple[np.ndarray, float]:
+def cell_sums(target, pairs, cell, n_cells, part=None):
     """Ranks of a target among some pairs, less their mean: added up by cell, and their squares.
 
     With `part` they are ranks within each part, as many times as there are pairs in all of them.
@@ -176,16 +152,7 @@ def cell_sums(
     return np.bincount(cell[pairs], ranks[pairs], n_cells), float(ranks @ ranks)
 
 
-def hold_sums(
-    tables: Any,
-    layer: int,
-    target: np.ndarray,
-    cell: np.ndarray,
-    folds: np.ndarray,
-    ends: tuple[np.ndarray, ...] | None = None,
-    rtol: float = 1e-9,
-    part: np.ndarray | None = None,
-) -> None:
+def hold_sums(tables, layer, target, cell, folds, ends=None, rtol=1e-9, part=None):
     """All that the tables hold of a layer is what its pairs give, ranked by SciPy.
 
     Parameters
@@ -199,7 +166,7 @@ def hold_sums(
     i, j = pairs(len(folds)) if ends is None else ends
     of, n = folds.reshape(len(folds), -1), len(tables.counts)
 
-    def same(found: np.ndarray, squares: float, among: np.ndarray, own: Any = slice(None)) -> None:
+    def same(found, squares, among, own=slice(None)):
         expected, own_squares = cell_sums(target, among, cell, n, part)
         np.testing.assert_allclose(found[own], expected[own], atol=1e-6)
         np.testing.assert_allclose(squares, own_squares)
@@ -220,9 +187,7 @@ def hold_sums(
         np.testing.assert_allclose(ends_of, (own.min(), own.max()), rtol=max(rtol, 1e-7), atol=1e-9)
 
 
-def coarser_means(
-    x: np.ndarray, values: np.ndarray, order: Sequence[int], inside: np.ndarray, outside: np.ndarray
-) -> np.ndarray:
+def coarser_means(x, values, order, inside, outside):
     """For each pair inside, the mean over those outside that the features do not tell from it.
 
     Where there is none, features are dropped until there is, the last in the order first.
@@ -237,14 +202,7 @@ def coarser_means(
     return np.array(found)
 
 
-def explained_in(
-    x: np.ndarray,
-    ranks: np.ndarray,
-    others: np.ndarray,
-    folds: np.ndarray,
-    fold: int,
-    order: Sequence[int],
-) -> float:
+def explained_in(x, ranks, others, folds, fold, order):
     """The covariance of one layer's means outside a fold with ranks of another inside it."""
     inside = np.flatnonzero(held_out(folds, fold))
     outside = np.flatnonzero(training(folds, fold))
@@ -252,14 +210,7 @@ def explained_in(
     return float(np.mean(means * (others[inside] - others[inside].mean())))
 
 
-def cross_fitted(
-    x: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    folds: np.ndarray,
-    chosen: Sequence[int],
-    priorities: Sequence[Sequence[int]],
-) -> float:
+def cross_fitted(x, a, b, folds, chosen, priorities):
     """v(S): means of one layer's ranks outside a fold, with ranks of the other inside it.
 
     Parameters
@@ -277,14 +228,14 @@ def cross_fitted(
     return float(np.mean(one_way) / (a.std() * b.std()))
 
 
-def priority(x: np.ndarray, ranks: np.ndarray, folds: np.ndarray) -> list[int]:
+def priority(x, ranks, folds):
     """The features by what each alone explains of a layer, the most first."""
     n = x.shape[1]
     alone = [cross_fitted(x, ranks, ranks, folds, [f], [range(n)] * 2) for f in range(n)]
     return sorted(range(n), key=lambda f: -round(alone[f], 9))
 
 
-def ceiling(x: np.ndarray, target: np.ndarray, folds: np.ndarray, fold: int) -> float:
+def ceiling(x, target, folds, fold):
     """What a function of the features, learnt outside a fold, reaches inside it."""
     ranks, own = rankdata(target), np.zeros(len(target))
     inside = held_out(folds, fold)
@@ -293,7 +244,7 @@ def ceiling(x: np.ndarray, target: np.ndarray, folds: np.ndarray, fold: int) -> 
     return float(np.sqrt(max(0.0, share / (ranks.std() * own[inside].std()))))
 
 
-def shapley_values(value: Callable[[tuple[int, ...]], float], n: int) -> np.ndarray:
+def shapley_values(value, n):
     """What each of n features adds to the value of a set, over every order of them."""
     terms, of = np.zeros(n), lru_cache(value)
     orders = list(itertools.permutations(range(n)))
@@ -304,23 +255,17 @@ def shapley_values(value: Callable[[tuple[int, ...]], float], n: int) -> np.ndar
     return terms / len(orders)
 
 
-def permuting(columns: Any) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+def permuting(columns):
     """What permutes these columns of terms together, for `drop`."""
 
-    def permute(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def permute(x, rng):
         x[:, columns] = rng.permutation(x[:, columns])
         return x
 
     return permute
 
 
-def drop(
-    x: np.ndarray,
-    weights: np.ndarray,
-    target: np.ndarray,
-    permute: Callable[[np.ndarray, np.random.Generator], np.ndarray],
-    n: int = 400,
-) -> tuple[float, float]:
+def drop(x, weights, target, permute, n=400):
     """What a score loses where terms are permuted over pairs: the mean, and its standard error."""
     rng = np.random.default_rng(0)
     whole = rho(x @ weights, target)

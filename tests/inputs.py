@@ -1,9 +1,8 @@
 """What an analysis is made from, for the tests: made-up stimuli and layers, in files and tables."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,20 +18,19 @@ from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
-from mlem_core.pairs.tables import PairTables
 
 # What numbers are compared with, wherever nothing else is said.
 RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}
 WORDS = ["dog", "cat", "sees", "runs", "old", "loud", "a", "the", "never", "here"]
 
 
-def for_each(names: str, *rows: Any, **more: Any) -> pytest.MarkDecorator:
+def for_each(names, *rows, **more):
     """What tries a test with each row of values of these names."""
     return pytest.mark.parametrize(names, rows, **more)
 
 
 @contextlib.contextmanager
-def refused(*facts: object, by: type[Exception] = InputError) -> Iterator[None]:
+def refused(*facts, by=InputError):
     """What stands in the block is refused in one line that has all these facts, in any order."""
     with pytest.raises(by) as caught:
         yield
@@ -40,7 +38,7 @@ def refused(*facts: object, by: type[Exception] = InputError) -> Iterator[None]:
     assert "\n" not in said and not [fact for fact in facts if str(fact) not in said], said
 
 
-def words(n_sentences: int = 30) -> pd.DataFrame:
+def words(n_sentences=30):
     """Sentences of 3 to 5 words, each word a stimulus with three features."""
     rng = np.random.default_rng(0)
     rows = []
@@ -51,21 +49,19 @@ def words(n_sentences: int = 30) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sentence", "word_index", "noun", "length", "position"])
 
 
-def probing(n_sentences: int) -> pd.DataFrame:
+def probing(n_sentences):
     """The words of the first sentences of the built-in set."""
     table = datasets.load("probing").table
     return table[table["sentence"].isin(table["sentence"].unique()[:n_sentences])]
 
 
-def noise(n_stimuli: int, n_layers: int = 2, units: int = 5) -> dict[int, np.ndarray]:
+def noise(n_stimuli, n_layers=2, units=5):
     """Layers 0, 1, ... that have nothing to do with any feature."""
     rng = np.random.default_rng(0)
     return {layer: rng.standard_normal((n_stimuli, units)) for layer in range(n_layers)}
 
 
-def in_files(
-    folder: Path, table: pd.DataFrame, made_up: Mapping[str, Mapping[int, np.ndarray]], **more: Any
-) -> AnalysisSpec:
+def in_files(folder, table, made_up, **more):
     """Write words.csv and NAME.npz for each made-up model; their analysis, with `more` choices.
 
     Where these say nothing else it is fitted by ridge and coded as same or different.
@@ -78,48 +74,30 @@ def in_files(
     return AnalysisSpec(stimuli=str(folder / "words.csv"), representations=files, **RIDGE | more)
 
 
-def index_of(
-    features: Any, folds: np.ndarray | None = None, *, resolved: Sequence[str] = (), **more: Any
-) -> PairIndex:
+def index_of(features, folds=None, *, resolved=(), **more):
     """The index of the pairs of some stimuli, of one fold where none are given."""
     folds = np.zeros(len(features), dtype=np.int64) if folds is None else folds
     return PairIndex.build(feature_columns(features, resolved=resolved), folds, **more)
 
 
-def tables_of(
-    features: Any,
-    layers: Sequence[np.ndarray],
-    folds: np.ndarray,
-    resolved: Sequence[str] = (),
-    missing: str = "ignore",
-    **more: Any,
-) -> PairTables:
+def tables_of(features, layers, folds, resolved=(), missing="ignore", **more):
     """Pair tables of arrays; `more` goes to `pair_tables`."""
     return sums_of(index_of(features, folds, resolved=resolved, missing=missing), layers, **more)
 
 
-def sums_of(index: PairIndex, layers: Sequence[np.ndarray], **more: Any) -> PairTables:
+def sums_of(index, layers, **more):
     """Pair tables of arrays by an index; `more` goes to `pair_tables`."""
     return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
 
 
-def tables_of_rows(
-    features: pd.DataFrame, folds: np.ndarray, rows: np.ndarray, layers: Sequence[np.ndarray]
-) -> PairTables:
+def tables_of_rows(features, folds, rows, layers):
     """Pair tables of some stimuli alone, whose features are scaled as among all of them."""
     spans = {c.name: c.span for c in feature_columns(features) if c.kind == "ordered"}
     index = PairIndex.build(feature_columns(features.iloc[rows], spans), folds[rows])
     return sums_of(index, [layer[rows] for layer in layers])
 
 
-def layer_pairs(
-    features: pd.DataFrame,
-    layers: Sequence[np.ndarray],
-    groups: np.ndarray,
-    folds: np.ndarray,
-    interactions: bool = False,
-    train_ranks: bool = False,
-) -> LayerPairs:
+def layer_pairs(features, layers, groups, folds, interactions=False, train_ranks=False):
     """What `LayerPairs.of` makes of an analysis, from arrays."""
     index = index_of(features, folds)
     tables = sums_of(index, layers, train_ranks=train_ranks)
@@ -133,9 +111,7 @@ def layer_pairs(
     )
 
 
-def over_both(
-    seed: int, n_sentences: int, n_forms: int, planted: float = 0.0
-) -> tuple[pd.DataFrame, list[np.ndarray], LayerPairs]:
+def over_both(seed, n_sentences, n_forms, planted=0.0):
     """Words with folds over both; a feature of the word, of the sentence and of the stimulus."""
     rng = np.random.default_rng(seed)
     items = np.concatenate([rng.choice(n_forms, 3, replace=False) for _ in range(n_sentences)])
@@ -161,16 +137,14 @@ def over_both(
     return features, layers, replace(pairs, items=items)
 
 
-def random_case(
-    n_stimuli: int, n_layers: int, **more: Any
-) -> tuple[np.ndarray, list[np.ndarray], PairTables, np.ndarray]:
+def random_case(n_stimuli, n_layers, **more):
     """Folds, layers and pair tables of random features, and those of all pairs one by one."""
     features, folds = random_features(n_stimuli), random_folds(n_stimuli)
     layers = [random_layer(features, seed) for seed in range(n_layers)]
     return folds, layers, tables_of(features, layers, folds, **more), feature_distances(features)
 
 
-def three_layers(folder: Path) -> tuple[AnalysisSpec, dict[str, np.ndarray]]:
+def three_layers(folder):
     """An analysis of 120 sentences: two layers with much of a colour and some of a size, and noise.
 
     Returns what is asked, and the layers of the file that it names.
@@ -201,13 +175,13 @@ class Finished(NamedTuple):
     layers: Mapping[str, Any]
 
 
-def finished(folder: Path, spec: AnalysisSpec, layers: Mapping[str, Any]) -> Finished:
+def finished(folder, spec, layers):
     """The analysis, run into a store of its own below the folder."""
     store = Store(folder / "cache", overlays=())
     return Finished(spec, run(spec, store, progress=False), store, layers)
 
 
-def two_systems(folder: Path) -> tuple[AnalysisSpec, dict[str, dict[int, np.ndarray]]]:
+def two_systems(folder):
     """An analysis of some 140 words: two systems of three layers that turn from noun to position.
 
     In the first of `one` and of `two` nouns are apart, in the last places are, in the middle both.
@@ -224,7 +198,7 @@ def two_systems(folder: Path) -> tuple[AnalysisSpec, dict[str, dict[int, np.ndar
     return in_files(folder, table, layers, folds=3), layers
 
 
-def arguments_of(spec: AnalysisSpec) -> list[str]:
+def arguments_of(spec):
     """The stimuli and the files of an analysis and `RIDGE`, as the command line is given them."""
     files = [f"--representations={name}={path}" for name, path in spec.representations]
     return ["--stimuli", spec.stimuli, *files, "--estimator=ridge", "--values=none"]

@@ -92,35 +92,19 @@ def train_tokenizer(kind: str) -> Any:
 def _configs() -> dict[str, tuple[str, str, dict[str, Any]]]:
     small = {"vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 3}
     heads = {"num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 66}
+    gpt2 = {"vocab_size": 300, "n_embd": 16, "n_layer": 3, "n_head": 2}
+    mamba2 = {**small, "num_heads": 4, "head_dim": 8, "state_size": 8, "n_groups": 1}
+    t5 = {"vocab_size": 300, "d_model": 16, "num_layers": 3, "num_heads": 2, "d_kv": 8, "d_ff": 24}
     return {
         "bert": ("wordpiece", "BertConfig", {**small, **heads}),
         "roberta": ("marked bytes", "RobertaConfig", {**small, **heads, "pad_token_id": 0}),
-        "gpt2": (
-            "bytes",
-            "GPT2Config",
-            {"vocab_size": 300, "n_embd": 16, "n_layer": 3, "n_head": 2},
-        ),
+        "gpt2": ("bytes", "GPT2Config", gpt2),
         "gpt-neox": ("bytes", "GPTNeoXConfig", {**small, **heads}),
         "llama": ("sentencepiece", "LlamaConfig", {**small, **heads, "vocab_size": 420}),
         "mamba": ("bytes", "MambaConfig", small),
-        "mamba2": (
-            "bytes",
-            "Mamba2Config",
-            {**small, "num_heads": 4, "head_dim": 8, "state_size": 8, "n_groups": 1},
-        ),
+        "mamba2": ("bytes", "Mamba2Config", mamba2),
         "rwkv": ("bytes", "RwkvConfig", {**small, "attention_hidden_size": 16}),
-        "t5": (
-            "unigram",
-            "T5Config",
-            {
-                "vocab_size": 300,
-                "d_model": 16,
-                "num_layers": 3,
-                "num_heads": 2,
-                "d_kv": 8,
-                "d_ff": 24,
-            },
-        ),
+        "t5": ("unigram", "T5Config", t5),
     }
 
 

@@ -13,10 +13,9 @@ from inputs import RIDGE, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
-from mlem_core import AnalysisSpec, InputError, Store, run, stimulus_map
+from mlem_core import AnalysisSpec, Store, run, stimulus_map
 from mlem_core.analysis import layer_tables
 from mlem_core.cli.commands import main
-from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.pairs.repetitions import cross_validated, shrunken
 
 TABLE = words()
@@ -81,29 +80,6 @@ def test_precomputed_distances_give_what_their_rows_give(folder, store, suffix, 
     np.testing.assert_allclose(*(pdist(points[["x", "y"]]) for points in (a, b)), atol=1e-3)
 
 
-def test_distances_that_are_squared_already_are_fitted_as_they_are(folder, store, tmp_path):
-    squares = {name: own**2.0 for name, own in np.load(folder / "distances.npz").items()}
-    np.savez(tmp_path / "m.npz", **squares)
-    plain = spec(folder, "distances.npz", distance="precomputed")
-    files = (("m", str(tmp_path / "m.npz")),)
-    same(run(replace(plain, representations=files, already_squared=True), store), run(plain, store))
-    # Of rows: cosine is, and the Euclidean distance is not.
-    for distance, changes in (("cosine", True), ("euclidean", False)):
-        rows = spec(folder, "rows.npz", distance=distance)
-        squared = run(replace(rows, already_squared=True), store)
-        weights = [one.results().weights["weight"] for one in (squared, run(rows, store))]
-        assert np.allclose(*weights) != changes
-
-
-def test_what_is_no_matrix_of_distances_is_refused_with_its_layer(folder, store, tmp_path):
-    given = spec(folder, distance="precomputed")
-    whole = np.load(folder / "distances.npz")["layer_00"]
-    for wrong, fact in ((whole[:, :6], f"({N}, 6)"), (-whole, "row 1")):
-        np.savez(tmp_path / "m.npz", layer_00=wrong)
-        with refused("layer", fact):
-            run(replace(given, representations=(("m", str(tmp_path / "m.npz")),)), store)
-
-
 def test_distances_beside_rows_are_what_their_rows_give(folder, store):
     given = spec(folder, "brain.npz", "rated.npz", precomputed=("rated",))
     analysis = run(given, store)
@@ -114,26 +90,6 @@ def test_distances_beside_rows_are_what_their_rows_give(folder, store):
     other = run(replace(given, distance="cosine", units="standardised"), store)
     again = other.results().scores.set_index(["model", "layer"])["rho"]
     np.testing.assert_allclose(again.loc["rated", 0], scores.loc["rated", 0])
-
-
-def test_what_a_first_column_is_goes_with_the_analysis(folder, store, tmp_path):
-    """Row numbers left out, a CSV gives what it gives without them, and not what they give."""
-    frame = pd.DataFrame(np.random.default_rng(3).standard_normal((N, 4)))
-    frame.to_csv(tmp_path / "with.csv")
-    frame.to_csv(tmp_path / "without.csv", index=False)
-    line = ["analyze", "--stimuli", "s", "--out", "o", "--first-column", "b=skip"]
-    first_column = spec_from_options(parser(None).parse_args(line)).first_column
-    counted, plain = (
-        replace(spec(folder), representations=(("b", str(tmp_path / f"{name}.csv")),))
-        for name in ("with", "without")
-    )
-    with refused("--first-column NAME=skip"):
-        run(counted, store)
-    skipped, unit = (replace(counted, first_column=how) for how in (first_column, (("b", "unit"),)))
-    found, expected, other = (
-        run(asked, store).results().scores["rho"].tolist() for asked in (skipped, plain, unit)
-    )
-    assert found == expected != other
 
 
 def test_an_analysis_is_of_the_distances_over_repetitions(folder, store, repeated):
@@ -171,26 +127,6 @@ def test_an_unusable_model_is_left_out(folder, bert, store, tmp_path, name, cont
     other = shutil.copytree(bad, tmp_path / "other")
     both = run(replace(given, models=(str(bad), str(other), str(bert))), store)
     assert f"{bad} and {other} were left out: each" in " ".join(both.notices)
-
-
-@for_each(
-    "write, facts",
-    (lambda path: path.write_bytes(b"PK\x03\x04" + b"\x00" * 50), ["bad.npz is damaged"]),
-    (lambda path: None, ["no representations file"]),
-)
-def test_a_file_that_cannot_be_used_is_left_out(folder, store, tmp_path, write, facts):
-    write(tmp_path / "bad.npz")
-    good = spec(folder, "rows.npz")
-    both = (("bad", str(tmp_path / "bad.npz")), *good.representations)
-    analysis = run(replace(good, representations=both), store)
-    assert analysis.layers == [("rows", 0), ("rows", 1)]
-    (notice,) = [one for one in analysis.notices if "left out" in one]
-    assert all(fact in notice for fact in facts)
-    same(analysis, run(good, store))
-    with refused(*facts):
-        run(replace(good, representations=both[:1]), store)
-    with refused("no model is left", "bad was left out", "worse was left"):
-        run(replace(good, representations=(both[0], ("worse", "no.npz"))), store)
 
 
 def test_the_command_line_has_the_choices(folder, bert, store, tmp_path, monkeypatch):
@@ -234,15 +170,3 @@ def test_nothing_is_kept_of_a_file_changed_in_a_run(folder, tmp_path, monkeypatc
     pd.testing.assert_frame_equal(of_a.scores, new.scores)
     write(path, b)
     assert not of_a.scores.equals(run(asked, own).results().scores)
-
-
-def test_a_map_is_not_kept_of_a_file_that_has_changed_since_the_analysis(folder, tmp_path):
-    own, path = Store(tmp_path / "store"), Path(shutil.copy(folder / "rows.npz", tmp_path))
-    analysis = run(replace(spec(folder), representations=(("rows", str(path)),)), own)
-    with np.load(path) as layers:
-        other = {name: rows[::-1] for name, rows in layers.items()}
-    np.savez(path, **other)
-    with pytest.raises(InputError, match="rows is no longer what was analysed"):
-        stimulus_map(analysis, "rows", 0, own)
-    shutil.copy(folder / "rows.npz", path)
-    stimulus_map(analysis, "rows", 0, own)

@@ -1,18 +1,16 @@
 """A budget of pairs, and bins: near the numbers of all pairs, with the errors that are stated."""
 
-import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, finished, in_files, index_of, noise, words
+from inputs import finished, in_files, index_of, noise, words
 
 from mlem_core import RidgeMLEM, Store, explain, run, with_intervals
 from mlem_core.analysis.pair_errors import DesignScores, together
 from mlem_core.analysis.similarities import pair_cells
-from mlem_core.cli.commands import main
 from mlem_core.data.folds import group_folds
 from mlem_core.inference import layer_pairs
 from mlem_core.inference.explanation import with_chance
@@ -114,17 +112,6 @@ def test_labels_are_permuted_in_whole_sentences_of_every_fold(some):
     assert pairs.design.is_complete and len(pairs.folds) == len(rows)
     table = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=99)
     assert table["p"][0] == 0.01 and table["p"][1] > 0.01
-
-
-def test_the_command_line(some, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(some.store.root))
-    asked = ["analyze", *arguments_of(some.spec), "--folds", "4", "--out", str(tmp_path)]
-    assert main([*asked, "--pairs", f"{BUDGET:,}"]) == 0
-    table = pd.read_csv(tmp_path / "pair_errors.csv")
-    assert (table["error"] > 0).sum() > 15 and len(table) == 30
-    assert json.loads((tmp_path / "manifest.json").read_text())["parameters"]["pairs"] == BUDGET
-    assert main([*asked, "--pairs", "100"]) == 2
-    assert "give at least" in capsys.readouterr().err
 
 
 N, CHOSEN = 300, 12_000

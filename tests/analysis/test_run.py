@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, stimulus_map, write_csv
-from mlem_core.analysis import defaults, diagnostics, files
+from mlem_core.analysis import defaults, files
 from mlem_core.analysis.cost import cost_of
 from mlem_core.analysis.defaults import recommended_values
 from mlem_core.analysis.diagnostics import lint
@@ -193,16 +193,6 @@ def test_it_writes_the_files_of_the_contract(given, tmp_path, monkeypatch):
         AnalysisSpec.from_dict({"model": []})
 
 
-@pytest.mark.slow
-def test_baselines_have_files_of_their_own(given, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(given.store.root))
-    there = analyzed(given, tmp_path, "--baselines", "decoding,random-forest,univariate")
-    assert there > {"decoding.csv", "random_forest.csv", "univariate.csv", *FILES}
-    for name, n in (("random_forest", 2), ("univariate", 5)):
-        table = pd.read_csv(tmp_path / f"{name}.csv")
-        assert len(table) == 2 * 3 * n and table["rho"].between(-1, 1).all()
-
-
 ASKED = ["analyze", "--out", "o", "--stimuli"]
 BAD = [
     ([*ASKED, "probing", "--model", "minilm", "--baselines", "forest"], "random-forest"),
@@ -331,17 +321,6 @@ def test_missing_values_are_counted_and_those_that_go_together_are_named():
     assert "value of each" in only(level, "missing").sentence
     with refused("ignore, level"):
         lint(stimuli(), AnalysisSpec(missing="drop"))
-
-
-def test_many_stimuli_are_sampled_and_it_is_said(monkeypatch):
-    weight = SIZE + AT % 3
-    whole = lint(stimuli(weight=weight))
-    assert 7 not in np.random.default_rng(0).permutation(N)[:100]
-    monkeypatch.setattr(diagnostics, "MOST_STIMULI", 100)
-    found = lint(stimuli(weight=weight))
-    assert found.n_stimuli == 100 and whole.n_stimuli == N
-    assert "100 of the stimuli" in only(found, "correlated").sentence
-    np.testing.assert_allclose(found.correlations, whole.correlations, atol=0.15)
 
 
 def test_every_run_says_problems_cautions_and_identical_layers(tmp_path, monkeypatch, capsys):

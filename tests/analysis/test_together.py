@@ -8,16 +8,12 @@ import pandas as pd
 import pytest
 from inputs import WORDS, for_each, refused
 
-from mlem_core.analysis import source
 from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
-from mlem_core.cli.commands import main
 from mlem_core.cli.options import parser, spec_from_options
-from mlem_core.data import datasets
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import apply_roles, as_csv, guess_roles, read_csv
-from mlem_core.data.stimulus_csv import write_csv
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(
@@ -88,16 +84,6 @@ def test_the_step_is_the_number_at_the_end_of_the_revision(member, step):
     assert step_of(member) == step
 
 
-@pytest.mark.parametrize(
-    "member",
-    ["a", "a1000", "a@main", "a@", "@step5", "a@step5k", "a@v1.5", "a@step5-tokens2B"]
-    + ["a@step" + "1" * 16, "a@e5f3a12", "a@seed1", "a@" + "0" * 39 + "f1", "a@step५"],
-)
-def test_a_member_without_a_number_is_refused(member):
-    with refused("no training step", "@step1000"):
-        step_of(member)
-
-
 def test_labels_of_a_group_are_those_of_its_members():
     groups, labels = (("g", ("a", "b")),), (("g", ("f:1", "s:x")), ("c", ("f:2", "s:x")))
     assert labels_of(groups, labels, ["c", "a", "b"]) == {"f": ("2", "1", "1"), "s": ("x",) * 3}
@@ -112,9 +98,6 @@ def test_a_part_of_the_models_keeps_its_part():
     spec.check()
     assert with_files(spec, ()).trajectories == (("t", tuple(named["t"])),)
     assert with_models(spec, ["a@step1", "b@step1"]).trajectories == (("u", ("b@step1", "b@20")),)
-
-
-TREEBANK = datasets.SETS["treebank"].file
 
 
 def table(n=24):
@@ -180,45 +163,6 @@ def test_choices_decide_over_what_is_detected(made):
     added = {"add": ("word_length",), "bins": (("Häufigkeit", 3),), "nominal": ("Häufigkeit_bin",)}
     kinds = {f.name: f.kind for f in StimulusSource(str(made), **added).load_stimuli().features}
     assert kinds == {"Kasus": "nominal", "word_length": "ordered", "Häufigkeit_bin": "nominal"}
-
-
-@for_each(
-    "name, options, facts",
-    ("table", {"sample": 10}, ["--sample", "a table"]),
-    ("probing", {"sep": ";"}, ["--sep", "a built-in set"]),
-    (str(TREEBANK), {"roles": (("upos", "ignore"),)}, ["--role", "a treebank"]),
-    ("folder", {}, ["no .conllu file"]),
-    ("probin", {}, ["did you mean probing"]),
-)
-def test_options_that_do_not_go_with_a_source_are_refused(made, name, options, facts):
-    path = {"table": str(made), "folder": str(made.parent)}.get(name, name)
-    with refused(*facts):
-        StimulusSource(path, **options).load_stimuli()
-
-
-def test_the_command_line_says_how_it_read_the_file(made, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    np.savez(tmp_path / "brain.npz", layer_00=np.random.default_rng(1).normal(size=(48, 6)))
-    write_csv(AnalysisSpec(stimuli=str(made)).load_stimuli(), tmp_path / "plain.csv")
-    said = {}
-    for name in ("excel", "plain"):
-        command = ["analyze", "--stimuli", str(tmp_path / f"{name}.csv"), "--folds", "3"]
-        command += ["--representations", f"brain={tmp_path / 'brain.npz'}"]
-        assert main([*command, "--out", str(tmp_path / name)]) == 0
-        said[name] = capsys.readouterr().err
-    for fact in ("Windows-1252", "semicolons", "decimal comma", "'NA'", "'Text'", "'target'"):
-        assert said["excel"].count(fact) == 1 and fact not in said["plain"]
-    for file in ("scores.csv", "importance.csv", "similarity_rsa.csv"):
-        assert (tmp_path / "excel" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes()
-
-
-def test_stimuli_of_a_file_that_changes_while_it_is_read_are_none(two, monkeypatch):
-    loaded, other = source._loaded, "sentence,a\nno more,2\nnor less,1\n"
-    with monkeypatch.context() as patch:
-        patch.setattr(source, "_loaded", lambda *args: (loaded(*args), two.write_text(other))[0])
-        with refused("two.csv was changed"):
-            StimulusSource(str(two)).load_stimuli()
-    assert StimulusSource(str(two)).load_stimuli().sentences[0] == "no more"
 
 
 def test_surprisal_is_of_the_model_as_it_is_now(two, tmp_path, monkeypatch):

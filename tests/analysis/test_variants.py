@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from explicit import rho
-from inputs import arguments_of, finished, in_files, probing, refused, words
+from inputs import finished, in_files, probing, refused, words
 from scipy.spatial.distance import pdist
 from scipy.stats import zscore
 from sklearn.ensemble import RandomForestRegressor
@@ -22,7 +22,6 @@ from mlem_core.analysis.baselines import decoding, encoded_features, random_fore
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
-from mlem_core.cli.commands import main
 from mlem_core.data.folds import FOLDS_OVER, in_training
 from mlem_core.estimators.ridge_solver import GAIN, across_folds
 from mlem_core.figures.plots import Drawing
@@ -208,19 +207,6 @@ def test_decoding_and_forests_over_both_see_nothing_of_what_they_are_tested_on(a
         trees = RandomForestRegressor(3, random_state=0).fit(inputs[train], rows[train])
         rho = explicit.rho(pdist(trees.predict(inputs[test])).round(9), pdist(rows[test]))
         assert forest[forest["fold"] == fold]["rho"].iloc[0] == pytest.approx(rho, abs=1e-6)
-
-
-def test_the_command_line_takes_them(analyses, tmp_path, capsys, monkeypatch):
-    made = analyses["sentences"]
-    monkeypatch.setenv("MLEM_CACHE", str(made.store.root))
-    inputs = ["analyze", *arguments_of(made.spec), "--out", str(tmp_path)]
-    for over in ("items", "both"):
-        assert main([*inputs, "--folds", "4", "--folds-over", over]) == 0
-        folds = pd.read_csv(tmp_path / "folds.csv")["fold"].to_numpy()
-        np.testing.assert_array_equal(folds, np.maximum(analyses[over].analysis.folds, -1))
-    assert set(folds) == {-1, 0, 1, 2, 3}
-    assert main([*inputs, "--folds-over", "both", "--folds", "9"]) == 2
-    assert "fewer folds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("over", ["items", "both"])

@@ -1,8 +1,6 @@
 """Numbers against SciPy; registries, threads, bars; names, lists and counts as they are shown."""
 
-import io
 import json
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -202,19 +200,6 @@ def test_fit_refuses_a_column_of_sentences():
         fitted.predict(table)
     same = RidgeMLEM().fit(from_frame(table, "words"), y, groups=np.arange(len(table)))
     np.testing.assert_allclose(same.coef_, fitted.coef_)
-
-
-def test_a_bar_a_stage_on_a_terminal(monkeypatch):
-    screen = io.StringIO()
-    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stderr", screen)
-    with Bars() as bars:
-        for done in (0, 1, 3):
-            bars.show(Progress("representations", "minilm", done, 3, "sentences"))
-        bars.show(Progress("pair tables", None, 2, 2, "layers"))
-    shown = screen.getvalue()
-    assert "representations minilm: 100%" in shown and "3/3" in shown
-    assert "pair tables: 100%" in shown and "2/2" in shown
 
 
 def test_a_line_a_minute_where_there_is_no_terminal(monkeypatch, capsys):

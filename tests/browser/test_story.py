@@ -313,21 +313,6 @@ def test_a_file_on_its_way_is_lost_by_no_step_and_waited_for(app, browser, small
     page.context.close()
 
 
-@pytest.mark.slow
-def test_a_file_that_the_browser_refuses_never_lets_run_go_on(app, page, tmp_path):
-    page.goto(f"{app.url}/new?models=mini-bert")
-    run_button = page.get_by_role("button", name="Run", exact=True)
-    expect(run_button).to_be_enabled()
-    huge = tmp_path / "huge.csv"
-    with huge.open("wb") as file:
-        file.truncate(501_000_000)  # takes no room on the disk
-    upload(page, huge)
-    expect(page.locator(".st-key-form-refused")).to_be_visible()
-    expect(run_button).to_have_count(0)
-    page.get_by_role("button", name="Remove huge.csv").click()
-    expect(run_button).to_be_enabled()
-
-
 # What goes out of the window on the right or on the left, once it has been scrolled to.
 OUTSIDE = """() => {
   const wide = document.documentElement.clientWidth, outside = [];

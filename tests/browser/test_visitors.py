@@ -1,10 +1,7 @@
 """Servers of their own: one that is shared, by browsers and without, and one that cannot write."""
 
 import contextlib
-import os
-import random
 import re
-import time
 import urllib.error
 import urllib.request
 
@@ -12,7 +9,6 @@ import psutil
 import pytest
 from driving import START, fresh_page, go, keyed, run, served, settled, sound, upload
 from permissions import heed_permissions
-from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -22,9 +18,6 @@ from websockets.sync.client import connect
 
 from mlem_core.tasks import visitors
 from mlem_core.tasks.visitors import signature
-
-TEXTS = ("", "x" * 300, "<b>bold</b>", "=1+1", "-1", "1e9", "nan", "عربي 中文", "../..", "a,b")
-CONTROLS = "[data-testid=stMain] :is(button, summary, [role=radio], [role=combobox], [role=option])"
 
 
 @pytest.fixture(scope="module")
@@ -199,40 +192,3 @@ def test_a_server_that_may_write_nothing_shows_all_and_keeps_nothing(tmp_path, b
         sound(page, shut)
         page.context.close()
     assert not any(one for folder in closed for one in folder.iterdir())
-
-
-@pytest.mark.faults
-def test_made_up_use(browser, app, small_csv, tmp_path):
-    """Two who click, type, upload, run and leave at random for `MINUTES`: each sees its own."""
-    rng = random.Random(int(os.environ.get("SEED", "0")))
-    pages = {}
-    for name in ("first-visitor", "second-visitor"):
-        (tmp_path / f"{name}.csv").write_bytes(small_csv.read_bytes())
-        pages[name] = fresh_page(browser)
-        pages[name].goto(app.url)
-    end = time.monotonic() + 60 * float(os.environ.get("MINUTES", "3"))
-    while time.monotonic() < end:
-        name, other = rng.sample([*pages], 2)
-        page, way = pages[name], rng.choice(["go", "run", "back", "type", *["click"] * 6])
-        # What was to be clicked may be gone or covered by then: that is use, too.
-        with contextlib.suppress(PlaywrightError):
-            if way == "go":
-                page.goto(f"{app.url}/{rng.choice(['', 'new', 'profiles', 'trust', 'report'])}")
-            elif way == "run":
-                page.goto(f"{app.url}/new?models=mini-bert&layers=0")
-                upload(page, tmp_path / f"{name}.csv")
-                run(page)
-            elif way == "back":
-                page.go_back()
-            elif way == "type":
-                page.locator("input[type=text]").last.fill(rng.choice(TEXTS), timeout=5_000)
-                page.keyboard.press("Enter")
-            else:
-                there = [one for one in page.locator(CONTROLS).all() if one.is_visible()]
-                rng.choice(there or [page.locator("h1")]).click(timeout=5_000)
-        page.wait_for_timeout(rng.randint(50, 1_500))
-        sound(page, app)
-        assert other not in page.content() and str(app.cache) not in page.content(), way
-        assert "Traceback" not in app.log.read_text(), way
-    for page in pages.values():
-        page.context.close()

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from inputs import arguments_of, for_each, in_files, noise, two_systems, words
 
-import mlem_core
 from mlem_core import AnalysisSpec, Store, run, write_csv
 from mlem_core.analysis.spec import parameters
 from mlem_core.cli import streams
@@ -27,14 +26,6 @@ def test_every_option_is_explained():
         shown = command.format_help()
         assert shown.startswith("examples:\n  mlem ") and "\nusage:" in shown
     assert all(name in commands["stimuli"].format_help() for name in SETS)
-
-
-def test_the_version_is_said(capsys):
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert capsys.readouterr().out == f"MLEM Explorer {mlem_core.__version__}\n"
-    assert main([]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 def test_a_list_that_is_given_twice_counts_twice():
@@ -126,20 +117,6 @@ def test_results_and_halves_are_compared_and_written(tmp_path, monkeypatch, caps
     write_csv(words(40).assign(noun=lambda t: ~t["noun"]), tmp_path / "words.csv")
     assert main(["replicate", one, one]) == 2
     assert "not those of that run" in capsys.readouterr().err
-
-
-def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
-    in_files(tmp_path, words(), {})
-    bad = tmp_path / "bad"
-    bad.mkdir()
-    (bad / "manifest.json").write_text("[]")
-    for arguments, fact in (
-        (["x"], "one result"),
-        (["x", "y", "--halves"], "two results with --halves"),
-        ([str(bad), str(bad)], "manifest.json"),
-    ):
-        assert main(["replicate", *arguments]) == 2
-        assert fact in capsys.readouterr().err
 
 
 GROUPS = {name: tuple(f"{name}{seed}" for seed in range(3)) for name in ("f", "g", "h")}

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
-import dask
 import numpy as np
 import pandas as pd
 import psutil
@@ -31,7 +30,6 @@ from mlem_core.models.arrays import open_arrays
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.multiverse import multiverse
 from mlem_core.scale import cluster as clusters
-from mlem_core.scale.cluster import from_environment
 from mlem_core.scale.executor import HERE, executor
 
 slow = pytest.mark.slow
@@ -90,29 +88,6 @@ def worker(address, *arguments, **more):
     """`dask worker` without a nanny: it stays dead."""
     alone = "--nthreads", "1", "--no-nanny", "--no-dashboard"
     return started("worker", address, *alone, *arguments, **more)
-
-
-TLS = "distributed.comm.tls."
-REFUSED = {
-    "tcp://127.0.0.1:9": ["no Dask scheduler answers at tcp://127.0.0.1:9"],
-    "tls://127.0.0.1:9": ["cannot be read", "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"],
-    **{
-        text: ["local:4", "tcp://host:8786"]
-        for text in ("local", "local:0", "4", "http://host:1", "tcp://", "tcp://h", "tcp://h:-1")
-    },
-}
-
-
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_cluster_is_refused(text, monkeypatch):
-    monkeypatch.setattr(clusters, "ANSWER", 0.5)
-    certificates = {TLS + one: "none.pem" for one in ("ca-file", "client.cert", "client.key")}
-    with dask.config.set(certificates), refused(text, *REFUSED[text]), computing_on(text):
-        raise AssertionError
-    monkeypatch.setenv("MLEM_CLUSTER", text)
-    if "127" not in text:
-        with refused("MLEM_CLUSTER", text):
-            from_environment()
 
 
 def test_without_dask_a_sentence_says_what_to_install(monkeypatch):

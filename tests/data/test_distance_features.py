@@ -1,7 +1,6 @@
 """Features that are given by distances or follow from the stimuli, and the levels of features."""
 
 import itertools
-import sys
 from collections import Counter
 
 import numpy as np
@@ -14,8 +13,7 @@ from inputs import for_each, refused
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.data import datasets
-from mlem_core.data.added import add_bins, add_feature, merge_rare, quantile_bins
+from mlem_core.data.added import add_feature, merge_rare, quantile_bins
 from mlem_core.data.distance_features import euclidean, read_kept, save_rdms, with_rdm, with_vector
 from mlem_core.data.levels import Exchange, exchanges, level_of, strata_of, unit_agreement
 from mlem_core.data.stimulus_csv import from_frame, write_csv
@@ -161,19 +159,6 @@ def test_no_pickle_is_opened_and_other_files_are_refused(tmp_path):
             with_rdm(stimuli(), "own", tmp_path / name)
 
 
-def test_names_columns_and_sizes_that_cannot_be(monkeypatch):
-    given = stimuli()
-    for columns, facts in (("s1,s9", ("'semantics'", "'s9'", "s1")), ("noun", ("'noun'",))):
-        with refused(*facts):
-            with_vector(given, "semantics", columns)
-    for name, fact in (("noun", "'noun'"), ("_own", "underscore")):
-        with refused(fact):
-            with_rdm(given, name, square())
-    monkeypatch.setattr("mlem_core.data.distance_features.MOST_VALUES", 11)
-    with refused("12 different values", "at most 11"):
-        with_rdm(given, "own", square())
-
-
 def test_a_selection_of_the_stimuli_keeps_the_distances_and_the_digest_tells_them_apart():
     given = stimuli()
     found, other = (with_rdm(given, "own", square(seed=seed)) for seed in (0, 1))
@@ -236,38 +221,11 @@ def test_a_feature_has_the_values_that_are_known(name, expected):
     assert german[1] == wordfreq.zipf_frequency("runs", "de")
 
 
-def test_what_cannot_be_added_is_refused(monkeypatch):
-    probing, sentences = datasets.load("probing"), datasets.load("relative-clauses")
-    cases = [
-        (WORDS, "frequancy", "en", ("'frequancy'", "frequency")),
-        (probing, "word_length", "en", ("'word_length' already",)),
-        (sentences, "word_length", "en", ("word_length", "sentence_length")),
-        (WORDS, "frequency", "klingon", ("'klingon'",)),
-        (WORDS.take(np.array([0, 1])), "sentence_length", "en", ("same value",)),
-    ]
-    for stimuli, name, language, facts in cases:
-        with refused(*facts):
-            add_feature(stimuli, name, language)
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    with refused("pip install wordfreq"):
-        add_feature(WORDS, "frequency")
-
-
 @given(st.integers(2, 9), st.integers(0, 10_000))
 def test_bins_of_different_values_are_those_of_pandas(n_bins, seed):
     values = np.random.default_rng(seed).permutation(np.linspace(-1, 1, n_bins * 5))
     expected = pd.qcut(values, n_bins, labels=False) + 1.0
     np.testing.assert_array_equal(quantile_bins(values, n_bins), expected)
-
-
-def test_bins_replace_the_feature_that_is_carried_along():
-    stimuli = add_bins(add_feature(datasets.load("probing"), "frequency"), "frequency", 4)
-    names = [feature.name for feature in stimuli.features]
-    assert "frequency" not in names and names[-1] == "frequency_bin"
-    zipf = stimuli.table["_frequency"].astype(float)
-    highest = zipf.groupby(stimuli.table["frequency_bin"]).max().to_numpy()
-    lowest = zipf.groupby(stimuli.table["frequency_bin"]).min().to_numpy()
-    assert (highest[:-1] < lowest[1:]).all()
 
 
 def test_rare_values_become_one():

@@ -17,7 +17,6 @@ from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import records
 from mlem_core.data.reading import workbook as workbooks
-from mlem_core.data.reading.content import decode, parse_decimal, parse_marks, parse_separator
 from mlem_core.data.reading.table import read_table
 from mlem_core.data.roles import apply_roles, as_csv
 
@@ -68,17 +67,6 @@ def test_other_encodings_are_not_guessed_but_can_be_chosen(text, encoding):
     assert read_csv(data, read_as=ReadAs(encoding=encoding)).sentences == [text, f"{text} x"]
 
 
-@for_each(
-    "text",
-    "she said “no” – twice, the dog’s café is naïve",
-    "fiancée;1\ncafé",
-    "le garçon a mangé",  # Latin-1, a part of it
-    "Él É MAÎTRE ÉCOLE 25 °C, l’été · §3 « oui »",
-)
-def test_western_text_is_windows_1252(text):
-    assert decode(f"sentence;f\n{text};1\n".encode("cp1252"), "x")[1] == "cp1252"
-
-
 def test_the_header_and_most_rows_decide_the_separator():
     commas = "sentence;f\n" + "a, b, c and d;1\n" * 2 + "e, f;2\n"
     assert read_table(commas.encode()).read_as.separator == ";"
@@ -93,28 +81,6 @@ def test_tables_with_tabs_may_have_quotation_marks_as_they_are():
     assert table.read_as.literal and "quotation marks" in table.read_as.sentence
     quoted = read_table(b'sentence\tf\n"a\tb"\t1\nc\t2\n')
     assert quoted.frame["sentence"].tolist() == ["a\tb", "c"] and not quoted.read_as.literal
-
-
-def test_rows_and_columns_without_a_cell_do_not_count():
-    stimuli = read_csv(b"sentence;f;;\r\na b;1;;\r\n;;;\r\nc d;2;;\r\n;;;\r\n")
-    assert stimuli.sentences == ["a b", "c d"] and list(stimuli.table) == ["sentence", "f"]
-
-
-def test_names_of_columns_are_made_different_without_what_nobody_sees():
-    table = read_table(
-        "Unnamed: 0,\ufefftext ,f,f\u200b,cafe\u0301,\n0,a b,1,2,3,\n1,c d,2,1,4,\n".encode()
-    )
-    assert list(table.frame) == ["column_1", "text", "f", "f_2", "café"]
-    assert table.read_as.renamed == ((1, "", "column_1"), (4, "f", "f_2"))
-    assert list(read_table(b"f,f,f_2,text\n1,2,3,a\n", "x").frame) == ["f", "f_3", "f_2", "text"]
-
-
-def test_thousands_are_understood_where_a_comma_shows_what_points_are():
-    table = read_table(b"sentence;f;g\na;1.234,5;1.234\nb;12;2.5\n")
-    assert table.frame["f"].tolist() == ["1234.5", "12"]
-    assert table.frame["g"].tolist() == ["1.234", "2.5"]
-    point = read_table(b"sentence;f\na;1,5\nb;12\n", read_as=ReadAs(decimal="."))
-    assert point.frame["f"].tolist() == ["1,5", "12"]
 
 
 @for_each(
@@ -142,17 +108,6 @@ def test_marks_can_be_chosen_and_do_not_touch_sentences_and_items():
     chosen = read_csv(b"sentence,f,g\na,1,x\nb,-99,NA\nc,3,y\n", read_as=ReadAs(missing=("-99",)))
     np.testing.assert_array_equal(chosen.values("f"), [1, np.nan, 3])
     assert chosen.values("g")[1] == "NA" and "'-99'" in chosen.notes[0]
-
-
-def test_separators_decimals_and_marks_by_name():
-    names = ("comma", "semicolons", "tab", "\\t", "pipe", ";")
-    assert [parse_separator(name) for name in names] == [",", ";", "\t", "\t", "|", ";"]
-    assert [parse_decimal(name) for name in ("point", "Comma", ",")] == [".", ",", ","]
-    assert parse_marks("NA, -") == ("NA", "-") and parse_marks("") == ()
-    with refused("','", "commas"):
-        parse_separator("x")
-    with refused("';'"):
-        parse_decimal(";")
 
 
 def workbook(*sheets):
@@ -185,16 +140,6 @@ def with_part(part, data=None):
     parts = contents(io.BytesIO(SMALL))
     half = parts[part][: len(parts[part]) // 2]
     return packed({**parts, part: half if data is None else data}, zipfile.ZIP_DEFLATED)
-
-
-def of_rows(*rows):
-    """A workbook of rows, each its number and its cells' places, as they stand in its XML."""
-    text = ""
-    for number, places in rows:
-        cells = "".join(f'<c r="{place}"><v>{n}</v></c>' for n, place in enumerate(places))
-        text += f'<row r="{number}">{cells}</row>'
-    text = f"<worksheet {NAMESPACE}><sheetData>{text}</sheetData></worksheet>"
-    return with_part(SHEET, text.encode())
 
 
 def test_a_workbook_is_read_by_its_values_as_pandas_reads_them(tmp_path):
@@ -249,11 +194,6 @@ def test_cells_of_a_workbook_that_are_no_plain_values():
     assert "merged" in note and "B3:B5" in note
 
 
-def test_rows_with_gaps_are_those_that_have_values():
-    table = read_table(of_rows((2, ["B2", "D2"]), (5, []), (1_048_576, ["B1048576", "C1048576"])))
-    assert table.frame.to_dict("list") == {"0": ["0"], "column_3": ["1"], "1": [None]}
-
-
 def test_hidden_rows_columns_and_sheets_count_and_are_said():
     book = openpyxl.Workbook()
     sheet = book.active
@@ -289,12 +229,6 @@ REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
         workbook(("D", [["sentence", "f"], ["a", 1], ["b", "#DIV/0!"]])),
         ("B3", "'D' of mine.xlsx", "#DIV/0!"),
     ),
-    "rows back": (of_rows((1, ["A1"]), (3, ["A3"]), (2, ["A2"])), ("row 2", "'D'", "row 3")),
-    "row twice": (of_rows((1, ["A1"]), (2, ["A2"]), (2, ["A2"])), ("row 2 of", "row 2;")),
-    "cells back": (of_rows((1, ["B1", "A1"])), ("row 1, column 1", "in row 1;")),
-    "cell of another row": (of_rows((1, ["A1", "B2"])), ("row 2, column 2", "in row 1;")),
-    "far": (of_rows((1, ["A1"]), (10**9, [f"A{10**9}"])), ("1,000,000,000", "1,048,576")),
-    "behind the last": (of_rows((1_048_577, [])), ("1,048,577",)),
     "large part": (with_part("xl/theme/theme1.xml", bytes(2_000_001)), ("theme1.xml'", "2 MB")),
     "formats": (with_part("xl/styles.xml", b"<xf/>" * 300_001), ("formats",)),
     "shared text": (SHARED, ("1,000 characters",)),
@@ -334,12 +268,6 @@ def test_what_cannot_be_read_is_refused_with_its_place(case, monkeypatch):
             monkeypatch.setattr(module, "MAX_BYTES", 1_000)
     with refused(*facts):
         read_table(data, "mine.xlsx")
-
-
-@pytest.mark.parametrize("name", ["klingon", "base64", "undefined", "idna", "punycode"])
-def test_an_encoding_that_is_none_or_says_no_place(name):
-    with refused(name, "encoding"):
-        decode(b"xn--" + b"a" * 70 + b"\n", "x", name)
 
 
 CELL = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=8)
@@ -388,13 +316,3 @@ def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
     nominal = [f.name for f in stimuli.features if f.kind == "nominal"]
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"]
     assert read_csv(as_csv(stimuli), nominal=nominal, ordered=ordered).digest == stimuli.digest
-
-
-@settings(max_examples=200)
-@given(data=st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused_in_one_sentence(data):
-    for begin in (b"", b"PK\x03\x04", b"sentence,f\n", b"\xff\xfe", b'{"', b"PAR1"):
-        try:
-            read_csv(begin + data + b"PAR1" * (begin == b"PAR1"))
-        except InputError as error:
-            assert "\n" not in str(error)

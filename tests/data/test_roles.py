@@ -6,14 +6,13 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import pytest
 from inputs import for_each, refused
 
 from mlem_core import from_frame, read_csv
 from mlem_core.data.added import add_bins, add_feature
 from mlem_core.data.levels import level_of
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles, parse_role
+from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles
 from mlem_core.models.tokens import pooled
 from mlem_core.pairs.resampling_units import Units
 
@@ -168,64 +167,6 @@ def test_a_column_of_words_says_which_is_the_stimulus_if_it_holds_words_of_the_s
     with refused("row 2", "'dog'", "word_index 1"):
         apply_roles(both)
     assert apply_roles(both, {"word": "ignore"}).words == ["dog", "cat"]
-
-
-def test_a_role_of_the_command_line():
-    assert parse_role("a=b=ordered") == ("a=b", "ordered")
-    for text in ("ordered", "=ordered"):
-        with refused("COLUMN=ROLE"):
-            parse_role(text)
-    with refused("'orderd'", "ordered"):
-        parse_role("freq=orderd")
-
-
-def other_than(**changed):
-    """A table of 12 words in 6 sentences, with some cells by their row from 1."""
-    columns = {
-        "sentence": [f"{'abcdef'[i // 2]} b c" for i in range(12)],
-        "word_index": [str(i % 2) for i in range(12)],
-        "pos": ["café", "verb"] * 6,
-        "freq": ["1.5", "2", "7"] * 4,
-        "sentence_id": [f"s{i // 2}" for i in range(12)],
-    }
-    for name, cells in changed.items():
-        own = columns.setdefault(name, ["x", "y"] * 6 if name == "item" else [""] * 12)
-        for row, cell in cells.items():
-            own[row - 1] = cell
-    rows = [columns, *zip(*columns.values(), strict=True)]
-    return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows).encode()
-
-
-EVERY = range(1, 13)
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({}, ()),
-        ({"size": {row: f"{row},234" for row in EVERY}}, ("'size'", "'1,234' in row 1")),
-        ({"size": {row: f"€{row}" for row in EVERY}}, ("'size'", "row 1")),
-        ({"size": {row: f"{row}.02.2024" for row in EVERY}}, ()),
-        ({"size": {row: f"0{row % 3}" for row in EVERY}}, ("'size'", "'01' in row 1", "nominal")),
-        ({"size": {row: str(row - 1) for row in EVERY}}, ("'size' counts the rows from 0",)),
-        ({"size": {1: f"{2**53 + 1}", 5: f"{2**53}", 6: "1"}}, ("(row 1)", "(row 5)", "digits")),
-        ({"pos": {3: "Café"}}, ("'pos'", "(row 1)", "'Café' (row 3)")),
-        ({"pos": {3: "café\u200b"}}, (r"'café\u200b' (row 3)",)),
-        ({"pos": {3: " café "}}, ()),
-        ({"sentence_id": {2: "S0"}}, ("'sentence_id' 's0' (row 1) and 'S0' (row 2)", "folds")),
-        ({"sentence_id": {2: "other"}}, ("The sentence in row 2 has 'other'", "in row 1 's0'")),
-        ({"item": {2: "X"}}, ("'item'", "'X' (row 2)")),
-        ({"sentence": {5: "c b\u00a0c", 6: "c b\u00a0c"}}, ("no-break space (U+00A0) in row 5",)),
-        ({"sentence": {5: "c b &amp; d", 6: "c Ã¤ c"}}, ("HTML", "another encoding")),
-        ({"sentence": {5: "c b 👩‍👩‍👧", 6: "می‌خواهم b c"}}, ()),
-        ({"sentence": {5: "NA"}}, ("The sentence in row 5 is 'NA'",)),
-        ({"sentence": {1: "mean", 3: "dog", 5: "cat", 7: "sun"}}, ()),
-    ],
-)  # fmt: skip
-def test_what_may_be_meant_otherwise_is_said_with_its_row(changed, says):
-    notes = read_csv(other_than(**changed)).notes
-    assert bool(notes) == bool(says), notes
-    assert all(part in " ".join(notes) for part in says), notes
 
 
 def test_a_table_without_a_header_is_said():

@@ -1,15 +1,10 @@
 """Treebanks against a second parse of our own and against trees whose numbers are known."""
 
-import re
-
 import numpy as np
 import pandas as pd
-import pytest
 from inputs import for_each, refused
 
 from mlem_core.data import datasets
-from mlem_core.data.reading.conllu import MOST_FEATURES, MOST_WORDS
-from mlem_core.data.stimuli import bare
 from mlem_core.data.treebank import Sampling, read_treebank, sample_rows, treebank_paths
 
 FILE = datasets.SETS["treebank"].file
@@ -148,17 +143,6 @@ def test_a_sentence_without_a_tree_is_left_out_and_said(old, new, why):
         read_treebank([bad.encode()])
 
 
-@for_each(
-    "data, level, facts",
-    (TREE + "just text\n", "word", ("sentence 2", "CoNLL-U")),
-    (lines("1 _ _ NOUN _ 0 root _"), "word", ("no forms",)),
-    (TREE, "words", ("'words'", "word")),
-)
-def test_what_is_no_conllu_is_refused(data, level, facts):
-    with refused(*facts):
-        read_treebank([data.encode()], level)
-
-
 def test_files_folders_and_patterns(tmp_path):
     for name in ("b", "a"):
         (tmp_path / f"{name}.conllu").write_text(TREE if name == "a" else OTHER)
@@ -236,83 +220,3 @@ def edited(column, value, row=0):
 def test_a_line_that_breaks_the_format_is_named(data, line, fact):
     with refused("sentence 1 of", f"line {line} ", fact):
         read_treebank([data.encode()])
-
-
-@pytest.mark.parametrize("form", ["", "\u00a0", "\u00ad\u2060 "])
-def test_a_word_that_nobody_sees_takes_no_other_s_place(form):
-    stimuli = read_treebank([edited(1, form, row=3).encode()])
-    assert set(stimuli.sentences) == {"Mary doesn't see the 1 000 dogs ."}
-    assert any("without a form (line 4)" in note for note in stimuli.notes)
-    with refused("form", "(line 1)"):
-        read_treebank([lines("1 form _ NOUN _ 0 root _").replace("form", form).encode()])
-    # The part of a multiword token is not written.
-    part = TREE.replace("3\tn't", f"3\t{form}").encode()
-    assert read_treebank([part]).words == ["Mary", "see", "the", "000", "dogs"]
-
-
-@for_each(
-    "change",
-    lambda text: "\ufeff" + text,
-    lambda text: text.replace("\n", "\r\n"),
-    lambda text: text.replace("\n", "\r"),
-    lambda text: "\n \n" + text + "\n\n",
-    lambda text: f"# a\tb = c\n# newpar\n\n#\n{text}".replace("\n5\t", "\n# late\n5\t"),
-    lambda text: text.replace("\tDogs\t", "\t Dogs \t"),
-    lambda text: text.replace("\t_", "\t"),
-    lambda text: text.rstrip(),
-)
-def test_what_does_not_change_a_treebank(change):
-    assert read_treebank([change(OTHER).encode()]).digest == read_treebank([OTHER.encode()]).digest
-
-
-def test_sentences_words_and_features_are_bounded(monkeypatch):
-    long = lines(*(f"{i} w{i} _ X _ {i - 1} x _" for i in range(1, MOST_WORDS + 2)))
-    names = "|".join(f"F{i}=a" for i in range(MOST_FEATURES + 1))
-    for data, facts in (
-        (long, ("line 5,001", "word 5,001", "5,000")),
-        (edited(5, names), ("204 features", "200")),
-        (edited(5, "Number[psor]=Sing|NumberPsor=Plur"), ("'Number[psor]'", "'number_psor'")),
-    ):
-        with refused(*facts):
-            read_treebank([data.encode()])
-    monkeypatch.setattr("mlem_core.base.room.free_memory", lambda: 10_000)
-    with refused("fewer files"):
-        read_treebank([TREE.encode()])
-    monkeypatch.setattr("mlem_core.base.room.free_memory", lambda: 100_000)
-    monkeypatch.setattr("mlem_core.data.treebank._COPIES", 1_000)
-    with refused("10 words", "smaller sample"):
-        read_treebank([(TREE + OTHER).encode()])
-
-
-@for_each(
-    "word, inside", ("«Él!»", "él"), ("?!", "?!"), ("a.", "a"), ("don't,\n", "don't"), ("", "")
-)
-def test_a_bare_word_is_without_what_is_around_it(word, inside):
-    assert bare(word) == inside
-
-
-@for_each(
-    "old, new, says",
-    ("1\tDogs", "# text = Dogs sleep and Tom\n1\tDogs", "text of 1 sentence .*'mine-1'"),
-    ("1\tDogs", "# text = Dogs sleepand  Tom sings\n1\tDogs", ""),
-    ("\tCCONJ\t", "\tcconj\t", "'cconj' in 'mine-1'"),
-    ("5\tsings", "5\ts\u00adings", r"soft hyphen \(U\+00AD\)"),
-    ("5\tsings", "5\tsäings", "was read as Windows-1252"),
-)
-def test_what_a_treebank_may_mean_otherwise_is_said(old, new, says):
-    text = TREE + "# sent_id = mine-1\n" + OTHER
-    data = text.replace(old, new, 1).encode("cp1252" if "Windows" in says else "utf-8")
-    notes = " ".join(read_treebank([data]).notes)
-    if says:
-        assert re.search(says, notes), notes
-    else:
-        assert notes == " ".join(read_treebank([text.encode()]).notes)
-
-
-def test_values_of_a_feature_in_another_order_are_one():
-    words = [
-        lines(f"1 a a DET Gender={value}|Number=Sing 2 det _", f"2 w{n} w NOUN _ 0 root _")
-        for n, value in enumerate(["Fem,Masc", "Masc,Fem", "Neut", "Neut"])
-    ]
-    stimuli = read_treebank(["".join(words).encode()])
-    assert [g for g in stimuli.values("gender") if g] == ["Fem,Masc", "Fem,Masc", "Neut", "Neut"]

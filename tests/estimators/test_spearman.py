@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 import torchsort
-from inputs import random_case, refused, tables_of
+from inputs import random_case, refused
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import make_spd_matrix
@@ -103,21 +103,6 @@ def test_fr_rsa_finds_a_negative_weight():
     assert free.coef_[2] < -0.1 and bound.coef_[2] == 0
     assert free.score(features, matrix) > bound.score(features, matrix) + 0.01
     assert np.linalg.norm(free.coef_) == pytest.approx(1)
-
-
-def test_unknown_choices_and_tables_without_what_is_needed():
-    features, layer = explicit.random_features(30), np.eye(30)
-    for model, choices in (
-        (SoftRankMLEM(constraint="metrc"), "metric, none"),
-        (RidgeMLEM(target="ranks"), "distance, rank"),
-    ):
-        with refused(choices):
-            model.fit(features, layer)
-    with refused("spd", "metric, none"):
-        WeightForm(Columns(NAMES), "spd")
-    plain = tables_of(features, [layer], explicit.random_folds(30))
-    with refused("ranks among training pairs"):
-        SpearmanMLEM().cross_validate(plain)
 
 
 NAMES = ("a", "b", "c")

@@ -19,11 +19,9 @@ from mlem_core.estimators.normal_equations import (
     training_blocks,
     value_weights,
 )
-from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.ridge import ALPHAS, BETAS, RidgeMLEM
-from mlem_core.estimators.spearman import SpearmanMLEM
 from mlem_core.measures.importance import fitted, permutation_importance
-from mlem_core.pairs.columns import MISSING, MISSING_NAME, chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import MISSING, MISSING_NAME
 from mlem_core.pairs.tables import BY_LAYER, same_or_different
 
 N, N_NEW = 75, 120
@@ -230,23 +228,3 @@ def test_an_estimator_predicts_other_stimuli_by_the_values_it_knows():
         model.predict(unknown)
     with refused("no matrix W"):
         _ = model.W_
-
-
-def test_what_cannot_be_resolved_is_refused(case):
-    tables = case[3]
-    columns = feature_columns(
-        pd.DataFrame({"a": [str(n) for n in range(50)], "b": list("xy") * 25, "c": range(50)})
-    )
-    with refused("'a'", "50 values", "choose of b"):
-        chosen_to_resolve(columns, ("a",))
-    with refused("d", "to resolve by value"):
-        chosen_to_resolve(columns, ("d",))
-    assert chosen_to_resolve(columns, ("all",)) == ("b",)
-    assert chosen_to_resolve(columns, ("none",)) == ()
-    with refused("spearman", "ridge or ridge-rank"):
-        fitted(tables, "spearman")
-    with refused("choose one of the two"):
-        fitted(tables.with_interactions(), "ridge")
-    with refused("no interactions"):
-        _ = tables.with_interactions().columns
-    assert not SpearmanMLEM().values and not estimator_named("frrsa").resolves

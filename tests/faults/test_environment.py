@@ -82,21 +82,6 @@ def test_what_is_compiled_is_kept_where_it_can_be(read_only):
     assert "MLEM_CACHE" in error and error.startswith("mlem_core.base.errors.InputError: ")
 
 
-NOBODY = ("unshare", "-U", "--map-user=12345", "--map-group=12345")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("home", [None, pytest.param("/proc/nowhere", marks=pytest.mark.faults)])
-def test_a_user_whom_the_system_does_not_know(read_only, home):
-    if subprocess.run([*NOBODY, "true"], stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("this system lets no process have users of its own")
-    around = {"HOME": home, "MLEM_CACHE": None}
-    done = analyze(read_only, package=read_only / "site", through=NOBODY, **around)
-    assert done.returncode == 0, done.stderr.decode()
-    assert set(contents(read_only / "work" / "out")) >= TABLES
-    assert [path.name for path in (read_only / "tmp").iterdir()] == ["mlem-12345"]
-
-
 GB = 2**30
 
 

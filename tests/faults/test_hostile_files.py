@@ -19,7 +19,7 @@ from hostile_matrices import Order
 from inputs import refused
 from tiny import sentence_stimuli, word_stimuli
 
-from mlem_core import AnalysisSpec, InputError, Store, from_frame, read_csv, run
+from mlem_core import AnalysisSpec, InputError, Store, from_frame, run
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.base.text import short
 from mlem_core.models.loading import open_model
@@ -182,19 +182,6 @@ def test_odd_files_hold_what_is_written_beside_them(what, seed, tmp_path, monkey
 
 
 ROWS = 40
-
-
-@pytest.mark.parametrize("cell", ["TRUE", "5%", "1,000", "3 000", "x", "0x10", "1_0", "12 ms"])
-def test_a_cell_that_makes_a_column_of_numbers_nominal_is_said(cell):
-    rows = [f'sentence {i} here,"{cell if i == 4 else i % 9}"' for i in range(ROWS)]
-    data = "\n".join(["sentence,freq", *rows]).encode()
-    found = read_csv(data)
-    assert found.features[0].kind == "nominal"
-    (note,) = [note for note in found.notes if "'freq'" in note]
-    assert repr(cell) in note and "row 5" in note
-    assert not read_csv(data, nominal=["freq"]).notes
-    with refused("row 5", "number", repr(cell)):
-        read_csv(data, ordered=["freq"])
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from mlem_core import AnalysisSpec, InputError, Store
 from mlem_core.base.files import write_json
 from mlem_core.base.room import Shared, shared
 from mlem_core.models import availability
-from mlem_core.models.registry import ModelUnavailable, locate
+from mlem_core.models.registry import locate
 from mlem_core.tasks import analyses, limits, notes, processes, trash, visitors
 from mlem_core.tasks.runner import Task
 from pages.parts import choices
@@ -60,26 +60,6 @@ def finished(store, *, stimuli=b"sentence,f\na b,1\n"):
     return job.name
 
 
-@for_each(
-    "lines, facts",
-    (["nonsense = 1"], ["unknown", "'nonsense'"]),
-    (["upload = 1"], ["did you mean upload"]),
-    (["hub = 1"], ["true or false"]),
-    (["models = 'x'", "models = [1]", "[models]"], ["list of folders"]),
-    (["models = ['nowhere']"], ["no folder", "nowhere"]),
-    (["minutes = 0", "minutes = nan", "minutes = true"], ["minutes", "above 0"]),
-    (["memory_gb = '8'"], ["memory_gb", "above 0"]),
-    (["runs_at_once = 1.5", "runs_each = -1", "runs_address = 0"], ["runs_", "whole number"]),
-    (["proxies = ['here']", "proxies = '10.0.0.1'", "proxies = 1"], ["list of addresses"]),
-    (["a b"], ["TOML"]),
-)
-def test_a_setting_that_cannot_be_is_one_sentence(settings, lines, facts):
-    for line in lines:
-        settings(line)
-        with refused(*facts):
-            shared()
-
-
 def test_settings_are_read_and_the_others_are_as_the_docs_say(settings):
     settings("upload_mb = 5", "hub = true")
     assert shared() == replace(Shared(), upload_mb=5, hub=True)
@@ -108,19 +88,6 @@ def test_a_path_is_one_sentence_whether_it_exists_or_not(settings):
             assert (looked.where, looked.problem) == ("nowhere", str(error.value))
     (sentence,) = said
     assert "NAME" in sentence and "path" in sentence and "\n" not in sentence
-
-
-def test_a_folder_below_the_current_one_is_no_model(settings, tmp_path, monkeypatch):
-    """Neither what is there nor what is not tells itself from the other."""
-    (tmp_path / "here" / "secret").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    said = set()
-    for name in ("here/secret", "here/nothing"):
-        with pytest.raises(ModelUnavailable) as error:
-            locate(name)
-        said.add(str(error.value).replace(name, "NAME"))
-    assert len(said) == 1
 
 
 def test_a_visitor_finds_nothing_of_another(two):

@@ -21,7 +21,6 @@ from pypdf import PdfReader
 
 from mlem_core import InputError, figures
 from mlem_core.base.labels import Names
-from mlem_core.base.text import minus
 from mlem_core.figures import Paper
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.terms import HOVER
@@ -181,11 +180,6 @@ def test_names_hold_inside_and_in_their_own_thread_only():
     assert elsewhere == [feature_name("f_one")] == ["f one"]
 
 
-def test_nothing_has_no_sign():
-    text = "-0.000 −0.01 and -0.00 [-0.000, -0.001], -0.05, -0e3, gpt-0 and -0"
-    assert minus(text) == "0.000 −0.01 and 0.00 [0.000, −0.001], −0.05, −0e3, gpt-0 and 0"
-
-
 MM = 25.4 / 72  # of a point
 
 
@@ -269,20 +263,6 @@ def test_an_html_page_works_alone_and_takes_nothing_for_markup():
     for part in ("part_of_speech", "<title>&lt;b&gt;</title>", "a &lt; b &amp; c"):
         assert part in page
     assert not re.search(r"<script[^>]+src=", page)  # plotly.js is in the file
-
-
-@pytest.mark.parametrize(
-    ("paper", "message"),
-    [
-        (Paper(font="Comic"), "'Comic'.*Arial, Times"),
-        (Paper(width_mm=1), "1 mm; expected 30 to 500"),
-        (Paper(points=40), "40 points; expected 4 to 16"),
-        (Paper(dpi=10_000), "10000 dpi; expected 72 to 1200"),
-    ],
-)
-def test_a_size_that_cannot_be_says_why(paper, message):
-    with pytest.raises(InputError, match=message):
-        figures.as_file(figure_of(), "svg", paper)
 
 
 def test_an_image_that_cannot_be_written_says_why(monkeypatch):

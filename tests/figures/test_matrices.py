@@ -107,13 +107,6 @@ def test_in_a_column_one_matrix_has_tau_above_its_diagonal_and_rsa_below():
         )
 
 
-@ORDERS
-def test_a_similarity_that_is_nowhere_defined_is_drawn_empty(order):
-    empty = square_of({"a": 2}) * np.nan
-    figure = figures.similarity_matrices(empty, empty, order=order)
-    assert not any(np.isfinite(np.array(heat.z, float)).any() for heat in heatmaps(figure))
-
-
 def test_flags_of_the_audit_stand_at_their_pairs():
     square = square_of({"a": 2, "b": 1})
     marks = figures.Annotations(flags={"rsa": {PAIR: "<x> changes", PAIR[::-1]: "<x> changes"}})
@@ -255,16 +248,6 @@ def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind, values):
     assert list(missing.hovertext) == ["three<br>f: missing"]
 
 
-def test_forty_levels_are_drawn_as_the_commonest_and_the_rest():
-    levels = [f"l{i:02d}" for i in range(40)]
-    cells = [level for i, level in enumerate(levels) for _ in range(40 - i)]
-    points = pd.DataFrame({"stimulus": range(len(cells)), "f": cells, "label": cells})
-    points = points.assign(x=np.arange(len(cells)), y=0.0)
-    figure = figures.stimulus_map(points, "f", "nominal", "t")
-    assert [t.name for t in figure.data] == [*levels[:15], "25 other values"]
-    assert sum(len(t.x) for t in figure.data) == len(cells)
-
-
 def test_a_nested_map_has_every_stimulus_and_every_centre():
     points = nested_points()
     groups = nested_groups(points, BY)
@@ -278,15 +261,3 @@ def test_a_nested_map_has_every_stimulus_and_every_centre():
     assert "stress .12 (fair)" in said
     assert all(f"{share:.0%}".replace("%", " %").replace("-", "−") in said for share in shares)
     assert "u0" in centres.hovertext[0] and f"{groups['n'].iloc[0]} stimuli" in centres.hovertext[0]
-
-
-def test_maps_of_many_layers_have_a_panel_each_and_one_legend():
-    points = nested_points()
-    maps = [figures.stimulus_map(points, BY[0], "nominal", f"layer {n}") for n in range(5)]
-    figure = figures.map_panels(maps, across=3)
-    assert len(figure.data) == sum(len(one.data) for one in maps)
-    assert {trace.xaxis for trace in figure.data} == {"x", "x2", "x3", "x4", "x5"}
-    shown = [trace.name for trace in figure.data if trace.showlegend]
-    assert sorted(shown) == sorted({trace.name for one in maps for trace in one.data})
-    texts = [one.text for one in figure.layout.annotations]
-    assert [text for text in texts if text.startswith("layer")] == [f"layer {n}" for n in range(5)]

@@ -1,7 +1,5 @@
 """Lines, values, terms, counts, two analyses, the audit: what is drawn is what the tables say."""
 
-import colorsys
-import itertools
 from itertools import product
 
 import numpy as np
@@ -10,8 +8,6 @@ import pytest
 from figure_tables import FEATURES, distances_of, importance_of, named, of_type, scores_of
 
 from mlem_core import figures
-from mlem_core.base.labels import Names
-from mlem_core.figures.naming import model_colors
 from mlem_core.robustness.flags import CONTROL, SAYS
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"
@@ -58,17 +54,6 @@ def test_profiles_draw_the_means_and_spreads_over_folds():
         np.testing.assert_allclose(named(figure, CEILING)[number].y, fits["ceiling"].mean())
 
 
-def test_a_feature_keeps_its_colour_when_another_is_dropped_and_twenty_are_told_apart():
-    importance = importance_of()
-    before, after = drawn(importance), drawn(importance[importance["feature"] != "pos"])
-    assert not named(after, "pos")
-    for name in ("tense", "number"):
-        assert named(after, name)[0].line.color == named(before, name)[0].line.color
-    many = tuple(f"f{i}" for i in range(20))
-    lines = [named(drawn(importance_of(many), many), f)[0].line for f in many]
-    assert len({(line.color, line.dash) for line in lines}) == 20
-
-
 def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_depth():
     importance, last = importance_of(), {"a": 8, "b": 2}
     chance = importance.rename(columns={"importance": "chance"})
@@ -89,20 +74,6 @@ def test_in_print_each_feature_has_a_panel_with_a_line_a_model_over_relative_dep
     (band, *_) = [t for t in figure.data if (t.name or "").startswith("chance") and t.xaxis == "x2"]
     most = importance.loc[importance["feature"] == FEATURES[1], "importance"].max()
     assert max(band.y) == pytest.approx(most)
-
-
-def test_models_of_one_group_have_shades_of_one_hue_and_no_two_models_one_colour():
-    models = ["x", "x@seed1", "y", *map(str, range(12)), "z"]
-    with figures.naming(Names(groups={"z": "y"})):
-        colors = dict(zip(models, model_colors(models), strict=True))
-    assert len(set(colors.values())) == len(models)
-    hues = {model: colorsys.rgb_to_hsv(*rgb(color))[0] for model, color in colors.items()}
-    assert hues["x"] == pytest.approx(hues["x@seed1"], abs=0.02)
-    assert hues["y"] == pytest.approx(hues["z"], abs=0.02) and abs(hues["x"] - hues["y"]) > 0.1
-
-
-def rgb(color):
-    return [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
 
 
 def intervals_of(importance):
@@ -305,50 +276,6 @@ def test_a_waterfall_runs_from_0_to_the_similarity_with_its_intervals():
     drawn = first.to_json()
     first.update_layout(margin_t=99).update_yaxes(range=[0, 1])
     assert figures.waterfall(sure, FEATURES).to_json() == drawn
-
-
-def test_terms_without_universality_are_left_out():
-    bounds = {"universality_lower": [0.4, np.nan, 0.7], "universality_upper": [0.7, np.nan, 0.9]}
-    table = pd.DataFrame({"term": ["x", "y", "rsa"], "universality": [0.5, np.nan, 0.8], **bounds})
-    (bars,) = figures.universality(table).data
-    np.testing.assert_allclose(bars.x, [0.5, 0.8])
-    np.testing.assert_allclose(bars.error_x.array, [0.2, 0.1])
-    np.testing.assert_allclose(bars.error_x.arrayminus, [0.1, 0.1])
-
-
-def test_models_of_both_analyses_stand_beside_each_other_and_others_come_last():
-    def of_one_analysis(models, scale):
-        importance = importance_of(FEATURES, dict.fromkeys(models, 3))
-        return importance.assign(importance=scale * (1 + importance["layer"]))
-
-    both = of_one_analysis(["a", "only", "b"], 0.1), of_one_analysis(["b", "a"], 0.2)
-    both = both[0][both[0]["feature"] != FEATURES[-1]], both[1]
-    figure = figures.side_by_side(both, tuple(map(scores_of, both)), FEATURES)
-    # The legend has what only the second has too, each once.
-    legend = sorted(trace.name for trace in figure.data if trace.showlegend)
-    assert legend == sorted([*FEATURES, ACCURACY, CEILING])
-    titles = [one.text for one in figure.layout.annotations]
-    assert titles == ["a, first", "a, second", "b, first", "b, second", "only, first"]
-    assert max(named(figure, "tense")[0].y) == pytest.approx(0.3)
-    assert max(named(figure, "tense")[1].y) == pytest.approx(0.6)
-
-
-@pytest.mark.parametrize("sure", [True, False])
-def test_differences_of_importance_tell_their_interval_and_test_if_there_is_one(sure):
-    rows = list(itertools.product(["m"], range(2), ["colour", "size"]))
-    table = pd.DataFrame(rows, columns=["model", "layer", "feature"])
-    table = table.assign(first=0.3, second=0.1, difference=[0.2, -0.2, 0.1, 0.0])
-    bound = 0.05 if sure else np.nan
-    table = table.assign(lower=table["difference"] - bound, upper=table["difference"] + bound)
-    p_corrected = [0.01, 0.01, 0.2, 0.9] if sure else np.nan
-    table = table.assign(p=0.01 if sure else np.nan, p_corrected=p_corrected)
-    figure = figures.importance_differences(table, ["colour", "size"])
-    colour, size = (next(t for t in named(figure, f) if t.hovertext) for f in ("colour", "size"))
-    told = colour.hovertext[0]
-    assert (".150 to .250" in told) == ("not 0: p" in told) == ("interval" in told) == sure
-    assert "above 0" not in told and "sd" not in told and size.y[0] == -0.2
-    if sure:
-        assert list(colour.marker.symbol) == ["circle", "circle-open"]
 
 
 MARKED = ["measure", "model_a", "layer_a", "model_b", "layer_b", "variant", "reason", "severity"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import RIDGE, refused
+from inputs import RIDGE
 from rsatoolbox.inference import noise_ceiling as theirs
 from rsatoolbox.rdm import RDMs
 from scipy.spatial.distance import pdist, squareform
@@ -138,19 +138,3 @@ def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path
         assert axis.title.text == "time (ms)" and axis.ticktext[0] == "-100 ms"
         hover = [text for one in drawn.figure.data for text in one.hovertext or ()]
         assert any("60 ms" in text for text in hover) and "layer" not in " ".join(hover)
-
-
-def test_what_are_no_subjects_or_no_times_is_refused(meg, tmp_path):
-    folder, arrays = meg
-    np.savez(folder / "two.npz", V1=arrays["0 ms"], IT=arrays["0 ms"][:3])
-    for files, more, facts in (
-        ({"one": "s0"}, {"subjects": "one=all"}, ("s0.npz", "no axis of subjects")),
-        ({"one": "meg"}, {"subjects": "one=5"}, ("(4, 60, 30)", "subject 5")),
-        ({"one": "two"}, {"subjects": "one=all"}, ("two.npz", "3", "4")),
-        ({"one": "truth"}, {"axes": "one=time:ms"}, ("before", "number", "120 ms")),
-        ({"one": "s0"}, {"subjects": "other=all"}, ("'other'", "one")),
-    ):
-        with refused(*facts):
-            run(spec_of(folder, files, **more), Store(tmp_path))
-    with refused("time:", "WORD:UNIT"):
-        AnalysisSpec(axes="one=time:")

@@ -178,20 +178,8 @@ def test_the_table_of_families_has_43_models_of_10_families():
 
 @pytest.mark.slow
 def test_configurations_fill_the_table_of_systems(tmp_path):
-    assert (
-        main(
-            [
-                "systems",
-                "--model",
-                "mini-mamba",
-                "--model",
-                "mini-gpt2",
-                "--out",
-                str(tmp_path / "s.csv"),
-            ]
-        )
-        == 0
-    )
+    asked = ["systems", "--model=mini-mamba", "--model=mini-gpt2", f"--out={tmp_path / 's.csv'}"]
+    assert main(asked) == 0
     table = pd.read_csv(tmp_path / "s.csv").set_index("system")
     assert table.loc["mini-gpt2", ["architecture", "layers", "heads"]].tolist() == ["gpt2", 6, 4]
     assert table.loc["mini-mamba", "positional_encoding"] == "none"

@@ -1,7 +1,6 @@
 """Groups and trajectories of models: planted truths, levels, and formulas by hand."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +11,9 @@ from scipy.stats import t, ttest_1samp
 from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
 from mlem_core.cli.found import found
-from mlem_core.groups.members import group_means, within_and_between
+from mlem_core.groups.members import within_and_between
 from mlem_core.groups.mrqap import mrqap, same_label, table_of, too_few
-from mlem_core.groups.profiles import estimate, mean_estimate, nearest_depth
+from mlem_core.groups.profiles import estimate, mean_estimate
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.top_features import TopFeatures, top_feature
 from mlem_core.inference.intervals import Left
@@ -155,23 +154,6 @@ def test_the_size_is_that_of_members_and_blocks_left_out():
     total = np.sum(variances, axis=0)
     degrees = total**2 / sum(v**2 / f for v, f in zip(variances, freedom, strict=True))
     np.testing.assert_allclose(width, 2 * np.sqrt(total) * t.ppf(0.975, degrees), rtol=0.1)
-
-
-def test_over_members_alone_it_is_narrower_and_the_value_the_same():
-    matrix, stimuli, group_of = drawn(np.random.default_rng(2), 4)
-    both = estimate(group_means, matrix, group_of, stimuli)
-    alone = estimate(group_means, matrix, group_of)
-    assert np.array_equal(both.value, alone.value)
-    assert ((both.upper - both.lower).mean()) > (alone.upper - alone.lower).mean()
-
-
-def test_without_enough_members_there_is_no_interval():
-    matrix, _, _ = drawn(np.random.default_rng(3), 2)
-    two = estimate(within_and_between, matrix, np.repeat(np.arange(3), 2))
-    assert np.isfinite(two.value).all() and np.isnan(two.lower[0, 0])
-    assert np.isfinite(two.lower[0, 1])
-    one = estimate(within_and_between, matrix[:, :3, :3], np.arange(3))
-    assert np.isnan(one.lower).all() and np.isnan(one.value[0, [0, 2]]).all()
 
 
 def test_the_interval_of_a_mean_profile():
@@ -351,13 +333,6 @@ def test_means_and_intervals_are_those_of_the_seeds(analysis):
     assert one[["sd", "lower", "upper"]].isna().all(axis=None) and (one["seeds"] == 1).all()
 
 
-def test_a_depth_is_the_layer_nearest_to_it(analysis):
-    table = trajectories(analysis)
-    assert set(nearest_depth(table, 0.9)["layer"]) == {1}
-    assert set(nearest_depth(table, 0.5)["layer"]) == {0}
-    assert nearest_depth(table, None)["layer"].isna().all()
-
-
 @pytest.mark.slow
 def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_path):
     bounds = layer_intervals(analysis, Store(tmp_path), n_replicates=20)
@@ -371,18 +346,6 @@ def test_stimuli_make_intervals_wider_and_leave_one_seed_without(analysis, tmp_p
     variance = seeds["sd"] ** 2 / 3
     freedom_of_all = t.ppf(0.975, 1000)
     assert (width[1][known] / 2 >= freedom_of_all * variance[known] ** 0.5).all()
-
-
-def test_what_is_too_little_for_a_trajectory_or_an_interval(analysis):
-    layers = [layer for layer in analysis.layers if layer[0].endswith("step0")]
-    selection = analysis.select(layers=layers)
-    found = GroupSummary(analysis, analysis.results_of(selection), selection)
-    assert not found.checkpoints.members and found.trajectories.empty
-    # Seeds are counted step by step.
-    own = replace(analysis.spec, trajectories={"x": (*MEMBERS[:3], "s1@step10", "s0@step100")})
-    table = trajectories(replace(analysis, spec=own))
-    assert list(table.groupby("step")["seeds"].first()) == [3, 1, 1]
-    assert set(table.loc[table["lower"].notna(), "step"]) == {0}
 
 
 def test_the_command_line_writes_the_table(analysis, tmp_path, monkeypatch, capsys):

@@ -9,17 +9,14 @@ import pytest
 from inputs import arguments_of, layer_pairs, refused, tables_of_rows
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core import RidgeMLEM, Store, explain, from_frame, with_intervals, with_transfer
+from mlem_core import RidgeMLEM, explain, from_frame, with_intervals, with_transfer
 from mlem_core.analysis import similarities
 from mlem_core.cli.commands import main
 from mlem_core.inference.bootstrap import transfer_replicates
 from mlem_core.inference.explanation import with_chance
-from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.pair_contributions import (
     contributing_pairs,
     contributions,
-    kept_at,
-    pair_contributions,
 )
 from mlem_core.inference.partial import PARTS, limits, parts, parts_of, transfers
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
@@ -71,18 +68,6 @@ def test_examples_are_the_pairs_that_add_most_each_stimulus_once(case):
     assert least.loc[0, "contribution"] == contributions(pairs, UNEXPLAINED).min()
 
 
-def test_pairs_behind_a_term_are_kept(planted, tmp_path):
-    whole, store = planted.analysis, Store(tmp_path / "own", overlays=())
-    asked = (whole, store, [A, B], ["colour", "size"], "colour")
-    assert kept_at(*asked) is None
-    found = pair_contributions(*asked)
-    assert kept_at(*asked) is not None and kept_at(*asked, most=False) is None
-    pairs = LayerPairs.of(whole, [A, B], store, ["colour", "size"])
-    pd.testing.assert_frame_equal(
-        found, contributing_pairs(pairs, whole.stimuli, "colour", len(found)), check_dtype=False
-    )
-
-
 def test_two_layers_of_an_analysis_are_explained(planted):
     whole, store = planted.analysis, planted.store
     found = with_intervals(explain(whole, A, B), whole, store)
@@ -123,17 +108,6 @@ def test_the_command_line_prints_and_writes_them(planted, name, tmp_path, capsys
         partial = pd.read_csv(tmp_path / "why_partial.csv")
         assert list(partial) == ["quantity", "value", "lower", "upper"]
         np.testing.assert_allclose(partial["value"], found.partial["value"])
-
-
-@pytest.mark.parametrize(
-    ("asked", "facts"),
-    [(["m:0", "m:7"], ["7", "0, 1, 2"]), (["m:0", "m:1", "--similarity", "svcca"], ["svcca"])],
-)
-def test_what_the_command_line_refuses(planted, asked, facts, capsys, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(planted.store.root))
-    assert main(["why", *asked, *arguments_of(planted.spec)]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert not [fact for fact in facts if fact not in said]
 
 
 def test_an_analysis_is_written_with_intervals(planted, tmp_path, monkeypatch, capsys):

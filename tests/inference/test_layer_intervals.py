@@ -6,14 +6,14 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files, refused
+from inputs import finished, in_files
 from scipy.stats import norm, spearmanr, t
 
 from mlem_core.inference.as_chosen import as_chosen
 from mlem_core.inference.corrections import of_largest
 from mlem_core.inference.explanation import explain, explanation_of, with_intervals
 from mlem_core.inference.intervals import Left
-from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
+from mlem_core.inference.layer_intervals import blocks_of, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import limits, parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
@@ -136,17 +136,6 @@ def test_similarities_have_intervals_and_tests(intervals):
     assert closer.value == pytest.approx(near["rsa"] - far["rsa"])
 
 
-def test_they_are_kept_and_found_for_fewer_layers(planted, intervals, tmp_path):
-    whole = planted.analysis
-    found = known_intervals(whole, planted.store, whole.select(layers=[A, B]))
-    assert found is not None and found.layers == (A, B, C)
-    np.testing.assert_array_equal(found.terms, intervals.terms)
-    assert (
-        known_intervals(whole, planted.store, whole.select(["size"], estimator="spearman")) is None
-    )
-    assert known_intervals(whole, Store(tmp_path)) is None
-
-
 def test_other_features_estimators_and_layers_in_parts(planted, intervals, monkeypatch, tmp_path):
     whole = planted.analysis
     asked = whole.select(["colour", "size"], estimator="ridge-rank", interactions=True)
@@ -159,17 +148,6 @@ def test_other_features_estimators_and_layers_in_parts(planted, intervals, monke
     together = layer_intervals(whole, Store(tmp_path / "all"), asked)
     np.testing.assert_array_equal(together.scores_lower, found.scores_lower)
     np.testing.assert_array_equal(together.tau_upper, found.tau_upper)
-
-
-def test_what_cannot_be_is_refused(planted, intervals, monkeypatch):
-    whole, beyond = planted.analysis, ("m", 9)
-    with refused("m:9"):
-        layer_intervals(whole, planted.store, whole.select(layers=[beyond]))
-    with refused("m:9"):
-        over_stimuli(Claim("closer", (A, B, beyond)), intervals)
-    monkeypatch.setattr("mlem_core.inference.layer_intervals.MOST_BYTES", 30_000)
-    with refused("at most 2 layers"):
-        layer_intervals(whole, planted.store, whole.select(["size"]))
 
 
 @pytest.fixture(scope="module")

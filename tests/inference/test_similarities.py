@@ -1,7 +1,5 @@
 """Two layers by another similarity than RSA: its value, terms and intervals, and refusals."""
 
-from dataclasses import replace
-
 import explicit
 import numpy as np
 import pandas as pd
@@ -9,7 +7,7 @@ import pytest
 from inputs import layer_pairs, refused
 from scipy.stats import t
 
-from mlem_core import Store, explain, from_frame, run, with_intervals
+from mlem_core import Store, explain, from_frame, with_intervals
 from mlem_core.analysis import similarities
 from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
@@ -44,19 +42,6 @@ def test_a_similarity_is_computed_once_and_divided_over_the_features(planted, na
     assert chosen.tables.features == ("size",)
     np.testing.assert_array_equal(chosen.square, found.square.iloc[:2, :2])
     np.testing.assert_allclose(chosen.decomposed().values.sum(axis=0), chosen.values)
-
-
-def test_what_cannot_be_compared_is_refused(planted, tmp_path, monkeypatch):
-    store, whole = Store(tmp_path / "cache", overlays=()), planted.analysis
-    some = run(replace(planted.spec, pairs=2_000), store, progress=False)
-    with refused("7,140 pairs", "--sample"):
-        similarities.compared(some, "cka", store)
-    with refused("all pairs"):
-        with_intervals(replace(explain(some, A, B), similarity=SIMILARITIES["cka"]), some, store)
-    with monkeypatch.context() as patch, refused("disk"):
-        patch.setattr(similarities, "IN_MEMORY_BYTES", 0)
-        patch.setattr("mlem_core.base.room.free_disk", lambda _: 10_000)
-        similarities.compared(whole, "cka", store)
 
 
 @pytest.mark.parametrize("name", ("rsa", *OTHERS))

@@ -113,15 +113,6 @@ def test_leaving_a_feature_out_is_a_fit_without_it(case):
     np.testing.assert_allclose(found[..., f], fits.rho - without, atol=1e-9)
 
 
-def test_wrong_groups_are_named(case):
-    with refused("knid"):
-        grouped_importance(case[3], case[4].weights, ["knid"])
-    with refused("at least one"):
-        grouped_importance(case[3], case[4].weights, [])
-    with refused("one feature only"):
-        loco_importance(case[3].of_features(["kind"]), case[4].rho, "ridge")
-
-
 def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(case):
     tables, fits = case[3], case[4]
     both = joined([tables, tables])

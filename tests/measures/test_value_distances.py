@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, refused, tables_of
+from inputs import index_of, tables_of
 from scipy import stats
 from scipy.spatial import ConvexHull, procrustes
 from scipy.spatial.distance import pdist, squareform
@@ -109,15 +109,6 @@ def test_two_layers_that_arrange_the_values_differently_are_told_apart():
     assert found.rho == pytest.approx(truth, abs=0.1)
     assert compare_layers(table, "kind", LAYERS[0], LAYERS[0]).rho == pytest.approx(1)
     assert len(found.table) == 10
-
-
-def test_what_is_not_there_is_named(case):
-    _, tables, weights = case
-    table = value_distances(tables, weights, LAYERS)
-    with refused("'length'", "kind, gender"):
-        distances_of_layer(table, "length", LAYERS[0])
-    with refused("'m:1'", "m:0, m:3"):
-        distances_of_layer(table, "kind", ("m", 1))
 
 
 def test_the_projection_is_the_nearest_matrix_of_negative_type():

@@ -191,15 +191,6 @@ def test_the_share_of_rounding_is_that_of_rounded_numbers(kind, scale):
         assert rounded_share(plain.astype(kind)) < 1e-12
 
 
-@pytest.mark.parametrize("kind", ["<i8", "<u8"])
-def test_whole_numbers_beyond_floats_are_noted(three, tmp_path, kind):
-    exact = np.random.default_rng(0).integers(0, 2_000, (3, 4))
-    for offset, noted in ((2**40, False), (2**53 - 2_000, False), (2**62, True)):
-        np.save(tmp_path / "a.npy", (exact + offset).astype(kind))
-        notes = from_file(tmp_path / "a.npy", three).notes
-        assert [("is rounding" in note) for note in notes] == [True] * noted
-
-
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".csv"])
 def test_distances_are_square(three, tmp_path, suffix):
     square = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
@@ -264,14 +255,6 @@ def test_nothing_is_unpickled(three, tmp_path):
         from_file(path, three)
 
 
-def test_what_is_behind_a_packed_array_is_not_left_unread(three, tmp_path):
-    array = save(tmp_path / "one.npy", {"layer_00": FIRST}).read_bytes()
-    with zipfile.ZipFile(tmp_path / "bad.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("layer_00.npy", array + FIRST.tobytes())
-    with refused(f"{FIRST.nbytes} bytes"):
-        from_file(tmp_path / "bad.npz", three)
-
-
 def test_a_file_with_another_ending_or_none_at_all(three, tmp_path):
     for name in ("a.pt", "a.pkl", "a"):
         (tmp_path / name).write_bytes(b"x")
@@ -301,24 +284,6 @@ def test_a_csv_is_a_layer_and_one_of_another_content_is_read_again(three, tmp_pa
     assert again[0][2, 0] == 4.5 and again.identity != ours.identity
 
 
-@for_each(
-    "content, facts",
-    ("1,2\n3,4\n", ("2 rows", "3 stimuli")),
-    ("1,2\n3,4,5\n6,7\n", ("row 2", "3 cells", "2")),
-    ("a,b\n1,2\n3,four\n5,6\n", ("'four'", "row 2, column 2")),
-    ("1,2\n3,nan\n5,6\n", ("nan", "row 2, unit 2")),
-    ("1;2\n3;4\n5;6\n", ("semicolons",)),
-    (",0,1\n0,1,2\n1,3,4\n2,5,6\n", ("first column", "no name")),
-    ("id,0,1\n0,1.5,7\n1.0,2,8\n2,3,9\n", ("first column", "0 to 2")),
-    ("\udcff\udcfe1\n", ("damaged",)),
-    ('"1\n2\n3\n', ("damaged",)),
-)
-def test_a_csv_that_cannot_be_used(three, tmp_path, content, facts):
-    (tmp_path / "bad.csv").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with refused("bad.csv", *facts):
-        from_file(tmp_path / "bad.csv", three)
-
-
 @for_each("text", ",0,1\n0,4,5\n1,6,7\n2,8,9\n", "n,0\n1,4\n2,6\n3,8\n", "0,4,5\n1,6,7\n2,8,9\n")
 def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     path = tmp_path / "brain.csv"
@@ -333,10 +298,3 @@ def test_a_first_column_that_counts_is_what_is_said(three, tmp_path, text):
     assert from_file(array, three).layers == (0,)
     with refused("brain.npy", "no CSV"):
         from_file(array, three, first_column="skip")
-
-
-def test_what_only_looks_like_counting_is_read(three, tmp_path):
-    path = tmp_path / "brain.csv"
-    for text in ("0,9\n2,9\n1,8\n", "0,9\n1,9\n2.5,8\n"):
-        path.write_text(text)
-        assert from_file(path, three)[0].shape == (3, 2)

@@ -75,41 +75,6 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert "mini-bert layer 0 and mini-bert layer 6" in screen.canvas["finding"]
 
 
-def test_several_treebank_files_are_one_set(store, tmp_path):
-    sentences = datasets.SETS["treebank"].file.read_text("utf-8").split("\n\n")[:24]
-    files = [tmp_path / f"part-{k}.conllu" for k in (1, 2)]
-    for k, path in enumerate(files):
-        path.write_text("\n\n".join(sentences[k * 12 : k * 12 + 12]) + "\n\n", "utf-8")
-    screen = Screen("new").upload(*files)
-    assert screen.errors == []
-    assert "part-1.conllu and 1 more" in screen.said and "features: upos, " in screen.said
-    screen.press("step models").press("Controlled trio")
-    assert screen.address["models"] == ["mini-bert", "mini-gpt2", "mini-mamba"] and can_run(screen)
-    screen.choose("form models", ["mini-bert"], "multiselect")
-    spec = screen.choose("choice layers", "0", "text_input").press("Run").spec(store)
-    assert [one.read_bytes() for one in spec.stimulus_files] == [*map(Path.read_bytes, files)]
-
-
-def test_how_a_file_is_read_can_be_changed_and_goes_along(store, tmp_path):
-    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(20)]})
-    frame = frame.assign(kind=list("ab?cd") * 4, size=list("xyzz") * 5)
-    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
-        pd.DataFrame({"note": ["nothing here"]}).to_excel(book, sheet_name="About", index=False)
-        frame.to_excel(book, sheet_name="Data", index=False)
-    screen = Screen("new").upload(tmp_path / "book.xlsx")
-    assert "step 2" in screen.said and not can_run(screen)
-    screen.choose("Sheet", "Data")
-    assert "20 stimuli" in screen.said and "2 features: kind, size" in screen.said
-    assert "2 features, 3 cautions" in screen.said
-    # What one types into a list stands in the address.
-    screen = Screen("new", **screen.address, na="?").press("step roles")
-    said = "has missing values: kind"
-    assert said in screen.said
-    # An address opens the same form, and other pages lose nothing of it.
-    assert said in Screen("new", **screen.address).said
-    assert said in screen.go("home").go("new").said
-
-
 def test_roles_and_free_features_go_into_the_analysis(store, csv):
     screen = Screen("new", models="mini-bert", layers="0").upload(csv).press("step roles")
     screen.choose("Role of position", "ignore")
@@ -197,13 +162,6 @@ def test_a_bad_file_loses_and_runs_nothing(store, csv, tmp_path, name, content, 
     assert jobs_in(store) == set()
 
 
-def test_two_tables_at_once_are_refused(store, csv, tmp_path):
-    (tmp_path / "other.csv").write_bytes(csv.read_bytes())
-    screen = Screen("new", models="mini-bert").upload(csv, tmp_path / "other.csv")
-    assert "2 files" in screen.errors[0] and not can_run(screen)
-    assert can_run(screen.press("Go on with probing")) and screen.errors == []
-
-
 @for_each(
     "asked, facts",
     ({"layers": "three"}, ("'three'",)),
@@ -247,14 +205,6 @@ def test_models_are_checked_when_they_are_added(store):
     assert screen.address["groups"][0].startswith("mini-bert=mini-bert,mini-bert@seed1")
     screen.press("The paper's three")
     assert "548 MB" in screen.said and "groups" not in screen.address
-
-
-def test_a_model_that_cannot_be_reached_is_left_out(store, csv):
-    asked = {"models": ["mini-bert", "gpt2"], "layers": "0", "step": "models"}
-    screen = Screen("new", **asked).upload(csv)
-    assert "cannot be reached" in screen.said
-    screen.press("Run")
-    assert any("gpt2 was left out" in one.value for one in screen.app.warning)
 
 
 def test_a_table_of_systems_becomes_the_choices_of_the_form(store, csv, tmp_path):
@@ -395,31 +345,6 @@ def test_a_duplicate_asks_for_what_the_analysis_had(name, upload, monkeypatch):
     assert ours.features == theirs.features
     for each in theirs.features:
         assert ours.table[each.name].equals(theirs.table[each.name]), each.name
-
-
-def test_missing_values_are_one_line_with_what_can_be_done(tmp_path, store):
-    frame = pd.DataFrame({"text": [f"dogs bark {n}" for n in range(40)]})
-    frame = frame.assign(
-        kind=list("ab") * 20, size=["x", "y", None, "x"] * 10, form=[None, *"cd"] * 13 + ["c"]
-    )
-    frame.to_csv(tmp_path / "gaps.csv", index=False)
-    screen = Screen("new", step="roles").upload(tmp_path / "gaps.csv")
-    screen = Screen("new", **{**screen.address, "step": "roles"})
-    assert "2 features have missing values: size and form" in screen.said
-    assert screen.press("A value of its own").address["missing"] == ["level"]
-    screen.press("Drop the features")
-    assert "missing values" not in screen.said and "1 feature" in screen.said
-
-
-def test_fewer_stimuli_than_folds_are_said_and_fewer_folds_offered(tmp_path, store):
-    frame = pd.DataFrame({"sentence": [f"s{n // 3} word" for n in range(12)], "word_index": 1})
-    frame.assign(f=list("abc") * 4, word_index=[0, 1, 0] * 4).to_csv(
-        tmp_path / "few.csv", index=False
-    )
-    screen = Screen("new").upload(tmp_path / "few.csv")
-    assert "Fix step 2" in screen.said and not can_run(screen)
-    screen.press("step roles").press("Use 4 folds")
-    assert screen.address["folds"] == ["4"] and "Fix" not in screen.said
 
 
 @pytest.mark.slow

@@ -1,36 +1,13 @@
 """What pages keep from one redraw to the next: of each visitor and selection its own."""
 
 import ast
-from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock, call
 
 import pytest
 
-from mlem_core.analysis.selection import Selection
 from mlem_core.storage.store import Store
 from pages.parts import stored
 from pages.parts.choices import History
-from pages.parts.view import _results
-
-
-def test_each_selection_has_results_of_its_own():
-    one = Selection(("a", "b"), (("m", 1), ("n", 2)), "ridge", False)
-    others = [
-        replace(one, features=("a",)),
-        replace(one, features=("b", "a")),
-        replace(one, features=("a, b",)),
-        replace(one, layers=(("m", 12), ("n", 2))),
-        replace(one, estimator="ridge-rank"),
-        replace(one, interactions=True),
-    ]
-    results_of = Mock(side_effect=lambda selection: (selection,))
-    analysis = Mock(results_of=results_of, kept=lambda *of: None)
-    for selection in (one, *others, one, *others):
-        assert _results("job", selection, analysis) == (selection,)
-    assert results_of.call_args_list == [call(each) for each in (one, *others)]
-    _results("another job", one, analysis)
-    assert results_of.call_count == 2 + len(others)
 
 
 def test_nothing_is_kept_but_by_the_store():
@@ -63,14 +40,6 @@ def test_what_is_kept_for_one_visitor_never_answers_another(copied, tmp_path, mo
 
 
 HELD = ("analysis", "features", "a", "b")
-
-
-def test_back_takes_nothing_that_no_address_holds():
-    history = History()
-    history.arrive("home", {}, HELD, back=False)
-    history.choose({"stimuli": ["mine.csv"]})
-    history.arrive("home", {"a": ["m:3"]}, HELD, back=True)
-    assert history.state == {"stimuli": ["mine.csv"], "a": ["m:3"]}
 
 
 def test_an_address_of_before_the_last_choice_does_not_undo_it():

@@ -3,24 +3,18 @@
 import io
 import json
 import re
-import tomllib
 import zipfile
 from collections.abc import Callable
 
 import pandas as pd
 import pytest
 from pypdf import PdfReader
-from screens import APP, Screen, jobs_in, plain
+from screens import Screen, plain
 from streamlit.elements.widgets.button import ButtonMixin
-from streamlit.testing.v1 import AppTest
 
 from mlem_core import figures
-from mlem_core.base.labels import Names
 from mlem_core.cli.commands import main
-from mlem_core.data.reading import content
 from mlem_core.tasks import notes
-from pages.form import read, representations
-from pages.parts import exporting, naming
 
 
 @pytest.fixture
@@ -95,22 +89,6 @@ def test_a_report_is_chosen_worded_and_put_in_order(mine, offered):
     assert len(titles(screen.press("report Remove 01-similarity"))) == 1
 
 
-def test_names_of_one_s_own_stand_in_figures_and_files(mine, offered):
-    job = mine.jobs[0].id
-    Screen("report", analysis=job).press("report add compare")
-    # What the table of names writes; its cells are painted, so no test can find them.
-    notes.change_notes(job, mine.store, lambda own: own.showing("position", "place"))
-    screen = Screen("report", analysis=job)
-    (drawn,) = [figure for name, figure in screen.figures.items() if "compare" in name]
-    assert "place" in {one.get("name") for one in drawn["data"]}
-    # A file is written outside the page's script, where nothing says which analysis is chosen.
-    for name in ("01-compare.tex", "words-report.tex"):
-        assert b"place & " in offered[name]()
-    csv = offered["01-compare.csv"]()
-    assert b"position" in csv and b"place" not in csv
-    assert "place" in profiles(mine).traces("profiles")
-
-
 @pytest.mark.slow
 def test_figure_4_of_the_paper_takes_four_clicks(mine, offered, chromium_path):
     """Report, Add a figure, its name, PDF: a page of 183 mm with the scatter and both maps."""
@@ -145,32 +123,6 @@ def test_everything_in_one_zip_and_verified(mine, offered, tmp_path, capsys):
     assert "features=('noun', 'position')" in python
     screen.press("Make the page").run()
     assert b'<div class="holder"' in offered["words-explorer.html"]()
-
-
-def script():
-    import pandas as pd
-
-    from pages.parts import exporting
-
-    exporting.draw_table(pd.DataFrame({"a": range(12_345)}), "t", "Numbers.")
-
-
-def test_no_more_rows_than_a_page_are_sent(monkeypatch):
-    monkeypatch.setattr(naming, "now", Names)
-    app = AppTest.from_function(script).run()
-    assert not app.exception
-    assert len(app.dataframe[0].value) == exporting.MOST_ROWS
-    app.number_input[0].set_value(3).run()
-    assert app.dataframe[0].value["a"].tolist() == list(range(10_000, 12_345))
-    assert "10,001 to 12,345 of 12,345" in app.caption[0].value
-
-
-def test_the_server_takes_what_the_uploaders_offer():
-    """It refuses larger bodies whatever a widget says."""
-    with (APP.parent / ".streamlit" / "config.toml").open("rb") as file:
-        most = tomllib.load(file)["server"]["maxUploadSize"]
-    assert most >= max(read.MOST_MB, representations.MOST_MB)
-    assert read.MOST_MB * 1_000_000 == content.MAX_BYTES
 
 
 def line(screen, job):
@@ -219,32 +171,6 @@ def test_two_are_compared_side_by_side(own):
     # Whoever chooses the other one changes their places.
     assert screen.choose("versus 0", second).address["versus"] == [second, first]
     assert "folds (3; 4)" in screen.said
-
-
-@pytest.mark.slow
-def test_what_is_deleted_is_brought_back_with_its_notes(mine):
-    job = mine.jobs[1].id
-    notes.change_notes(job, mine.store, lambda old: old.named("Four folds").noted("a note"))
-    screen = Screen(analysis=job).unfold(f"more {job}").press(f"delete {job}")
-    assert job not in jobs_in(mine.store) and screen.address.get("analysis") != [job]
-    (undo,) = [key for key in screen.buttons if key.startswith("undo ")]
-    later = Screen()  # which a reload does not forget
-    assert f"open {job}" not in later.buttons and "Four folds" in later.said
-    assert "deleted" in Screen("profiles", analysis=job).errors[0]
-    later.press(undo)
-    assert "Four folds" in line(later, job) and "a note" in line(later, job)
-    assert Screen("profiles", analysis=job).figures
-
-
-def test_a_duplicate_is_a_form_with_all_choices(own):
-    job, before = own.jobs[0], jobs_in(own.store)
-    screen = Screen().unfold(f"more {job.id}").press(f"duplicate {job.id}")
-    assert screen.title == "New analysis"
-    assert re.fullmatch("[0-9a-f]{64}/words.csv", screen.address["stimuli"][0])
-    assert re.fullmatch("one=[0-9a-f]{64}/one.npz", screen.address["files"][0])
-    # Elsewhere, from the address alone, and run as it is: no other one begins.
-    screen = Screen("new", **screen.address).press("Run")
-    assert screen.job == job.id and jobs_in(own.store) == before
 
 
 @pytest.mark.parametrize("page", ["profiles", "trust"])

@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, refused
+from inputs import index_of
 from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import squareform
 from scipy.stats import rankdata, spearmanr
@@ -177,18 +177,6 @@ def test_a_layer_in_which_all_pairs_are_alike_is_like_none(case, nothing, name):
     np.testing.assert_array_equal(found, np.eye(2))
 
 
-@each
-def test_too_few_stimuli_and_unknown_names_are_refused(name):
-    similarity = SIMILARITIES[name]
-    few = similarity.fewest - 1
-    with refused(f"{few} stimuli", f"at least {few + 1}"):
-        similarity.of(np.ones(few * (few - 1) // 2))
-    with refused("svcca", "rsa, cka, neighbours, procrustes, cca"):
-        SIMILARITIES.named("svcca")
-    with refused("already", by=ValueError):
-        SIMILARITIES.register(similarity)
-
-
 TURNED = 90
 FOLDS = np.arange(TURNED) % 3
 
@@ -261,15 +249,6 @@ def test_stimuli_of_no_fold_have_no_part():
     for aligned in (procrustes, cca):
         assert aligned(one, other, folds) == aligned(one, moved, folds)
         assert aligned(one, np.zeros((TURNED, 0)), folds) == 0.0
-
-
-@pytest.mark.parametrize("name", ["procrustes", "cca"])
-def test_they_have_no_terms_and_say_so(name):
-    similarity = SIMILARITIES[name]
-    assert not similarity.divides and similarity.no_terms and similarity.meaning
-    with refused(name, "no sum", "rsa, cka or neigh"):
-        similarity.of(np.ones(10))
-    assert SIMILARITIES["cka"].no_terms == ""
 
 
 def within(draws, truth):

@@ -73,17 +73,6 @@ def test_summing_features_out_equals_leaving_them_out(case):
         np.testing.assert_allclose(dense[0][..., order], dense[1][..., other], atol=1e-6)
 
 
-def test_what_cannot_be_summed_names_the_layer_and_the_feature():
-    features = explicit.random_features(10)
-    with refused("brain layer 3", "9 rows", "10 stimuli"):
-        sums_of(index_of(features), [np.ones((9, 2))], names=["brain layer 3"])
-    tables = sums_of(index_of(features), [np.eye(10)])
-    with refused("gendre", "gender"):
-        tables.of_features(["gendre"])
-    with refused("no feature"):
-        tables.of_features([])
-
-
 @pytest.fixture(scope="module", params=["ignore", "level"])
 def designed(request):
     """An incomplete design: its tables, those of each part, the targets and the ranks of pairs."""
@@ -280,13 +269,6 @@ def test_tables_without_ranks_among_training_pairs_have_none_on_the_disk(tables,
     tables_io.save_pair_tables(plain, tmp_path / "plain.npz")
     assert tables_io.load_pair_tables(tmp_path / "plain.npz").train_sums is None
     assert plain.of_layers([1]).of_features(["gender"]).train_sums is None
-
-
-def test_sums_that_are_no_ranks_are_not_written(tables, tmp_path):
-    with pytest.raises(ValueError, match="half-integers"):
-        tables_io.save_pair_tables(
-            replace(tables, rank_sums=tables.rank_sums + 0.1), tmp_path / "tables.npz"
-        )
 
 
 N_SENTENCES, N_FORMS, LENGTH, K = 36, 20, 3, 3

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, noise, probing, refused, words
+from inputs import arguments_of, in_files, probing, refused, words
 from pypdf import PdfReader
 
 from mlem_core import Store, explain, run, with_intervals
@@ -138,15 +138,6 @@ def test_no_identifier_is_left_in_words(tmp_path):
     assert "coded by value" in made["profiles"].caption
     methods = methods_paragraph(analysis, analysis.results(), names=names)
     assert "Anna (model_a1, repres" in methods and "part_of_speech" not in methods
-
-
-def test_html_is_a_table_and_what_a_user_wrote_is_text(tmp_path):
-    table = words().rename(columns={"noun": "<i>noun</i>"})
-    spec = in_files(tmp_path, table, {"a": noise(len(table))}, folds=3)
-    analysis = run(spec, Store(tmp_path / "store"))
-    for shown in (analysis, analysis.results(), explain(analysis, "a:0", "a:1")):
-        page = shown._repr_html_()
-        assert "<table" in page and "<i>" not in page and "&lt;i&gt;noun" in page
 
 
 def test_repr_headline_and_plots_are_those_of_the_tables(systems):

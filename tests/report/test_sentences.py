@@ -12,7 +12,7 @@ from inputs import for_each, in_files, noise, probing
 
 from mlem_core import Store, run
 from mlem_core.figures import captions
-from mlem_core.figures.captions import FOLDS, TERMS, computed_on, glosses
+from mlem_core.figures.captions import FOLDS, TERMS, computed_on
 from mlem_core.figures.compare import compare_caption
 from mlem_core.figures.importances import profiles_caption
 from mlem_core.figures.similarity import similarity_caption
@@ -88,15 +88,6 @@ def test_every_gloss_has_its_entry_in_the_glossary():
     assert set(TERMS) <= {*re.findall(r"^### (.+)$", GLOSSARY.read_text("utf-8"), re.M)}
 
 
-def test_terms_are_found_as_words():
-    for text, names in (
-        ("weighted Kendall τ and RSA", ["τ, weighted Kendall τ", "RSA"]),
-        ("determined, MDSX", []),
-        ("95 % intervals", ["95 % confidence interval"]),
-    ):
-        assert re.findall(r"\*\*(.+?)\*\*", glosses(text)) == names
-
-
 def cells_of(text):
     """The rows between the rules, as cells."""
     body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
@@ -156,21 +147,6 @@ def test_cells_are_no_options_small_p_are_not_0_and_wide_tables_are_made_smaller
     assert "\n{}[0, 1] & $<0.001$ & $<0.001$" in text and "\n{}* & 0.500 & --" in text
     wide = pd.DataFrame({f"feature {at}": ["0.123 [0.100, 0.150]"] for at in range(9)})
     assert r"\resizebox" in formats.table(wide, "c") and r"\resizebox" not in text
-
-
-def test_a_figure_is_included_at_its_width():
-    one, two = (
-        formats.figure("figures/a.pdf", (mm, 1), "As ρ is.", "fig:a b", "A_b")
-        for mm in (89.0, 183.0)
-    )
-    assert environments(one) == ["figure"] and environments(two) == ["figure*"]
-    assert r"\includegraphics[width=89mm]{figures/a.pdf}" in one and r"\label{fig:a-b}" in one
-    assert r"\caption[{A\_b}]{A\_b. As $\rho$ is.}" in two
-    # Letters that a font lacks do not stop a document.
-    whole = formats.document([one, two, formats.escape("زمن ϕ ± −2 Αo")], "references")
-    assert r"زمن $\phi$ $\pm$ $-$2 Αo" in whole
-    assert environments(whole) == ["figure", "figure*", "document"]
-    assert r"\UTFviii@undefined@err#1{?}" in whole.partition(r"\begin{document}")[0]
 
 
 @pytest.fixture(scope="module")

@@ -1,30 +1,25 @@
 """Other similarities, and features given by their distances, as they are shown and in a capsule."""
 
 import io
-import json
 import zipfile
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import arguments_of, in_files, noise, probing, refused, words
+from inputs import in_files, noise, probing, refused, words
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core import Store, explain, run
-from mlem_core.analysis import baselines, diagnostics, files, similarities
-from mlem_core.analysis.spec import elsewhere
-from mlem_core.cli.commands import main
+from mlem_core.analysis import files, similarities
 from mlem_core.figures import partial
 from mlem_core.figures.plots import Drawing, FigureContext, draw
-from mlem_core.inference.explanation import best_known, kept_intervals
-from mlem_core.inference.layer_intervals import layer_intervals
+from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import capsule
 from mlem_core.report.capsule import how_sure
 from mlem_core.report.verify import verify
-from mlem_core.tasks import analyses, visitors
 
 OTHERS = ("cka", "neighbours")
 ALIGNED = ("procrustes", "cca")
@@ -107,33 +102,6 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
     tables = how_sure(replace(shown, drawing=Drawing(store=store)))
     kept = tables["why_resampled.csv" if name == "rsa" else f"why_{name}.csv"]
     pd.testing.assert_frame_equal(kept, sure.terms)
-
-
-def test_the_interval_of_an_alignment_is_in_the_capsule(made):
-    (analysis, store), shown = made, shown_with(made, "rsa")
-    found = explain(analysis, *shown.pair, compared=similarities.compared(analysis, "cca", store))
-    sure = kept_intervals(found, analysis, store)
-    pd.testing.assert_frame_equal(how_sure(shown)["pair_cca.csv"], sure.whole)
-    assert best_known(found, analysis, shown.selection, store).how_sure == sure.how_sure != ""
-
-
-@pytest.mark.slow
-def test_the_command_line_says_that_a_similarity_has_no_terms(made, tmp_path, capsys, monkeypatch):
-    analysis, _ = made
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "cache"))
-    given, out = [*arguments_of(analysis.spec), "--folds=3"], tmp_path / "out"
-    asked = [*given, "--similarity=cka", f"--out={out}"]
-    assert main(["analyze", *asked, "--similarities=cca", "--bootstrap=20"]) == 0
-    assert (out / "similarity_cca.csv").exists() and not (out / "why_layers_cca.csv").exists()
-    assert (out / "why_layers_cka.csv").exists() and (out / "similarity_intervals_cka.csv").exists()
-    said = capsys.readouterr()
-    assert "RSA" in said.err and "CKA" in said.err and "highest CKA" in said.out
-    assert main(["audit", *asked]) == 0 and "cka_before" in pd.read_csv(out / "audit_pairs.csv")
-    claim = ["--claim=closer a:0 a:1 b:0 cka", f"--out={out}"]
-    assert main(["multiverse", *given, *claim, "--vary=estimator=ridge"]) == 0
-    assert {"rsa", "cka", "tau"} <= set(pd.read_csv(out / "universe_similarity.csv"))
-    assert main(["why", "a:0", "a:1", *given, "--similarity=cca"]) == 0
-    assert "canonical correlation of a layer 0" in capsys.readouterr().out
 
 
 def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
@@ -220,49 +188,3 @@ def test_a_capsule_holds_the_distances_and_is_run_again(analysis, folder):
     assert b"semantics (vector)" in found["methods.md"] and b"own (RDM)" in found["methods.md"]
     again = verify(path)
     assert again.same, again.lines()
-
-
-def test_the_command_line_takes_them(spec, folder, capsys):
-    command = ["lint", "--stimuli", spec.stimuli, "--vector", "semantics=s*"]
-    assert main([*command, "--rdm", f"own={folder / 'own.npy'}"]) == 0
-    said = capsys.readouterr().out
-    assert "noun (nominal), semantics (vector), own (rdm)" in said
-    assert "identifier" not in said
-    assert main([*command, "--rdm", f"own={folder / 'none.npy'}"]) == 2
-    error = capsys.readouterr().err
-    assert "none.npy" in error and len(error.splitlines()) == 1
-    with pytest.raises(SystemExit):
-        main(["stimuli", spec.stimuli, "--vector", "semantics=s*", "--out", "x.csv"])
-
-
-@pytest.mark.slow
-def test_what_is_said_of_the_stimuli_and_the_baselines(analysis, folder):
-    found = diagnostics.lint(analysis.stimuli, analysis.spec).findings
-    assert not [one for one in found if one.kind in ("identifier", "rare", "range")]
-    rows = {("brain", 1): np.random.default_rng(0).standard_normal((N, 5))}
-    decoded = baselines.decoding(analysis.stimuli, rows, analysis.folds)
-    assert set(decoded.table["feature"]) == {"noun"}
-    assert sum("given by the distances" in notice for notice in decoded.notices) == 2
-    inputs, of = baselines.encoded_features(analysis.stimuli)
-    assert of.count("semantics") == 2 and of.count("own") == 4 and len(inputs) == N
-    drawn = layer_intervals(analysis, Store(folder / "cache"), n_replicates=20)
-    assert drawn.columns == ("noun", "semantics", "own")
-
-
-def test_an_upload_goes_with_the_analysis_and_its_content_names_the_job(spec, folder, tmp_path):
-    store = Store(tmp_path)
-    path = analyses.keep_upload((folder / "own.npy").read_bytes(), "own.npy", store)
-    uploaded = replace(spec, rdms=(("own", str(path)),))
-    before = analyses.job_id(uploaded)
-    np.save(path, 2 * np.load(folder / "own.npy"))
-    assert analyses.job_id(uploaded) != before
-    moved = elsewhere(uploaded, lambda one: one.upper())
-    assert moved.rdms == (("own", str(path).upper()),) and moved.stimuli == spec.stimuli.upper()
-    job = tmp_path / "jobs" / "one"
-    job.mkdir(parents=True)
-    (job / "spec.json").write_text(json.dumps(uploaded.to_dict()))
-    visitors.purge_uploads(store, days=-1)
-    assert path.exists()
-    (job / "spec.json").unlink()
-    visitors.purge_uploads(store, days=-1)
-    assert not path.exists()

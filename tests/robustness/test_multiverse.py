@@ -143,31 +143,6 @@ def test_claims_in_words(text, sentence):
     assert Claim.parse(text).sentence == sentence
 
 
-@for_each(
-    "text, facts",
-    ("tpo noun brain:0", ["did you mean top"]),
-    ("top noun brain:0 length", ["1 and 2"]),
-    ("above noun noun brain:0", ["twice"]),
-    ("", ["is no claim"]),
-    ("top nuon brain:0", ["did you mean noun"]),
-    ("top noun brain:1", ["'brain:1'"]),
-)
-def test_a_claim_that_is_none_is_refused(found, text, facts):
-    with refused(*facts):
-        Claim.parse(text).margins(found)
-
-
-@for_each(
-    "layers, choices, fact",
-    ([("brain", 1)], None, "did you mean brain:2"),
-    ([], None, "no layer is chosen"),
-    ([A], {"distanze": ("cosine",)}, "did you mean distance"),
-)
-def test_bad_choices_are_refused(made, layers, choices, fact):
-    with refused(fact):
-        multiverse(made.analysis, layers, made.store, choices)
-
-
 def test_a_universe_that_cannot_be_is_named(made, tmp_path):
     rows = made.layers[A].copy()
     rows[4] = 0.0

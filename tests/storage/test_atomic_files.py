@@ -7,7 +7,7 @@ import pytest
 from inputs import refused
 
 from mlem_core.analysis.results import write_tables
-from mlem_core.base.files import check_target, is_full, replacing, replacing_files
+from mlem_core.base.files import check_target, replacing, replacing_files
 
 
 @pytest.fixture(params=[0o022, 0o077])
@@ -159,8 +159,3 @@ def test_ctrl_c_while_files_take_their_places_leaves_no_mixture(tmp_path, monkey
         write_tables(tmp_path, {"a.csv": table * 2, "b.csv": table * 2}, {"seed": 1})
     assert {(tmp_path / name).read_text() for name in ("a.csv", "b.csv")} == {"a\n2\n"}
     assert names(tmp_path) == ["a.csv", "b.csv", "manifest.json"]
-
-
-def test_a_full_disk_is_told_from_other_errors():
-    assert is_full(OSError("4096 requested and 100 written"))
-    assert not is_full(PermissionError(13, "Permission denied"))

@@ -19,7 +19,6 @@ from waiting import until
 
 from mlem_core import InputError, Store, run
 from mlem_core.base import room
-from mlem_core.base.room import default_root
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.pairs import ranks
 from mlem_core.storage import digests
@@ -225,13 +224,6 @@ def test_a_full_disk_and_a_root_that_cannot_be_written_are_said(tmp_path):
         store.entry("stage", 1, never, a=1)
 
 
-def test_the_environment_names_the_root(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLEM_CACHE", str(tmp_path / "there"))
-    assert Store().root == tmp_path / "there"
-    monkeypatch.delenv("MLEM_CACHE")
-    assert default_root() == Path(__file__).resolve().parents[2] / "cache"
-
-
 def rewritten(path):
     """In place, of the same size, with its former time."""
     before = path.stat()
@@ -260,15 +252,6 @@ def test_nothing_is_kept_of_a_file_that_changes(change, tmp_path):
         store.entry("stage", 1, make, of=f"{file.digest} as a view")
     assert store.find("stage", 1, of=f"{file.digest} as a view") is None
     assert not digests._read
-
-
-def test_other_rights_and_another_name_of_a_file_change_nothing(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("A")
-    file = Digested.of(path)
-    path.chmod(0o600)
-    os.link(path, tmp_path / "second")
-    Watched(file.digest, (file,)).check()
 
 
 @pytest.fixture

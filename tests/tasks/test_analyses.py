@@ -22,12 +22,9 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Progress
-from mlem_core.estimators.ridge import RidgeMLEM
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_chance, with_transfer
-from mlem_core.inference.importance_chance import CHANCE, score_above_chance
-from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.report import capsule
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, processes, runner
@@ -313,18 +310,6 @@ def test_representations_that_have_gone_are_made_again(tmp_path):
     tiny.save("gpt2", folder, n_layer=2)
     with refused("no longer the one"):
         followups.restore_representations(analysis, [name], empty, lambda progress: None)
-
-
-def test_scores_are_tested_against_permuted_labels(job, kept):
-    analysis, layer = job.analysis(), ("brain", 0)
-    options = {"layers": [list(layer)], "permutations": 39, **FITTED}
-    followups.work("chance", analysis, options, kept, lambda progress: None)
-    made = analysis.kept(CHANCE, kept, analysis.select(layers=[layer], **FITTED), permutations=39)
-    pairs = LayerPairs.of(analysis, [layer], kept, ["tense", "number"])
-    expected = score_above_chance(pairs, RidgeMLEM().cross_validate, n_permutations=39)
-    pd.testing.assert_frame_equal(made, expected)
-    with refused("ridge"):
-        followups.work("chance", analysis, options | {"estimator": "rigde"}, kept, lambda _: None)
 
 
 @pytest.mark.slow

@@ -13,9 +13,8 @@ import pytest
 from inputs import for_each, in_files, noise, refused, words
 from waiting import wait
 
-from mlem_core import AnalysisSpec, Store, explain, run, stimulus_map
+from mlem_core import Store, explain, run, stimulus_map
 from mlem_core.analysis.run import coded_otherwise, values_to_resolve
-from mlem_core.base.files import write_json
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
@@ -25,7 +24,7 @@ from mlem_core.pairs.tables import BY_LAYER
 from mlem_core.robustness import audit, multiverse
 from mlem_core.robustness.flags import SAYS
 from mlem_core.tasks import analyses, examples, followups, notes, trash
-from mlem_core.tasks.notes import Notes, derived, job_names
+from mlem_core.tasks.notes import Notes
 
 ID = "0123456789abcdef"
 
@@ -70,13 +69,6 @@ def test_an_id_is_no_path(store):
             notes.read_notes(name, store)
 
 
-def test_a_store_that_cannot_be_written_is_said_in_a_sentence(store):
-    (store.root / "notes").write_text("a file where the folder would be")
-    with refused("notes cannot be written"):
-        notes.change_notes(ID, store, lambda old: old.named("a"))
-    assert notes.read_notes(ID, store) == Notes()
-
-
 WRITER = """
 import sys
 from mlem_core.storage.store import Store
@@ -100,46 +92,6 @@ def test_processes_that_write_at_once_lose_nothing(store):
     # Nothing half-written is left.
     left = {path.suffix for path in (store.root / "notes").iterdir()}
     assert left == {".json", ".lock"}
-
-
-TWO = AnalysisSpec(stimuli="probing", models=("minilm", "mini-bert"))
-FIVE = replace(TWO, models=("minilm", "mini-bert", "mini-gpt2", "mini-mamba", "smollm2"))
-
-
-def asked(spec, store, at=1_700_000_000):
-    """An analysis that was asked for and never ran."""
-    folder = store.root / "jobs" / analyses.job_id(spec)
-    folder.mkdir(parents=True)
-    write_json(folder / "spec.json", spec.to_dict())
-    os.utime(folder / "spec.json", (at, at))
-    job = analyses.find(folder.name, store)
-    assert job is not None
-    return job
-
-
-def test_no_two_are_called_the_same(store, tmp_path):
-    # Other models of the same number; the same file name with other content; the same name given.
-    specs = [FIVE, replace(FIVE, models=("gpt2", *FIVE.models[1:]))]
-    for n in range(2):
-        path = tmp_path / f"{n}" / "mine.csv"
-        path.parent.mkdir()
-        path.write_text(f"sentence,a\nx y,{n}\n")
-        specs.append(replace(TWO, stimuli=str(path)))
-    jobs = [asked(spec, store) for spec in specs]
-    chosen = replace(FIVE, estimator="spearman", features=("tense",), interactions=True)
-    assert derived(asked(chosen, store)) == (
-        "probing · 5 models · 1 feature · spearman · with interactions"
-    )
-    jobs += [asked(replace(TWO, seed=seed), store, 1_700_000_000 + seed) for seed in (1, 2)]
-    for job in jobs[-2:]:
-        notes.change_notes(job.id, store, lambda old: old.named("words"))
-    found = job_names(jobs, store)
-    assert len(set(found.values())) == len(jobs)
-    assert found[jobs[0].id] == "probing · minilm, mini-bert, mini-gpt2, mini-mamba, smollm2"
-    assert found[jobs[2].id].startswith("mine · minilm, mini-bert · 14 Nov")
-    assert found[jobs[2].id].endswith(jobs[2].id[:6])  # started in the same minute
-    assert found[jobs[4].id].startswith("words · ")
-    assert job_names(jobs[4:5], store) == {jobs[4].id: "words"}
 
 
 @pytest.fixture(scope="module")
