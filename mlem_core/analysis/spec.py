@@ -8,9 +8,9 @@ from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from os import PathLike
 from typing import Any, cast
 
-from mlem_core.analysis.file_choices import OfFiles
 from mlem_core.analysis.grouped import (
     Grouped,
+    OfFiles,
     check_groups,
     check_properties,
     check_trajectories,

@@ -10,9 +10,15 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.figures.captions import NOISE, of_chance
+from mlem_core.figures.captions import (
+    NOISE,
+    axis_title,
+    feature_name,
+    layer_in_model,
+    named_layers,
+    of_chance,
+)
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import axis_title, feature_name, layer_in_model, named_layers
 from mlem_core.figures.profiles import band, noise_band
 from mlem_core.figures.style import (
     GREY,
@@ -35,9 +41,8 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.fold_similarity import known_fold_similarity
 from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
-from mlem_core.groups.noise_ceilings import subjects_of
+from mlem_core.groups.noise_ceilings import known_fold_similarity, subjects_of
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.groups.systems import groups_of_systems
 from mlem_core.inference import layer_intervals

@@ -1,8 +1,13 @@
-"""Explanation of two layers' similarity: the canvas, and all else of the two below it."""
+"""Explanation of two layers' similarity: the canvas, and all else of the two below it.
+
+The canvas as an element of a page stands here: the one place that knows both its sources and
+Streamlit.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +20,6 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
-from pages import canvas
 from pages.parts import (
     alike,
     background,
@@ -31,10 +35,53 @@ from pages.parts.choices import plain
 from pages.parts.view import View, has_pairs, lacks
 
 if TYPE_CHECKING:
+    from mlem_core.figures.canvas import Canvas
     from mlem_core.figures.context import FigureContext
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.what_else import Rest
     from mlem_core.tasks.followups import Followup
+
+
+_ENTRY = """
+export default function ({ data, parentElement, setTriggerValue }) {
+  const content = JSON.parse(new TextDecoder().decode(data));
+  mount(parentElement.querySelector(".holder"), content, setTriggerValue);
+}
+"""
+
+
+def _component() -> Any:
+    from mlem_core.report.page import script, style
+
+    holder = '<div class="holder" style="container-type: inline-size"></div>'
+    return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
+
+
+def show_canvas(
+    data: Canvas,
+    key: str,
+    choose: Callable[[str, str], object],
+    open_details: Callable[[str], object],
+) -> None:
+    """Show the canvas.
+
+    Parameters
+    ----------
+    choose : gets the two layers "model:layer" that were clicked
+    open_details : gets the term whose details are wanted, or "all"
+    """
+
+    def chosen() -> None:
+        choose(*st.session_state[key]["pair"])
+
+    _component()(
+        # As bytes: Streamlit would write the same text twice.
+        data=json.dumps(data).encode(),
+        key=key,
+        on_pair_change=chosen,
+        on_details_change=lambda: open_details(st.session_state[key]["details"]),
+    )
+
 
 MOST = "add most"
 DETAILS = "details"
@@ -53,7 +100,7 @@ def _canvas(view: View) -> None:
     shown = view.shown(**alike.option(alike.compared_layers(view)))
     if shown is None:
         return
-    canvas.show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
+    show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
     frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
     _wait(view, shown)
 
