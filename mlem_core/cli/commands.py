@@ -17,7 +17,7 @@ from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
 from mlem_core.cli.of_results import run_erase
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
-from mlem_core.cli.serving import INTRODUCTION, export, serve_app
+from mlem_core.cli.serving import INTRODUCTION, serve_app
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
 from mlem_core.scale.cluster import computing_on, from_environment
 
@@ -355,6 +355,12 @@ def _replicate(options: argparse.Namespace) -> None:
     complain(in_a_sentence(differences(*both)))
 
 
+def _export(options: argparse.Namespace) -> None:
+    from mlem_core.cli.found import export
+
+    export(options)
+
+
 def _verify(options: argparse.Namespace) -> int:
     from mlem_core.report.verify import verify
 
@@ -377,7 +383,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "app": serve_app,
     "audit": _audit,
     "erase": partial(run_erase, spec=_spec),
-    "export": export,
+    "export": _export,
     "lint": _lint,
     "systems": _systems,
     "multiverse": _multiverse,

@@ -19,11 +19,13 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
+from mlem_core.cli.streams import tell
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
@@ -251,6 +253,27 @@ def result_of(
     if was and not half and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
         raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
     return analysis
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write the page of a result."""
+    from mlem_core.figures.context import Drawing, FigureContext
+    from mlem_core.report.page import write_page
+
+    store = Store()
+    with Bars() as bars:
+        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
+        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
+        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
+        path = write_page(
+            context,
+            options.html,
+            title,
+            options.pairs,
+            stimuli=not options.without_stimuli,
+            progress=bars.show,
+        )
+    tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
 def _manifest(name: str) -> dict[str, Any]:

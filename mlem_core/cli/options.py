@@ -324,17 +324,10 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
     )
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """The parser of the command line; `options.command` is the command."""
-    whole = Parser(prog=_RUN, description=description)
-    whole.add_argument("--version", action="version", version=RELEASE)
-    commands = whole.add_subparsers(
-        dest="command", required=True, parser_class=Parser, title="commands", metavar="COMMAND"
+def _add_analyze(commands: Any) -> argparse.ArgumentParser:
+    analyze: argparse.ArgumentParser = commands.add_parser(
+        "analyze", help="run an analysis and write its tables as CSV"
     )
-
-    app = commands.add_parser("app", help="serve the app, and open it in the browser")
-    app.add_argument("--port", type=int, help="default: 8501, or the next one that is free")
-    analyze = commands.add_parser("analyze", help="run an analysis and write its tables as CSV")
     _add_inputs(analyze)
     analyze.add_argument(
         "--baselines",
@@ -353,7 +346,20 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write everything, with figures, as one zip"
     )
+    return analyze
 
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The parser of the command line; `options.command` is the command."""
+    whole = Parser(prog=_RUN, description=description)
+    whole.add_argument("--version", action="version", version=RELEASE)
+    commands = whole.add_subparsers(
+        dest="command", required=True, parser_class=Parser, title="commands", metavar="COMMAND"
+    )
+
+    app = commands.add_parser("app", help="serve the app, and open it in the browser")
+    app.add_argument("--port", type=int, help="default: 8501, or the next one that is free")
+    analyze = _add_analyze(commands)
     why = commands.add_parser("why", help="explain the similarity of two layers by features")
     _add_two_layers(why)
     _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")

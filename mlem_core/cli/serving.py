@@ -1,4 +1,4 @@
-"""The commands that show: `mlem app`, `mlem export`, and what `mlem` alone says."""
+"""The command `mlem app`, and what `mlem` alone says."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import sys
 import webbrowser
 from pathlib import Path
 
-from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError
-from mlem_core.cli.streams import tell
 
 INTRODUCTION = """\
 MLEM Explorer: what makes two language models think alike?
@@ -62,26 +59,3 @@ def serve_app(options: argparse.Namespace) -> int:
     if sys.platform == "win32":
         return subprocess.call(command)
     os.execv(command[0], command)
-
-
-def export(options: argparse.Namespace) -> None:
-    """Write the page of a result."""
-    from mlem_core.cli.found import result_of
-    from mlem_core.figures.context import Drawing, FigureContext
-    from mlem_core.report.page import write_page
-    from mlem_core.storage.store import Store
-
-    store = Store()
-    with Bars() as bars:
-        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
-        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
-        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
-        path = write_page(
-            context,
-            options.html,
-            title,
-            options.pairs,
-            stimuli=not options.without_stimuli,
-            progress=bars.show,
-        )
-    tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from mlem_core.analysis.selection import Selection
     from mlem_core.base.typing import Layer
     from mlem_core.tasks.analyses import Job
-    from mlem_core.tasks.followups import Followup
 
 MOST_NAMED = 3  # models; of more their number is said
 MANY_SYSTEMS = 4  # models
@@ -281,6 +281,8 @@ def _offer_capsule(view: View) -> None:
             frame.attempt(lambda: _make_capsule(view))
             st.divider()
             frame.attempt(lambda: _make_page(view))
+            st.divider()
+            frame.attempt(lambda: _as_text(view))
 
 
 def _make_capsule(view: View) -> None:
@@ -297,7 +299,7 @@ def _make_capsule(view: View) -> None:
         "a methods paragraph, the references and all versions."
     )
     help = "Draws all figures in the background; about half a minute."
-    _offer_file(view.work("capsule", options), "capsule", followups.CAPSULE, help)
+    _offer_file(view, "capsule", options, followups.CAPSULE, help)
     st.caption(
         "`mlem verify FILE.zip` runs it again, models included, and says which numbers differ."
     )
@@ -329,18 +331,19 @@ def _make_page(view: View) -> None:
         },
     }
     help = "Explains every two layers in the background; a minute for 50 layers."
-    _offer_file(view.work("page", options), "page", followups.PAGE, help)
+    _offer_file(view, "page", options, followups.PAGE, help)
 
 
-def _offer_file(task: Followup, noun: str, name: str, help: str) -> None:
-    """The button that makes a file, or downloads it."""
+def _offer_file(view: View, noun: str, options: dict[str, Any], name: str, help: str) -> None:
+    """The button that makes a file by the work of this name, or downloads it."""
+    task = view.work(noun, options)
     background.offer(task, f"Make the {noun}", help)
     if task.status().state == "done":
         path = task.file(name)
         st.download_button(
             f"Download the {noun} ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
-            file_name=name,
+            file_name=f"{Path(view.analysis.stimuli.name).stem}-{name}",
             mime="application/octet-stream",
             key=f"download {noun}",
             type="primary",
@@ -348,3 +351,23 @@ def _offer_file(task: Followup, noun: str, name: str, help: str) -> None:
             on_click="ignore",
             help="Keep it beside the paper.",
         )
+
+
+def _as_text(view: View) -> None:
+    """What is shown as a command and in Python, to be copied."""
+    from mlem_core.analysis.as_text import of_selection, python_of, shell_line
+    from mlem_core.base.room import shared
+
+    spec = of_selection(view.analysis.spec, view.selection, view.all_features)
+    if shared() is not None:
+        # Where an upload lies on a server is nobody's concern.
+        spec = replace(spec, stimuli=Path(spec.stimuli).name)
+    a, b = view.pair
+    lines = [shell_line("analyze", spec, "--out=results")]
+    if a != b:
+        lines.append(shell_line("why", spec, a, b))
+    st.markdown("The same as a command")
+    st.code("\n".join(lines), language="bash", wrap_lines=True)
+    st.markdown("The same in Python")
+    pair = None if a == b else (parse_layer(a), parse_layer(b))
+    st.code(python_of(spec, pair), language="python", wrap_lines=True)

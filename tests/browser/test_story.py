@@ -226,7 +226,7 @@ def tab_to(page, what, most=80):
 @pytest.mark.slow
 def test_features_a_pair_and_export_by_keyboard(app, page):
     show_example(page)
-    tab_to(page, "^length of the word")
+    tab_to(page, "^word length")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
     until_shown(page, {"tense"}, {"gender"})
