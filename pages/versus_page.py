@@ -38,7 +38,7 @@ def versus_body() -> None:
     _what_differs(views, called)
     results = views[0].results(), views[1].results()
     if results[0] is not None and results[1] is not None:
-        from mlem_core.figures.captions import naming as named
+        from mlem_core.figures.naming import naming as named
 
         with named(naming.shared_names(*ids)):
             _answers(views, (results[0], results[1]), called)

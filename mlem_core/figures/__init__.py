@@ -9,7 +9,6 @@ Plotly reads its texts as a small HTML.
 """
 
 from mlem_core.figures.baselines import unit_scores
-from mlem_core.figures.captions import naming
 from mlem_core.figures.compare import importance_scatter, two_layers
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.export import (
@@ -29,6 +28,7 @@ from mlem_core.figures.methods import (
     noise_agreement,
     published_values,
 )
+from mlem_core.figures.naming import naming
 from mlem_core.figures.partial import partial_matrix
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
 from mlem_core.figures.profiles import profiles

@@ -14,10 +14,11 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.captions import FOLDS, computed_on, layer_title, model_labels
+from mlem_core.figures.captions import FOLDS, computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.importances import drawn_profiles
 from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
+from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
     PALETTE,

@@ -12,9 +12,10 @@ from plotly.subplots import make_subplots
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
-from mlem_core.figures.captions import FOLDS, feature_labels, feature_name, joined, layer_title
+from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, label_places
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title
 from mlem_core.figures.stimulus_maps import as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,

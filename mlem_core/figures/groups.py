@@ -10,15 +10,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.figures.captions import (
-    NOISE,
-    axis_title,
-    feature_name,
-    layer_in_model,
-    named_layers,
-    of_chance,
-)
+from mlem_core.figures.captions import NOISE, of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import axis_title, feature_name, layer_in_model, named_layers
 from mlem_core.figures.profiles import band, noise_band
 from mlem_core.figures.style import (
     GREY,

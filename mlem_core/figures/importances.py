@@ -11,16 +11,9 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
-from mlem_core.figures.captions import (
-    FOLDS,
-    NOISE,
-    feature_labels,
-    joined,
-    layer_title,
-    model_colors,
-    model_labels,
-)
+from mlem_core.figures.captions import FOLDS, NOISE, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
+from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
 from mlem_core.figures.profiles import (
     FI,
     Drawn,

@@ -18,16 +18,15 @@ from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import width
 from mlem_core.base.text import stress_in_words
-from mlem_core.figures.captions import (
-    STRESS,
+from mlem_core.figures.captions import STRESS, joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import (
     feature_name,
-    joined,
     layer_labels,
     layer_title,
     model_colors,
     model_labels,
 )
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.style import (
     FAINT,
     GREY,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.figures.captions import layer_labels, model_colors, model_labels
+from mlem_core.figures.naming import layer_labels, model_colors, model_labels
 from mlem_core.figures.style import (
     GREY,
     INK,

@@ -16,8 +16,9 @@ import plotly.graph_objects as go
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.methods import beside_published
 from mlem_core.base.typing import FloatArray, IntArray, layer_name, parse_layer
-from mlem_core.figures.captions import FOLDS, layer_title, layer_titles, model_colors, model_labels
+from mlem_core.figures.captions import FOLDS
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import layer_title, layer_titles, model_colors, model_labels
 from mlem_core.figures.profiles import band, profiles
 from mlem_core.figures.style import (
     LEGEND,

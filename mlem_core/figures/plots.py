@@ -21,7 +21,6 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
-from mlem_core.figures.captions import naming, naming_layers
 from mlem_core.figures.context import (
     FIGURES,
     Draw,
@@ -32,6 +31,7 @@ from mlem_core.figures.context import (
     with_interactions,
 )
 from mlem_core.figures.importances import feature_panels
+from mlem_core.figures.naming import naming, naming_layers
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.inference.explanation import layer_of

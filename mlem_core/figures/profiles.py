@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.figures.captions import (
+from mlem_core.figures.naming import (
     axis_title,
     feature_labels,
     feature_name,

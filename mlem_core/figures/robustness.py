@@ -12,8 +12,9 @@ from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import width
 from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.figures.captions import computed_on, layer_labels, layer_title, model_labels
+from mlem_core.figures.captions import computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import layer_labels, layer_title, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     GREY,

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name, parse_layer
-from mlem_core.figures.captions import joined, layer_labels, model_name, tau_by_chance
+from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import (
     MOST_CELLS,
@@ -32,6 +32,7 @@ from mlem_core.figures.matrix import (
     run_means,
     runs,
 )
+from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
     AUDIT,
     INK,

@@ -18,9 +18,10 @@ from plotly.subplots import make_subplots
 from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer
-from mlem_core.figures.captions import STRESS, computed_on, feature_labels, feature_name, joined
+from mlem_core.figures.captions import STRESS, computed_on, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, heading
+from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.style import (
     GREY,

@@ -10,9 +10,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.figures.captions import joined, layer_title, model_called, model_labels
+from mlem_core.figures.captions import joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import chosen_systems, systems_of
+from mlem_core.figures.naming import layer_title, model_called, model_labels
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
     GREY,

@@ -13,9 +13,12 @@ import plotly.graph_objects as go
 
 from mlem_core.base.text import listed, many, percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.figures.captions import (
-    STRESS,
-    joined,
+from mlem_core.figures.captions import STRESS, joined
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.groups import Systems, interval_bars, pair_of, systems_of
+from mlem_core.figures.maps import frame_map, uncrowded
+from mlem_core.figures.matrix import Order, grid
+from mlem_core.figures.naming import (
     layer_title,
     model_called,
     model_colors,
@@ -23,10 +26,6 @@ from mlem_core.figures.captions import (
     model_name,
     naming_layers,
 )
-from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import Systems, interval_bars, pair_of, systems_of
-from mlem_core.figures.maps import frame_map, uncrowded
-from mlem_core.figures.matrix import Order, grid
 from mlem_core.figures.similarity import Matrix, Measure, matrix_figure
 from mlem_core.figures.style import (
     DIVERGING,

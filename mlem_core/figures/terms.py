@@ -11,15 +11,10 @@ import plotly.graph_objects as go
 
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.captions import (
-    feature_labels,
-    feature_name,
-    layer_titles,
-    model_labels,
-    of_chance,
-)
+from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.matrix import run_means, runs_of
+from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_labels
 from mlem_core.figures.style import (
     CLEAR,
     DIVERGING,

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
-from mlem_core.figures.captions import feature_name
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import BELOW, group_summary, line_with_band
+from mlem_core.figures.naming import feature_name
 from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
 from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.summary import GroupSummary

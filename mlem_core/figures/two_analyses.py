@@ -10,14 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
-from mlem_core.figures.captions import (
-    FOLDS,
-    joined,
-    layer_labels,
-    layer_title,
-    model_called,
-    model_labels,
-)
+from mlem_core.figures.captions import FOLDS, joined
+from mlem_core.figures.naming import layer_labels, layer_title, model_called, model_labels
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.style import (
     CLEAR,

@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.maps import some_layers
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.figures.captions import layer_in_model, layer_titles, model_labels
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
+from mlem_core.figures.naming import layer_in_model, layer_titles, model_labels
 from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
     CLEAR,

@@ -19,9 +19,10 @@ from plotly.subplots import make_subplots
 from mlem_core.analysis import maps
 from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.figures.captions import STRESS, feature_labels, layer_title, layer_titles
+from mlem_core.figures.captions import STRESS
 from mlem_core.figures.context import Draw, FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, uncrowded
+from mlem_core.figures.naming import feature_labels, layer_title, layer_titles
 from mlem_core.figures.stimulus_maps import (
     color_of,
     finish,

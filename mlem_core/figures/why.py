@@ -22,9 +22,10 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import Layer, layer_name, parse_layer
-from mlem_core.figures.captions import feature_labels, feature_name, joined, tau_by_chance
+from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import interval_bars
+from mlem_core.figures.naming import feature_labels, feature_name
 from mlem_core.figures.style import (
     GREY,
     LEGEND,

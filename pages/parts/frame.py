@@ -61,7 +61,7 @@ def _keep_what_is_loaded(page: str) -> None:
 
 def attempt(body: Callable[[], None]) -> None:
     """Draw a part of a page, figures with the user's names; its errors leave the others alone."""
-    from mlem_core.figures.captions import naming as named
+    from mlem_core.figures.naming import naming as named
 
     try:
         with stored.while_here(), named(naming.now()):

@@ -23,7 +23,7 @@ from mlem_core import InputError, figures
 from mlem_core.base.labels import Names
 from mlem_core.base.text import minus
 from mlem_core.figures import Paper
-from mlem_core.figures.captions import feature_name
+from mlem_core.figures.naming import feature_name
 from mlem_core.figures.terms import HOVER
 from mlem_core.report import formats
 

@@ -11,7 +11,7 @@ from figure_tables import FEATURES, distances_of, importance_of, named, of_type,
 
 from mlem_core import figures
 from mlem_core.base.labels import Names
-from mlem_core.figures.captions import model_colors
+from mlem_core.figures.naming import model_colors
 from mlem_core.robustness.flags import CONTROL, SAYS
 
 ACCURACY, CEILING = "held-out ρ", "feature ceiling"

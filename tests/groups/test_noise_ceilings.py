@@ -11,8 +11,8 @@ from scipy.stats import rankdata, spearmanr
 
 from mlem_core import AnalysisSpec, Store, run
 from mlem_core.cli.commands import main
-from mlem_core.figures.captions import naming
 from mlem_core.figures.context import FIGURES, Drawing, FigureContext
+from mlem_core.figures.naming import naming
 from mlem_core.groups.noise_ceilings import noise_ceilings
 from mlem_core.report.capsule import how_sure
 

@@ -1,0 +1,136 @@
+"""Names of features, models and layers as a figure writes them.
+
+A figure function gets identifiers, and colours, orders and clicks (`customdata`) go by them; what
+it writes is what `Names` calls them. Without more that is "part of speech" for `part_of_speech`.
+With names of one's own:
+
+    with figures.naming(Names(features={"pos": "part of speech"}, models={"gpt2": "GPT-2"})):
+        figure = figures.profiles(...)
+
+Everything that is drawn inside is named so, on hovering too. Whoever draws for a screen or for a
+file says so once, around the drawing; a finished figure keeps its names. Tables follow by
+`Names.table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+from mlem_core.base.labels import Names, distinct
+from mlem_core.base.typing import Layer
+from mlem_core.figures.style import MODEL_COLORS, in_full, shade, short_names
+
+TICK, _NAMED = 8, 12  # letters of a layer's name at a tick; layers that all have theirs
+_NAMES: ContextVar[Names] = ContextVar("names", default=Names())  # noqa: B039 (it is frozen)
+
+
+@contextmanager
+def naming(names: Names) -> Iterator[None]:
+    """Everything that is drawn inside calls features and models by these names."""
+    token = _NAMES.set(names)
+    try:
+        yield
+    finally:
+        _NAMES.reset(token)
+
+
+@contextmanager
+def naming_layers(layers: Mapping[str, str]) -> Iterator[None]:
+    """Layers "model:number" have these names inside, whatever features and models are called."""
+    with naming(replace(_NAMES.get(), layers=layers)):
+        yield
+
+
+def feature_name(name: str) -> str:
+    """Display name of a feature or an interaction, in full, for Plotly."""
+    return in_full(_NAMES.get().feature(name))
+
+
+def model_name(name: str) -> str:
+    """Display name of a model, in full, for Plotly."""
+    return in_full(model_called(name))
+
+
+def model_called(name: str) -> str:
+    """Display name of a model, unchanged."""
+    return _NAMES.get().model(name)
+
+
+def layer_title(layer: Layer) -> str:
+    """Display name of a layer: "GPT-2 layer 6", "brain V1"."""
+    return in_full(_NAMES.get().layer_title(layer))
+
+
+def layer_in_model(layer: Layer) -> str:
+    """Display name of a layer after that of its model: "layer 6", "V1"."""
+    return in_full(_NAMES.get().in_model(layer))
+
+
+def axis_title(model: str) -> str:
+    """Title of an axis of the layers of a model: "layer", "time (ms)"."""
+    return in_full(_NAMES.get().axis(model))
+
+
+def layer_titles(layers: Sequence[Layer], longest: int) -> list[str]:
+    """Display names of layers, the names of their models at most so many letters each."""
+    models = model_labels([model for model, _ in layers], longest)
+    own = layer_labels(layers, longest)
+    return [
+        f"{model} {label if label != str(layer[1]) else f'layer {label}'}"
+        for model, layer, label in zip(models, layers, own, strict=True)
+    ]
+
+
+def layer_labels(layers: Sequence[Layer], longest: int = TICK) -> list[str]:
+    """The names of layers, at most so many letters each, all different within a model; the numbers
+    of those that have none."""
+    names = _NAMES.get()
+    labels = [str(number) for _, number in layers]
+    if not names.layers:
+        return labels
+    for model in dict.fromkeys(model for model, _ in layers):
+        at = [place for place, layer in enumerate(layers) if layer[0] == model]
+        own = [names.own(layers[place]) or labels[place] for place in at]
+        for place, label in zip(at, short_names(own, longest), strict=True):
+            labels[place] = label
+    return labels
+
+
+def named_layers(axis: dict[str, Any], model: str, layers: Iterable[int]) -> dict[str, Any]:
+    """An axis of the layers of a model: with their names where they have some, each one's while
+    there is room for all."""
+    shown = sorted({int(number) for number in layers})
+    if not any(_NAMES.get().own((model, number)) for number in shown):
+        return axis
+    labels = dict(zip(shown, layer_labels([(model, n) for n in shown]), strict=True))
+    ticks = shown if len(shown) <= _NAMED else [n for n in axis["tickvals"] if n in labels]
+    return {**axis, "tickvals": ticks, "ticktext": [labels[number] for number in ticks]}
+
+
+def feature_labels(names: Sequence[str], longest: int) -> list[str]:
+    """Display names of features, at most so many letters each, all different."""
+    called = distinct(names, [_NAMES.get().feature(name) for name in names])
+    return short_names(called, longest)
+
+
+def model_labels(names: Sequence[str], longest: int) -> list[str]:
+    """Display names of models, at most so many letters each, all different."""
+    called = distinct(names, [_NAMES.get().model(name) for name in names])
+    return short_names(called, longest)
+
+
+def model_colors(models: Sequence[str]) -> list[str]:
+    """The colour of each model, no two the same: those of one group are shades of one hue."""
+    groups = [_NAMES.get().groups.get(one, one.partition("@")[0]) for one in models]
+    hues = list(dict.fromkeys(groups))
+    if len(hues) == 1:
+        groups = hues = list(models)
+    of = [hues.index(group) % len(MODEL_COLORS) for group in groups]
+    return [
+        shade(MODEL_COLORS[hue], of[:place].count(hue), of.count(hue))
+        for place, hue in enumerate(of)
+    ]
