@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.candidates import Candidate
+from mlem_core.data.added import Candidate
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import jackknife

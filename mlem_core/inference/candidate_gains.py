@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.text import percent
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
-from mlem_core.data.candidates import Candidate, as_feature
+from mlem_core.data.added import Candidate, as_feature
 from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.inference.chance import largest_chance

@@ -22,8 +22,7 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, Report, counting
-from mlem_core.data.added import NO_WORD, neighbour
-from mlem_core.data.candidates import Candidate, candidates_of
+from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
 from mlem_core.data.stimuli import StimulusSet, bare, group_name
 from mlem_core.inference.candidate_gains import Base, Beside, model_candidates
 from mlem_core.inference.chance import corrected_p
@@ -256,7 +255,7 @@ def explain_rest(
 ) -> Rest:
     """Columns that would explain more of two layers' RSA, or of one layer, than the features do.
 
-    Candidates are those of `mlem_core.data.candidates.candidates_of` and of
+    Candidates are those of `mlem_core.data.added.candidates_of` and of
     `mlem_core.inference.candidate_gains`; `rest_of` takes others. The result is kept.
 
     Parameters
