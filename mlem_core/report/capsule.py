@@ -67,6 +67,7 @@ from mlem_core.report.contents import (
 from mlem_core.report.formats import as_latex, csv_bytes, pictures
 from mlem_core.report.methods import texts, uncertainty, versions_text
 from mlem_core.robustness.claims import by_choice, curve, of_chance, over_stimuli, verdict
+from mlem_core.robustness.erasure import kept_erasures
 from mlem_core.robustness.flags import audit_tables
 
 DEFAULT_DRAWING = Drawing()
@@ -311,6 +312,7 @@ def how_sure(shown: FigureContext) -> Tables:
         **_similarities(shown),
         **({} if (rest := shown.rest) is None else rest.written("what_else")),
         **_ceilings(shown),
+        **_erasures(shown),
     }
 
 
@@ -319,6 +321,15 @@ def _ceilings(shown: FigureContext) -> Tables:
     if shown.drawing.store is None or shown.noise_ceilings is None:
         return {}
     return ceiling_tables(shown.analysis, shown.results, shown.drawing.store)
+
+
+def _erasures(shown: FigureContext) -> Tables:
+    """What erasing features has changed."""
+    store = shown.drawing.store
+    found = pd.DataFrame()
+    if store is not None and shown.several:
+        found = kept_erasures(shown.analysis, store, shown.pair)
+    return {} if found.empty else {"erasures.csv": found}
 
 
 def _two(shown: FigureContext) -> Tables:

@@ -10,6 +10,7 @@ feature, and leave what is not linear.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -78,6 +79,10 @@ class Erasure:
     feature, model, layer : what was erased, and where
     beside : the other feature that is a control; "" where there is none
     notes : sentences about what could not be measured, and what the numbers are of
+
+    Examples
+    --------
+    >>> erase(analysis, "number", "mini-gpt2:2", store).table  # doctest: +SKIP
     """
 
     table: pd.DataFrame
@@ -170,6 +175,12 @@ def erase(
         that is no model; folds that are not over sentences; too few stimuli.
 
     Source: Belrose et al. (2023), LEACE.
+
+    Examples
+    --------
+    It takes minutes.
+
+    >>> erase(analysis, "part_of_speech", "mini-gpt2:3", store)  # doctest: +SKIP
     """
     where = analysis.select(layers=[layer]).layers[0]
     others, later = how.get("others"), how.get("later")
@@ -207,6 +218,28 @@ def known_erasure(
     """The result of `erase` if it is in the store; computes nothing."""
     others, positions = tuple(how.get("others", ())), how.get("positions", "all")
     return STAGE.find(store, _Asked(analysis, feature, layer, others, None, positions).key)
+
+
+def kept_erasures(analysis: Analysis, store: Store, pair: Sequence[Layer]) -> pd.DataFrame:
+    """What has been erased of an analysis, and what that changed: rows of `Erasure.table`.
+
+    Before its columns stand erased, erased_at and tokens. Of erasures with other layers than one of
+    `pair` beside them nothing is found.
+    """
+    asked = itertools.product(
+        analysis.tables.features, analysis.layers, ERASED, ((), *((one,) for one in pair))
+    )
+    found = [
+        known.table.assign(erased=feature, erased_at=layer_name(layer), tokens=tokens)
+        for feature, layer, tokens, others in asked
+        if (
+            known := known_erasure(analysis, store, feature, layer, others=others, positions=tokens)
+        )
+    ]
+    if not found:
+        return pd.DataFrame()
+    whole, first = pd.concat(found, ignore_index=True), ["erased", "erased_at", "tokens"]
+    return whole[[*first, *whole.columns.drop(first)]]
 
 
 def _check(analysis: Analysis, feature: str, layer: Layer) -> None:

@@ -141,9 +141,8 @@ def test_everything_in_one_zip_and_verified(mine, offered, tmp_path, capsys):
     assert main(["verify", str(capsule)]) == 0, capsys.readouterr()
     assert "nothing differs" in capsys.readouterr().out
     shell, python = (one.value for one in screen.app.get("code"))
-    assert (
-        shell.startswith("mlem analyze --stimuli=") and "--features=noun,position" in python + shell
-    )
+    assert "mlem analyze --out=results" in shell and "--features=noun,position" in shell
+    assert "features=('noun', 'position')" in python
     screen.press("Make the page").run()
     assert b'<div class="holder"' in offered["words-explorer.html"]()
 
