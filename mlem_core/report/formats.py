@@ -131,9 +131,7 @@ def table(
     title : the caption in short, which begins it and stands in a list of tables
     """
     sides = "".join("r" if pd.api.types.is_numeric_dtype(kind) else "l" for kind in frame.dtypes)
-    head = (
-        " & ".join(_HEADINGS.get(name) or escape(name) for name in map(str, frame.columns)) + r" \\"
-    )
+    head = " & ".join(_heading(str(name)) for name in frame.columns) + r" \\"
     columns = [[_cell(value, digits, str(name)) for value in frame[name]] for name in frame]
     # What begins with a bracket or a star would be read as an option of the row before.
     rows = [
@@ -235,6 +233,10 @@ def _caption(caption: str, title: str) -> str:
 
 def _label(label: str) -> str:
     return rf"\label{{{re.sub(r'[^a-zA-Z0-9:-]', '-', label)}}}" if label else ""
+
+
+def _heading(name: str) -> str:
+    return _HEADINGS.get(name) or escape(name)
 
 
 def _cell(value: Any, digits: int, column: str) -> str:

@@ -95,10 +95,7 @@ def _missing(draft: Draft, findings: list[StimulusFinding]) -> None:
     verb = "has" if len(names) == 1 else "have"
     said = f"{many(len(names), 'feature')} {verb} missing values: {listed(names)}."
     with st.container(border=True, key="missing values"):
-        st.markdown(
-            f":{color}[:material/{icon}:] {plain(said)}",
-            help="  \n".join(plain(one.sentence) for one in findings),
-        )
+        st.markdown(f":{color}[:material/{icon}:] {plain(said)}", help=_each_line(findings))
         with st.container(horizontal=True):
             for label, policy, what in MISSING:
                 now = (choices.get_one("missing") or MISSING[0][1]) == policy
@@ -114,6 +111,11 @@ def _missing(draft: Draft, findings: list[StimulusFinding]) -> None:
                     on_click=partial(change_roles, draft, dict.fromkeys(columns, "ignore")),
                     help="The columns stay in the table, but are no features.",
                 )
+
+
+def _each_line(findings: list[StimulusFinding]) -> str:
+    """The findings one below the other."""
+    return "  \n".join(plain(finding.sentence) for finding in findings)
 
 
 def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
