@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from mlem_core.analysis.grouped import (
     Grouped,
-    OfFiles,
     check_groups,
     check_properties,
     check_trajectories,
@@ -74,7 +73,7 @@ def _models_help() -> str:
 
 
 @dataclass(frozen=True)
-class _OfModels(Grouped, OfFiles, StimulusSource):
+class _OfModels(Grouped, StimulusSource):
     """The stimuli and features, the models and layers, and the metric that is fitted."""
 
     models: tuple[str, ...] = asked(

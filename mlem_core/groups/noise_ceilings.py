@@ -107,13 +107,7 @@ def _some(analysis: Analysis, fold: int) -> IntArray:
 FEATURES = "features"
 
 
-class _Kept(NamedTuple):
-    """Noise ceilings of the groups of an analysis."""
-
-    table: pd.DataFrame
-
-
-STAGE = Stage("noise-ceilings", 1, _Kept)
+STAGE = Stage("noise-ceilings", 1, pd.DataFrame)
 
 
 def noise_ceiling(ranks: Iterable[NDArray[np.uint32]], kept: PairRanks) -> tuple[float, float]:
@@ -175,7 +169,7 @@ def noise_ceilings(
         A file of a subject that has gone or changed.
     """
 
-    def make() -> _Kept:
+    def make() -> pd.DataFrame:
         rows, layers = [], subjects_of(analysis)
         subjects = dict.fromkeys(model for every in layers.values() for model, _ in every)
         sources = {one: representations_of(analysis, one, store) for one in subjects}
@@ -191,15 +185,14 @@ def noise_ceilings(
             rows.append((group, number, *noise_ceiling(map(ranks, every), room), len(every)))
             if progress is not None:
                 progress(done, len(layers))
-        return _Kept(pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"]))
+        return pd.DataFrame(rows, columns=["group", "layer", "lower", "upper", "n"])
 
-    return STAGE.get(store, _key(analysis), make).table
+    return STAGE.get(store, _key(analysis), make)
 
 
 def kept_noise_ceilings(analysis: Analysis, store: Store) -> pd.DataFrame | None:
     """`noise_ceilings` where they are in the store and have rows; computes nothing."""
-    kept = STAGE.find(store, _key(analysis)) if subjects_of(analysis) else None
-    return None if kept is None else kept.table
+    return STAGE.find(store, _key(analysis)) if subjects_of(analysis) else None
 
 
 def _key(analysis: Analysis) -> dict:

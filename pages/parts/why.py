@@ -35,7 +35,6 @@ from pages.parts.choices import plain
 from pages.parts.view import View, has_pairs, lacks
 
 if TYPE_CHECKING:
-    from mlem_core.figures.canvas import Canvas
     from mlem_core.figures.context import FigureContext
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.what_else import Rest
@@ -57,32 +56,6 @@ def _component() -> Any:
     return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
 
 
-def show_canvas(
-    data: Canvas,
-    key: str,
-    choose: Callable[[str, str], object],
-    open_details: Callable[[str], object],
-) -> None:
-    """Show the canvas.
-
-    Parameters
-    ----------
-    choose : gets the two layers "model:layer" that were clicked
-    open_details : gets the term whose details are wanted, or "all"
-    """
-
-    def chosen() -> None:
-        choose(*st.session_state[key]["pair"])
-
-    _component()(
-        # As bytes: Streamlit would write the same text twice.
-        data=json.dumps(data).encode(),
-        key=key,
-        on_pair_change=chosen,
-        on_details_change=lambda: open_details(st.session_state[key]["details"]),
-    )
-
-
 MOST = "add most"
 DETAILS = "details"
 OFTEN = 1.0  # seconds between two looks at how far it is
@@ -100,7 +73,17 @@ def _canvas(view: View) -> None:
     shown = view.shown(**alike.option(alike.compared_layers(view)))
     if shown is None:
         return
-    show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
+
+    def chosen() -> None:
+        alike.look_at(view, *st.session_state["canvas"]["pair"])
+
+    _component()(
+        # As bytes: Streamlit would write the same text twice.
+        data=json.dumps(canvas_data(shown)).encode(),
+        key="canvas",
+        on_pair_change=chosen,
+        on_details_change=lambda: _open_details(st.session_state["canvas"]["details"]),
+    )
     frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
     _wait(view, shown)
 

@@ -35,14 +35,9 @@ from mlem_core.data.reading.content import (
 )
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
-_PARQUET = b"PAR1"
+_PARQUET = b"PAR1"  # how such a file begins
 _BLOCK = 50_000  # rows that are read at a time
 _BYTES = 100  # that a cell takes while it is read
-
-
-def is_parquet(data: bytes) -> bool:
-    """Whether a file begins as Parquet does."""
-    return data.startswith(_PARQUET)
 
 
 def is_json_lines(text: str, name: str) -> bool:
@@ -211,7 +206,7 @@ def read_table(
         read_as = replace(read_as, separator=None, encoding=None, sheet=sheet, sheets=sheets)
     elif read_as.sheet is not None:
         raise InputError(f"{name} is no workbook and has no sheet {read_as.sheet!r}.")
-    elif is_parquet(data):
+    elif data.startswith(_PARQUET):
         header, columns = read_parquet(data, name)
         read_as = replace(read_as, separator=None, encoding=None)
     else:
