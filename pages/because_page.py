@@ -27,7 +27,7 @@ def because_body() -> None:
     context = view.shown(marked=(), **asked)
     if context is None:
         return
-    from mlem_core.figures.erasure import erasure_shown
+    from mlem_core.figures.why import erasure_shown
 
     found = erasure_shown(context)
     if found is None:

@@ -223,7 +223,7 @@ def _numbers(row: Mapping[str, Any]) -> str:
 
 def _table(shown: FigureContext) -> pd.DataFrame:
     from mlem_core.figures.terms import decomposition
-    from mlem_core.inference.corrections import with_bounds
+    from mlem_core.inference.intervals import with_bounds
     from mlem_core.measures.decomposition import discordant_pairs
 
     results, layers = shown.results, list(shown.selection.layers)

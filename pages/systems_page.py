@@ -30,8 +30,8 @@ def systems_body() -> None:
 
 def _show_systems(view: View) -> None:
     from mlem_core.figures.groups import group_summary
-    from mlem_core.groups.fold_similarity import FEWEST
     from mlem_core.groups.members import table_of_distances
+    from mlem_core.groups.noise_ceilings import FEWEST
 
     shown = view.shown()
     if shown is None:
@@ -200,7 +200,7 @@ def _numbers(
 
 
 def _agreement(summary: GroupSummary) -> None:
-    from mlem_core.groups.agreement import LEVELS
+    from mlem_core.groups.properties import LEVELS
     from mlem_core.groups.second_level import CONCLUSIVE
 
     second = summary.second_level

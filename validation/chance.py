@@ -19,7 +19,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.inference.chance import chance_at_level
-from mlem_core.inference.corrections import PERMUTATIONS, SIGNIFICANT
+from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import identity_reach, resampled_terms
 from mlem_core.measures.decomposition import decompose

@@ -9,8 +9,7 @@ import pandas as pd
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.inference.corrections import of_largest
-from mlem_core.inference.intervals import Left
+from mlem_core.inference.intervals import Left, of_largest
 from mlem_core.inference.resample import jackknife
 from mlem_core.pairs.resampling_units import BLOCKS, leave_out
 from validation.work import Row, Task

@@ -13,7 +13,7 @@ from mlem_core.groups import mrqap
 from mlem_core.groups.members import Measured
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import holm, second_level
-from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.inference.intervals import SIGNIFICANT
 from validation.mrqap import symmetric
 from validation.work import Row, Task
 

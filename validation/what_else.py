@@ -13,12 +13,11 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.candidates import Candidate
+from mlem_core.data.added import Candidate
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.inference.corrections import SIGNIFICANT
-from mlem_core.inference.reach import BLOCKS, common_share
+from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import jackknife
-from mlem_core.inference.what_else import rest_of
+from mlem_core.inference.what_else import BLOCKS, common_share, rest_of
 from mlem_core.pairs.resampling_units import StimulusUnits
 from validation.chance import LEVELS, labels, pairs_and_terms, simulated
 from validation.work import Row, Task

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.file_choices import EVERY
+from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import distances_of, view

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from os import PathLike
 from typing import Any, cast
 
-from mlem_core.analysis.file_choices import OfFiles
 from mlem_core.analysis.grouped import (
     Grouped,
     check_groups,
@@ -74,7 +73,7 @@ def _models_help() -> str:
 
 
 @dataclass(frozen=True)
-class _OfModels(Grouped, OfFiles, StimulusSource):
+class _OfModels(Grouped, StimulusSource):
     """The stimuli and features, the models and layers, and the metric that is fitted."""
 
     models: tuple[str, ...] = asked(

@@ -15,7 +15,7 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
-from mlem_core.cli.erase import run_erase
+from mlem_core.cli.of_results import run_erase
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
 from mlem_core.cli.serving import INTRODUCTION, serve_app
 from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
@@ -129,8 +129,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
-    from mlem_core.groups.fold_similarity import fold_similarity
-    from mlem_core.groups.noise_ceilings import ceiling_tables
+    from mlem_core.groups.noise_ceilings import ceiling_tables, fold_similarity
     from mlem_core.groups.summary import GroupSummary, group_tables, lines
     from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
 
@@ -175,7 +174,7 @@ def _audit(options: argparse.Namespace) -> None:
 
 def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.similarities import compared
-    from mlem_core.cli.two_layers import analysis_of_two
+    from mlem_core.cli.found import analysis_of_two
     from mlem_core.data.stimulus_csv import write_table
     from mlem_core.inference.caveats import generalises
     from mlem_core.pairs.resampling_units import Units
@@ -204,7 +203,7 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _what_else(options: argparse.Namespace) -> None:
-    from mlem_core.cli.two_layers import analysis_of_two
+    from mlem_core.cli.found import analysis_of_two
     from mlem_core.data.stimulus_csv import write_table
     from mlem_core.inference.what_else import explain_rest
     from mlem_core.storage.store import Store
@@ -235,7 +234,7 @@ def _explained(
 ) -> Explanation:
     """Explanation of two layers' similarity, of one with terms or without."""
     from mlem_core.inference import explanation
-    from mlem_core.inference.corrections import check_permutations
+    from mlem_core.inference.intervals import check_permutations
 
     both = (options.first, options.second)
     why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)

@@ -1,10 +1,10 @@
-"""The findings of an analysis in three lines, each with its basis."""
+"""The analysis of two layers that a command names; findings in three lines, each with its basis."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,27 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.defaults import CHOSEN, said_of_choice
+from mlem_core.analysis.maps import file_representations, representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.bars import Bars
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import fraction, listed, many, short
-from mlem_core.base.typing import Report, layer_name
+from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
 from mlem_core.cli.streams import tell
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
 from mlem_core.groups.summary import GroupSummary
-from mlem_core.inference.as_chosen import as_chosen
 from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
-from mlem_core.inference.corrections import PERMUTATIONS
-from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
-from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals
 from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
 from mlem_core.inference.tables import score_table, similarity_table
 from mlem_core.measures.importance import most_important
@@ -289,3 +288,72 @@ def _manifest(name: str) -> dict[str, Any]:
         return {"parameters": kept["parameters"], "digest": digest, "models": models}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InputError(f"the manifest.json in {short(name)} is none of analyze.") from None
+
+
+def analysis_of_two(
+    options: argparse.Namespace,
+    spec: Callable[[argparse.Namespace], AnalysisSpec],
+    store: Store,
+    report: Report,
+    beside: tuple[int, ...] = (),
+) -> Analysis:
+    """The analysis of the two layers of the options, `first` and `second`, which become layers.
+
+    Without a second one, of the first alone.
+
+    Parameters
+    ----------
+    spec : the checked analysis of options
+    beside : other layers that the analysis has, unless the options name some
+
+    Raises
+    ------
+    InputError
+        Bad input; a layer that its model does not have, or one layer twice.
+    """
+    asked = spec_from_options(options)
+    named = [options.first] if options.second is None else [options.first, options.second]
+    both = _numbered(asked, named)
+    options.first, options.second = both[0], (*both, None)[1]
+    files = dict(asked.representations)
+    options.models += [
+        name for name in dict(both) if name not in files and name not in options.models
+    ]
+    if options.layers is None:
+        # Other layers have no part in it.
+        options.layers = tuple(sorted({*beside, *(number for _, number in both)}))
+    analysis = run(spec(options), store, report)
+    _check_there(both, analysis, store)
+    return analysis
+
+
+def _numbered(spec: AnalysisSpec, named: Iterable[str]) -> tuple[Layer, ...]:
+    """Layers that are named by number, or by their name in a representations file."""
+
+    def numbered(text: str) -> Layer:
+        model, _, own = text.rpartition(":")
+        path = dict(spec.representations).get(model)
+        if path is None or own.isdecimal():
+            return parse_layer(text)
+        source = file_representations(spec, spec.load_stimuli(), path, model)
+        names = {name: int(n) for n, name in source.facts.get("layer_names", {}).items()}
+        if own not in names:
+            raise unknown(f"layer of {model}", own, [*names] or map(str, source.layers))
+        return model, names[own]
+
+    both = tuple(map(numbered, named))
+    if len(both) > len({*both}):
+        raise InputError(
+            f"found the layer {layer_name(both[0])} twice; expected two layers that are compared, "
+            "such as minilm:3 and gpt2:5."
+        )
+    return both
+
+
+def _check_there(layers: Iterable[Layer], analysis: Analysis, store: Store) -> None:
+    """Raise InputError for a layer that its model has not, with those that it has."""
+    for model, number in layers:
+        if (model, number) not in analysis.layers and model in analysis.manifest["models"]:
+            there = representations_of(analysis, model, store).every_layer
+            if number not in there:
+                raise unknown(f"layer of {model}", str(number), map(str, there))

@@ -29,7 +29,6 @@ from mlem_core.figures.methods import (
     published_values,
 )
 from mlem_core.figures.naming import naming
-from mlem_core.figures.nested_maps import nested_map
 from mlem_core.figures.partial import partial_matrix
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
 from mlem_core.figures.profiles import profiles
@@ -46,7 +45,7 @@ from mlem_core.figures.two_analyses import (
     similarity_differences,
 )
 from mlem_core.figures.value_distances import value_lines, value_matrices
-from mlem_core.figures.value_maps import value_map, value_scatter
+from mlem_core.figures.value_maps import nested_map, value_map, value_scatter
 from mlem_core.figures.why import waterfall
 
 __all__ = [

@@ -21,8 +21,8 @@ from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimuli import common_levels
 from mlem_core.figures.stimulus_maps import LEVELS, color_of, sample_of
 from mlem_core.figures.style import PALETTE, SEQUENTIAL, SIGNIFICANT
-from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
+from mlem_core.inference.intervals import FamilyOfTests
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.robustness.flags import Checked, check

@@ -24,11 +24,10 @@ from mlem_core.figures import captions
 from mlem_core.groups.noise_ceilings import kept_noise_ceilings
 from mlem_core.inference import layer_intervals, tables
 from mlem_core.inference.chance import Chance
-from mlem_core.inference.corrections import FamilyOfTests
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import known_chance
-from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals
 from mlem_core.inference.layer_intervals import known_layer_chance
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.what_else import Rest, kept_rest
@@ -68,7 +67,7 @@ class Drawing:
         "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`),
         "mapped" (the model whose layers are mapped), "noisy" ("model:layer", that noise was added
         to), "group" (features that are permuted together, a line each),
-        "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.erasure`)
+        "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)
     screen : whether they stand on a screen beside others: panels below each other where there is
         little room, and `pair` is marked
     marked : the rows of the stimuli that are marked in their maps

@@ -35,9 +35,8 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.fold_similarity import known_fold_similarity
 from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
-from mlem_core.groups.noise_ceilings import subjects_of
+from mlem_core.groups.noise_ceilings import known_fold_similarity, subjects_of
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.groups.systems import groups_of_systems
 from mlem_core.inference import layer_intervals

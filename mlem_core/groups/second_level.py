@@ -33,12 +33,17 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.estimators.solver import FoldFits
-from mlem_core.groups.agreement import WHY, agreement_terms, divisions_of, system_tables
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import GROUP, tests_of
 from mlem_core.groups.profiles import reach_of
-from mlem_core.groups.properties import Properties
-from mlem_core.inference.corrections import SIGNIFICANT
+from mlem_core.groups.properties import (
+    WHY,
+    Properties,
+    agreement_terms,
+    divisions_of,
+    system_tables,
+)
+from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import fewest, standard_error
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import places_of

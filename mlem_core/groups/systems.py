@@ -18,7 +18,6 @@ from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.base.labels import Names
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.groups.fold_similarity import FEWEST, fold_similarity
 from mlem_core.groups.members import (
     BEST,
     FEATURES,
@@ -31,6 +30,7 @@ from mlem_core.groups.members import (
     of_profiles,
     of_similarity,
 )
+from mlem_core.groups.noise_ceilings import FEWEST, fold_similarity
 from mlem_core.groups.profiles import layer_scores, layer_scores_left
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import SecondLevel, second_level
@@ -234,7 +234,7 @@ def _second_level(summary: SystemsSummary) -> SecondLevel | None:
 def keep_systems(analysis: Analysis, store: Store, selection: Selection | None = None) -> None:
     """Keep what the page of systems reads: fits, distances, second level; none of one or two.
 
-    Raises as `mlem_core.groups.fold_similarity.fold_similarity`.
+    Raises as `mlem_core.groups.noise_ceilings.fold_similarity`.
     """
     chosen, folds = selection or analysis.select(), fold_similarity(analysis, store)
     if folds is None or estimator_named(chosen.estimator).slow:

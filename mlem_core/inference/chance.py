@@ -25,7 +25,7 @@ from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.inference.corrections import PERMUTATIONS
+from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.resample import Estimate, in_parts
 from mlem_core.measures.decomposition import (

@@ -16,9 +16,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
 from mlem_core.inference import caveats, partial
-from mlem_core.inference.as_chosen import as_chosen
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
-from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import identity_reach, resampled_terms, resampled_transfers

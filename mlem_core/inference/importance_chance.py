@@ -28,7 +28,7 @@ from mlem_core.data.levels import MOVED, exchanges
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.estimators.solver import FoldFits
 from mlem_core.inference.chance import corrected_p, largest_chance
-from mlem_core.inference.corrections import PERMUTATIONS, SIGNIFICANT, check_permutations
+from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.resample import in_parts
 from mlem_core.measures.importance import fitted

@@ -27,7 +27,7 @@ from mlem_core.inference.bootstrap import (
     without_each,
 )
 from mlem_core.inference.chance import Chance
-from mlem_core.inference.corrections import PERMUTATIONS
+from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates, relabelled_pairs
 from mlem_core.inference.resample import Replicates, check_enough, resample, t_quantile
 from mlem_core.measures.decomposition import divide

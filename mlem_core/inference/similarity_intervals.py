@@ -23,7 +23,7 @@ from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.bootstrap import of_two_layers
 from mlem_core.inference.chance import Chance, chance_at_level
-from mlem_core.inference.corrections import PERMUTATIONS
+from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import Estimate, check_enough, in_parts, jackknife
 from mlem_core.measures.decomposition import divide, with_sums

@@ -9,8 +9,7 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import IntArray, Layer, layer_name
-from mlem_core.inference.corrections import FamilyOfTests, family_of_tests
-from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals, family_of_tests
 from mlem_core.inference.partial import bounded, limits
 from mlem_core.inference.resample import Estimate, by_error, jackknife
 from mlem_core.measures.decomposition import UNEXPLAINED

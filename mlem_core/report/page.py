@@ -94,6 +94,8 @@ def write_page(
         One layer alone; more than `MOST_LAYERS` layers and no `pairs`; a pair that is not among
         the layers.
     """
+    from plotly.offline import get_plotlyjs
+
     layers = context.selection.layers
     if len(layers) < 2:
         raise InputError("found one layer; a page compares layers, and expects at least two.")
@@ -123,7 +125,7 @@ def write_page(
         about=_about(context),
         canvas_style=style(),
         canvas_script=script(),
-        plotly=_packed(_plotly()),
+        plotly=_packed(str(get_plotlyjs())),
         content=_packed(json.dumps(content)),
     )
     with replacing(Path(target)) as temporary:
@@ -186,12 +188,6 @@ def _figures(context: FigureContext) -> Iterator[dict[str, Any]]:
         if drawn is not None:
             figure = json.loads(drawn.figure.to_json())
             yield {"title": drawn.title, "caption": drawn.caption, "figure": figure}
-
-
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
 
 
 def _packed(text: str) -> str:

@@ -43,10 +43,11 @@ from mlem_core.inference.erased_measures import (
     REST,
     RSA_WITH,
     SURPRISAL,
+    Concept,
+    ErasedRuns,
     Measures,
     square_ranks,
 )
-from mlem_core.inference.erased_runs import Concept, ErasedRuns
 from mlem_core.inference.layer_pairs import sampled_rows
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.models.erasing import ERASED

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
@@ -311,9 +311,10 @@ class Followup(Task):
         """The kind of work that it is."""
         return JOB_TYPES[self.request["kind"]]
 
-    def begin(self) -> None:
-        """Start it, or attach to the same work that was started before."""
+    def begin(self) -> Self:
+        """This follow-up, started, or attached to the same work that was started before."""
         self.start(self.request, "mlem_core.tasks.followups")
+        return self
 
     def tables(self) -> Tables:
         """The tables that it has made, by name.
@@ -351,19 +352,6 @@ def followup_of(kind: str, job_id: str, options: Options, store: Store) -> Follo
         request["example"] = examples.digest()
     name = f"{kind}-{hashlib.sha256(canonical(request)).hexdigest()[:16]}"
     return Followup(name, store.root / "jobs" / name, request)
-
-
-def start_followup(kind: str, job_id: str, options: Options, store: Store) -> Followup:
-    """Start a follow-up in the background, or attach to the same one.
-
-    Raises
-    ------
-    InputError
-        An unknown kind.
-    """
-    task = followup_of(kind, job_id, options, store)
-    task.begin()
-    return task
 
 
 def make_followup(request: Request, folder: Path, report: Report) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from mlem_core.analysis.file_choices import EVERY
+from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.source import StimulusSource, cached_table
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import check_cancelled

@@ -1,16 +1,20 @@
-"""Step 3, Models: which models and files, how the analysis is computed, and what it takes."""
+"""Step 3, Models: which models and files, how the analysis is computed, and what it takes.
+
+A table of systems gives models, files, groups and properties, which become choices of the form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
 from mlem_core.base.text import listed, many
-from pages.form import representations, state, systems
+from pages.form import representations, state
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
@@ -19,6 +23,74 @@ if TYPE_CHECKING:
     from mlem_core.models.availability import ModelAvailability
     from mlem_core.tasks.reading import FoundArrays
     from pages.form.draft import Draft
+
+
+def take_table(choose: Callable[[list[str]], None], files: Sequence[str]) -> None:
+    """Draw what takes a table.
+
+    Parameters
+    ----------
+    choose : chooses models instead of those that are chosen
+    files : names of the files of representations that are added
+    """
+    state.uploader(
+        "Table of systems",
+        "systems",
+        partial(_take, choose, files),
+        most_mb=1,
+        type=["csv", "tsv", "txt"],
+        help="A row for each model or added file, in the column `system`; `group` names groups, "
+        "every other column is a property. `mlem systems` writes such a table, "
+        "with `--preset families` that of 43 models of 10 families.",
+    )
+
+
+def _take(choose: Callable[[list[str]], None], files: Sequence[str], file: Any) -> None:
+    from mlem_core.groups.properties import read_systems
+
+    table = read_systems(file.getvalue(), file.name, files)
+    choose(list(table.models))
+    groups, labels = ("; ".join(state.texts_of(dict(one))) for one in (table.groups, table.labels))
+    said = {"groups": groups, "labels": labels, "property_kinds": ""}
+    choices.put_all({name: [one] if one else None for name, one in said.items()})
+
+
+def show_properties(systems: Sequence[str]) -> None:
+    """Draw the properties of these models and files, each with its kind, which can be changed."""
+    from mlem_core.analysis.grouped import PROPERTY_KINDS, kinds_of, labels_of
+    from mlem_core.groups.properties import kind_and_values
+
+    try:
+        cells = labels_of(state.value_of("groups"), state.value_of("labels"), systems)
+        asked = dict(state.value_of("property_kinds"))
+        guessed = {name: kind_and_values(own)[0] for name, own in cells.items()}
+    except (InputError, KeyError):
+        return  # the step says what is wrong
+    if cells:
+        st.caption("**Properties**: how many models have a value, and how values are compared.")
+    for name, own in cells.items():
+        place, kind = st.columns((3, 4), vertical_alignment="center")
+        place.markdown(plain(f"{name.replace('_', ' ')} ({sum(map(bool, own))} of {len(own)})"))
+        offered = list(dict.fromkeys([guessed[name], *kinds_of(own)]))
+        with kind:
+            st.selectbox(
+                f"Kind of {name}",
+                offered,
+                format_func=lambda one: PROPERTY_KINDS.get(one, one),
+                label_visibility="collapsed",
+                **choices.bound(
+                    f"kind of {name}",
+                    asked.get(name, guessed[name]),
+                    partial(_change, name, guessed[name]),
+                ),
+            )
+
+
+def _change(name: str, guessed: str, kind: str) -> None:
+    kinds = {**dict(state.value_of("property_kinds")), name: kind}
+    texts = state.texts_of({of: one for of, one in kinds.items() if (of, one) != (name, guessed)})
+    choices.put("property_kinds", ["; ".join(texts)] if texts else None)
+
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
@@ -105,7 +177,7 @@ def show_models(
     with left:
         _presets()
         _models()
-        systems.show_properties([*chosen_models(), *representations.chosen_files()])
+        show_properties([*chosen_models(), *representations.chosen_files()])
     with right:
         representations.show_files(draft, contents)
     # What is wrong with a model or a file stands beside it already.
@@ -155,7 +227,7 @@ def _presets() -> None:
                         "model, each a model of the analysis."):  # fmt: skip
             _training_run()
         with st.popover("A table", icon=":material/table:", help="Models with their properties."):
-            systems.take_table(choose_models, list(representations.chosen_files()))
+            take_table(choose_models, list(representations.chosen_files()))
     state.say_refused("systems")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from mlem_core.analysis.file_choices import EVERY
+from mlem_core.analysis.grouped import EVERY
 from mlem_core.base.errors import InputError
 from pages.form import state
 from pages.parts import choices, stored

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlem_core.inference.chance import Chance
-    from mlem_core.inference.corrections import FamilyOfTests
-    from mlem_core.inference.intervals import LayerIntervals
+    from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals
     from mlem_core.robustness.flags import Audit
 
 CORRECTION_NAMES = {
@@ -64,7 +63,7 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.inference.corrections import PERMUTATIONS
+    from mlem_core.inference.intervals import PERMUTATIONS
     from mlem_core.inference.replicates import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
@@ -96,7 +95,7 @@ def importance_chance(view: View) -> pd.DataFrame | None:
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.corrections import PERMUTATIONS
+    from mlem_core.inference.intervals import PERMUTATIONS
 
     chosen, n = view.selection, PERMUTATIONS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
@@ -154,8 +153,8 @@ def show_chance(view: View) -> None:
 def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
     from mlem_core.inference.caveats import permuted_of
-    from mlem_core.inference.corrections import family_of_tests
     from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
+    from mlem_core.inference.intervals import family_of_tests
     from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:

@@ -1,8 +1,13 @@
-"""Explanation of two layers' similarity: the canvas, and all else of the two below it."""
+"""Explanation of two layers' similarity: the canvas, and all else of the two below it.
+
+The canvas as an element of a page stands here: the one place that knows both its sources and
+Streamlit.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +20,6 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
-from pages import canvas
 from pages.parts import (
     alike,
     background,
@@ -36,6 +40,22 @@ if TYPE_CHECKING:
     from mlem_core.inference.what_else import Rest
     from mlem_core.tasks.followups import Followup
 
+
+_ENTRY = """
+export default function ({ data, parentElement, setTriggerValue }) {
+  const content = JSON.parse(new TextDecoder().decode(data));
+  mount(parentElement.querySelector(".holder"), content, setTriggerValue);
+}
+"""
+
+
+def _component() -> Any:
+    from mlem_core.report.page import script, style
+
+    holder = '<div class="holder" style="container-type: inline-size"></div>'
+    return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
+
+
 MOST = "add most"
 DETAILS = "details"
 OFTEN = 1.0  # seconds between two looks at how far it is
@@ -53,7 +73,17 @@ def _canvas(view: View) -> None:
     shown = view.shown(**alike.option(alike.compared_layers(view)))
     if shown is None:
         return
-    canvas.show_canvas(canvas_data(shown), "canvas", partial(alike.look_at, view), _open_details)
+
+    def chosen() -> None:
+        alike.look_at(view, *st.session_state["canvas"]["pair"])
+
+    _component()(
+        # As bytes: Streamlit would write the same text twice.
+        data=json.dumps(canvas_data(shown)).encode(),
+        key="canvas",
+        on_pair_change=chosen,
+        on_details_change=lambda: _open_details(st.session_state["canvas"]["details"]),
+    )
     frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
     _wait(view, shown)
 

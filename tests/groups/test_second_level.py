@@ -6,10 +6,9 @@ from sklearn.linear_model import Ridge
 
 from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
-from mlem_core.groups.agreement import agreement_terms
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import intraclass_correlation, mrqap
-from mlem_core.groups.properties import Properties, kind_and_values, read_systems
+from mlem_core.groups.properties import Properties, agreement_terms, kind_and_values, read_systems
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.models.availability import systems_table
 from tests.inputs import refused

@@ -21,7 +21,7 @@ from mlem_core.inference.bootstrap import (
     term_replicates,
     without_each,
 )
-from mlem_core.inference.corrections import corrected
+from mlem_core.inference.intervals import corrected
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates, fewest, jackknife, standard_error, t_quantile

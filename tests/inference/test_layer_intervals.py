@@ -9,10 +9,9 @@ import pytest
 from inputs import finished, in_files
 from scipy.stats import norm, spearmanr, t
 
-from mlem_core.inference.as_chosen import as_chosen
-from mlem_core.inference.corrections import of_largest
+from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.explanation import explain, explanation_of, with_intervals
-from mlem_core.inference.intervals import Left
+from mlem_core.inference.intervals import Left, of_largest
 from mlem_core.inference.layer_intervals import blocks_of, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import limits, parts_of

@@ -12,10 +12,9 @@ from scipy.stats import rankdata
 
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
-from mlem_core.data.candidates import CANDIDATES, as_feature, candidates_of
+from mlem_core.data.added import CANDIDATES, as_feature, candidates_of
 from mlem_core.inference.candidate_gains import Base, Beside, without_each_block
-from mlem_core.inference.reach import common_share
-from mlem_core.inference.what_else import explain_rest, rest_of
+from mlem_core.inference.what_else import common_share, explain_rest, rest_of
 
 WORDS = 3
 

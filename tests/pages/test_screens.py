@@ -15,8 +15,8 @@ from screens import Screen, in_this_process, jobs_in, ran
 from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
 from mlem_core.groups import systems as kept_systems
-from mlem_core.groups.fold_similarity import known_fold_similarity
 from mlem_core.groups.members import table_of_distances
+from mlem_core.groups.noise_ceilings import known_fold_similarity
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.report import capsule
 from mlem_core.tasks import analyses, processes, runner

@@ -249,7 +249,7 @@ def job(kept, tmp_path_factory):
 
 def test_a_follow_up_makes_the_tables_that_its_function_makes(job, kept):
     options = {"name": "decoding", "layers": [["brain", 1]]}
-    task = followups.start_followup("baseline", job.id, options, kept)
+    task = followups.followup_of("baseline", job.id, options, kept).begin()
     wait(task, "done")
     analysis = job.analysis()
     rows = {("brain", 1): np.asarray(representations_of(analysis, "brain", kept)[1])}
@@ -266,13 +266,15 @@ def test_a_follow_up_makes_the_tables_that_its_function_makes(job, kept):
     (task.result / "table.csv").write_bytes(b"\xff\xfe\x00")
     with refused("again"):
         task.tables()
-    wait(followups.start_followup("baseline", job.id, options, kept), "done")
+    wait(followups.followup_of("baseline", job.id, options, kept).begin(), "done")
     assert len(task.tables()["table"])
 
 
 def test_what_cannot_be_done_is_one_sentence(job, kept):
-    task = followups.start_followup("baseline", job.id, {"name": "x", "layers": []}, kept)
-    gone = followups.start_followup("baseline", "0" * 16, {"name": "decoding", "layers": []}, kept)
+    task, gone = (
+        followups.followup_of("baseline", of, {"name": "x", "layers": []}, kept).begin()
+        for of in (job.id, "0" * 16)
+    )
     for one, said in ((task, "baseline"), (gone, "no longer in the store")):
         message = wait(one, "failed").message
         assert said in message and "Traceback" not in message and "\n" not in message
@@ -285,7 +287,7 @@ def test_a_capsule_is_the_one_that_the_command_line_writes(job, kept, tmp_path, 
     monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
     layers = [("brain", 0), ("brain", 1)]
     options = {**FITTED, "features": ["tense"], "layers": layers, "pair": layers}
-    task = followups.start_followup("capsule", job.id, options, kept)
+    task = followups.followup_of("capsule", job.id, options, kept).begin()
     selection, drawing = job.analysis().select(["tense"], layers), Drawing(tuple(layers), kept)
     expected = capsule.write(job.analysis(), tmp_path / "x.zip", selection, drawing=drawing)
     wait(task, "done")

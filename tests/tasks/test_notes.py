@@ -101,7 +101,8 @@ def made(tmp_path_factory):
     store = Store(folder / "store")
     job = analyses.start(in_files(folder, table, {"brain": noise(len(table))}), store)
     wait(job, "done")
-    wait(followups.start_followup("fits", job.id, job.analysis().select().to_dict(), store), "done")
+    fits = followups.followup_of("fits", job.id, job.analysis().select().to_dict(), store)
+    wait(fits.begin(), "done")
     notes.change_notes(job.id, store, lambda old: old.named("Mine").noted("to be looked at"))
     return store, job.id
 
@@ -143,7 +144,7 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
 @pytest.mark.slow
 def test_what_runs_is_cancelled_first(job, store, long):
     runs = analyses.start(long, store)
-    work = followups.start_followup("representations", job.id, {"models": ["brain"]}, store)
+    work = followups.followup_of("representations", job.id, {"models": ["brain"]}, store).begin()
     trash.delete(job.id, "Mine", store)  # its work waits for its turn
     deleted = trash.delete(runs.id, "long", store)
     assert listed(store) == [] and not work.folder.exists()
