@@ -170,3 +170,29 @@ def test_nothing_is_kept_of_a_file_changed_in_a_run(folder, tmp_path, monkeypatc
     pd.testing.assert_frame_equal(of_a.scores, new.scores)
     write(path, b)
     assert not of_a.scores.equals(run(asked, own).results().scores)
+
+
+def test_distances_that_are_squared_already_are_fitted_as_they_are(folder, store, tmp_path):
+    squares = {name: own**2.0 for name, own in np.load(folder / "distances.npz").items()}
+    np.savez(tmp_path / "m.npz", **squares)
+    plain = spec(folder, "distances.npz", distance="precomputed")
+    files = (("m", str(tmp_path / "m.npz")),)
+    same(run(replace(plain, representations=files, already_squared=True), store), run(plain, store))
+    # Of rows: cosine is, and the Euclidean distance is not.
+    for distance, changes in (("cosine", True), ("euclidean", False)):
+        rows = spec(folder, "rows.npz", distance=distance)
+        squared = run(replace(rows, already_squared=True), store)
+        weights = [one.results().weights["weight"] for one in (squared, run(rows, store))]
+        assert np.allclose(*weights) != changes
+
+
+def test_a_map_is_not_kept_of_a_file_that_has_changed_since_the_analysis(folder, tmp_path):
+    own, path = Store(tmp_path / "store"), Path(shutil.copy(folder / "rows.npz", tmp_path))
+    analysis = run(replace(spec(folder), representations=(("rows", str(path)),)), own)
+    with np.load(path) as layers:
+        other = {name: rows[::-1] for name, rows in layers.items()}
+    np.savez(path, **other)
+    with pytest.raises(InputError, match="rows is no longer what was analysed"):
+        stimulus_map(analysis, "rows", 0, own)
+    shutil.copy(folder / "rows.npz", path)
+    stimulus_map(analysis, "rows", 0, own)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from inputs import for_each, refused
 
 from mlem_core import InputError, ReadAs, read_csv
+from mlem_core.base.errors import InputError
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import table as records
 from mlem_core.data.reading import workbook as workbooks
@@ -316,3 +317,13 @@ def test_stimuli_that_were_written_are_read_to_the_same(cells, comma):
     nominal = [f.name for f in stimuli.features if f.kind == "nominal"]
     ordered = [f.name for f in stimuli.features if f.kind == "ordered"]
     assert read_csv(as_csv(stimuli), nominal=nominal, ordered=ordered).digest == stimuli.digest
+
+
+@settings(max_examples=200)
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused_in_one_sentence(data):
+    for begin in (b"", b"PK\x03\x04", b"sentence,f\n", b"\xff\xfe", b'{"', b"PAR1"):
+        try:
+            read_csv(begin + data + b"PAR1" * (begin == b"PAR1"))
+        except InputError as error:
+            assert "\n" not in str(error)
