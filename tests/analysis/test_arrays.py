@@ -192,7 +192,7 @@ def test_a_map_is_not_kept_of_a_file_that_has_changed_since_the_analysis(folder,
     with np.load(path) as layers:
         other = {name: rows[::-1] for name, rows in layers.items()}
     np.savez(path, **other)
-    with pytest.raises(InputError, match="rows is no longer what was analysed"):
+    with refused("rows is no longer what was analysed"):
         stimulus_map(analysis, "rows", 0, own)
     shutil.copy(folder / "rows.npz", path)
     stimulus_map(analysis, "rows", 0, own)

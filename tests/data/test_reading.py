@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from inputs import for_each, refused
 
 from mlem_core import InputError, ReadAs, read_csv
-from mlem_core.base.errors import InputError
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import table as records
 from mlem_core.data.reading import workbook as workbooks
