@@ -368,11 +368,12 @@ def _traces(rows: pd.DataFrame, *, legend: bool) -> list[Trace]:
             for _, row in rows.iterrows()
         ]
         more: Trace = {"name": name, "legendgroup": name, "showlegend": legend}
+        more["marker"] = {"size": 7}
         if name == "after":
             below, above = rows["after"] - rows["lower"], rows["upper"] - rows["after"]
             more["error_y"] = {"array": above, "arrayminus": below, "symmetric": False, "width": 3}
         dash = "dot" if name == "before" else ""
-        traces.append(curve(layers, rows[name], hover, color, dash, marker={"size": 7}, **more))
+        traces.append(curve(layers.tolist(), rows[name].tolist(), hover, color, dash, **more))
     return traces
 
 

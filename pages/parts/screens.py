@@ -126,8 +126,7 @@ def _turned(markdown: str, path: str) -> str:
 
 def cite() -> None:
     """References for citing the program and the papers, and the place of the source."""
-    from importlib.metadata import version
-
+    from mlem_core.base.version import VERSION
     from mlem_core.report.methods import METHOD, in_words
     from mlem_core.report.methods import bibtex as entries
 
@@ -137,7 +136,7 @@ def cite() -> None:
         "alike?* [arXiv:2406.12620](https://arxiv.org/abs/2406.12620)\n"
         "- Jalouzot, Pallier, Chemla and Lakretz (2024), *Metric learning encoding models* "
         "[arXiv:2402.11608](https://arxiv.org/abs/2402.11608)\n\n"
-        f"This is MLEM Explorer {version('mlem_core')} (BSD-3-Clause); `CITATION.cff` and "
+        f"This is MLEM Explorer {VERSION} (BSD-3-Clause); `CITATION.cff` and "
         "`LICENSE` are in its folder, and the source is what runs here."
     )
     st.markdown(f"In BibTeX ({', '.join(in_words(key) for key in METHOD)}):")

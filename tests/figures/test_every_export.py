@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 import pypdfium2
 import pytest
 from inputs import in_files, probing
@@ -21,6 +22,7 @@ from mlem_core.analysis import methods
 from mlem_core.analysis.baselines import BASELINES, of_analysis
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.robustness.erasure import STAGE, Erasure, _Asked
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
@@ -29,7 +31,7 @@ OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "uni
 OF_VALUES += ("published", *(n for n in FIGURES if n.endswith(tuple(SIMILARITIES))))
 # Of some layers of the example, by estimators that take a while.
 # The maps of a whole model take a while, and noise is put upon one analysis.
-OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group")
+OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group", "erasure")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
@@ -67,6 +69,23 @@ class Sources:
     @cached_property
     def example(self):
         return self.shown(examples.example(), store=Store(self.folder / "empty"))
+
+    @cached_property
+    def erasure(self):
+        """Measures of three later layers that rise from 0 to 1, beside a wide band."""
+        of, where, other = examples.example(), ("mini-gpt2", 1), ("mini-mamba", 3)
+        places = [
+            (m, n) for m in ("importance", "rest", "RSA with mini-mamba:3") for n in (1, 3, 6)
+        ]
+        table = pd.DataFrame([*places, ("surprisal", 7)], columns=["measure", "layer"])
+        ends = {"before": 1.0, "after": 0.5, "lower": 0.4, "upper": 0.6, "beyond": True}
+        ends |= {"control_lower": 0.7, "control_upper": 1.1}
+        table = table.assign(model=where[0], feature="part_of_speech", **ends)
+        made = Erasure(table, "part_of_speech", *where, "tense", ())
+        key = _Asked(of, "part_of_speech", where, (other,), None, "all").key
+        STAGE.get(self.store, key, lambda: made)
+        options = {"erased": "part_of_speech", "erased_at": "mini-gpt2:1", "other": "mini-mamba:3"}
+        return self.shown(of, options=options)
 
     @cached_property
     def values(self):
