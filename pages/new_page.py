@@ -11,7 +11,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
 from pages.form import models, read, representations, roles, state
 from pages.form.draft import Draft, draft
-from pages.parts import background, choices, frame, stored
+from pages.parts import background, frame
 from pages.parts.choices import duration, plain
 from pages.parts.screens import SCREENS
 
@@ -161,7 +161,7 @@ def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpe
         with st.container(horizontal=True, vertical_alignment="center", key="form ways"):
             run = _ways(now, wrong, cost)
     if run and spec is not None:
-        frame.attempt(partial(_start, spec))
+        frame.attempt(partial(background.start_analysis, spec))
 
 
 def _ways(now: Draft, wrong: dict[str, str], cost: Cost | None) -> bool:
@@ -219,18 +219,6 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
             takes += f", after {models.in_bytes(cost.n_fetched)} from the hub"
         text += f"  \n:small[:gray[{plain(takes)}; less where parts are cached.]]"
     return text
-
-
-def _start(spec: AnalysisSpec) -> None:
-    from mlem_core.tasks import analyses
-
-    job = analyses.start(spec, stored.store())
-    choices.open_job(job.id)
-    background.watch(job.id)
-    if job.status().state in background.UNDER_WAY:
-        # Whoever looks at the button does not see the progress appear.
-        st.toast("Started; the progress is at the top of each page.", icon=":material/play_arrow:")
-    st.rerun()
 
 
 frame.page(new_body)

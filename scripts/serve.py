@@ -7,8 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from streamlit.runtime.pages_manager import PagesManager
-from streamlit.web import cli
+try:
+    from streamlit.runtime.pages_manager import PagesManager
+    from streamlit.web import cli
+except ModuleNotFoundError:
+    needed = "the app needs the package streamlit, which is not installed: pip install streamlit."
+    print(f"error: {needed}", file=sys.stderr)
+    sys.exit(2)
 
 # Where there is a folder named pages, Streamlit 1.67 takes its files for the pages until app.py has
 # run once, and greets whoever opens the address of one on a fresh server with "Page not found".

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import subprocess
 import sys
@@ -25,15 +24,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def app_folder() -> Path:
     """Folder with app.py: that of an installed package, or the checkout's top.
 
-    Raises InputError: neither is there, or Streamlit is not installed.
+    Raises InputError where neither is there.
     """
     there = [one for one in (_PACKAGE / "_app", _PACKAGE.parent) if (one / "app.py").is_file()]
     if not there:
         raise InputError(f"the app is not installed beside {str(_PACKAGE)!r}; install it again.")
-    if importlib.util.find_spec("streamlit") is None:
-        raise InputError(
-            "the app needs the package streamlit, which is not installed: pip install streamlit."
-        )
     return there[0]
 
 

@@ -23,7 +23,7 @@ from mlem_core.data.added import Candidate, as_feature
 from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.inference.chance import largest_chance
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, relabelled_pairs
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, relabelled_pairs, square_of
 from mlem_core.inference.resample import in_parts, jackknife
 from mlem_core.pairs.columns import FeatureColumn, codes_of, feature_columns
 from mlem_core.pairs.crossfit import CrossFit, explained_alone, places, share_alone
@@ -128,10 +128,7 @@ def _of_layers(
 
 def _distances(pairs: LayerPairs) -> Candidate:
     """Distances in one layer; stimuli at distance 0 are one value."""
-    name, n = layer_name(pairs.layers[0]), len(pairs.groups)
-    square = np.zeros((n, n))
-    first, second = pairs.design.ends(np.arange(len(pairs.cells)))
-    square[first, second] = square[second, first] = np.sqrt(pairs.squared[0])
+    name, square = layer_name(pairs.layers[0]), square_of(pairs, np.sqrt(pairs.squared[0]), 0.0)
     values, of = np.unique(np.argmax(square <= 0, axis=1), return_inverse=True)
     cells = [f"stimulus {row + 1}" for row in values]
     rdm = Rdm(tuple(cells), square[np.ix_(values, values)])

@@ -22,7 +22,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.minimal_pairs import Forms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, index_of_some
 from mlem_core.inference.replicates import fitted_anew
 from mlem_core.measures.importance import mean_scores
 from mlem_core.models.erasing import ErasedPasses, Eraser, leace
@@ -31,7 +31,6 @@ from mlem_core.models.forward import LoadedModel
 from mlem_core.models.surprisal import masked_surprisal, word_predictions
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
 from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
@@ -274,13 +273,8 @@ class Measures:
     @cached_property
     def index(self) -> PairIndex:
         """The patterns of all pairs of the shown stimuli."""
-        whole = self.analysis.tables
-        spans = {one.name: one.span for one in feature_columns(self.analysis.stimuli)}
-        names = dict(zip(whole.features, whole.value_names, strict=True))
-        resolved = {name: names[name] for name in whole.resolved}
-        columns = feature_columns(self.runs.few, spans, resolved)
-        design, missing = PairDesign.complete(len(self.folds)), self.analysis.spec.missing
-        return PairIndex.build(columns, self.folds, missing, design=design, like=whole)
+        design = PairDesign.complete(len(self.folds))
+        return index_of_some(self.analysis, self.runs.shown, design)
 
     @cached_property
     def rows(self) -> list[tuple[str, int, str]]:

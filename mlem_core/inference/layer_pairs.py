@@ -330,6 +330,25 @@ def sampled_rows(analysis: Analysis, size: int) -> IntArray:
     return np.flatnonzero(chosen[unit])
 
 
+def square_of(pairs: LayerPairs, values: NDArray[np.floating], elsewhere: float) -> FloatArray:
+    """(n_stimuli, n_stimuli) values (n_pairs,) of pairs; another value where there is none."""
+    n = len(pairs.groups)
+    square = np.full((n, n), elsewhere)
+    first, second = pairs.design.ends(np.arange(len(values)))
+    square[first, second] = square[second, first] = values
+    return square
+
+
+def index_of_some(analysis: Analysis, rows: IntArray, design: PairDesign) -> PairIndex:
+    """Patterns of pairs of some stimuli, by number, with the spans and values of all of them."""
+    stimuli, whole = analysis.stimuli, analysis.tables
+    spans = {column.name: column.span for column in feature_columns(stimuli)}
+    names = dict(zip(whole.features, whole.value_names, strict=True))
+    resolved = {name: names[name] for name in whole.resolved}
+    columns, missing = feature_columns(stimuli[rows], spans, resolved), analysis.spec.missing
+    return PairIndex.build(columns, analysis.folds[rows], missing, design=design, like=whole)
+
+
 class _Made(NamedTuple):
     """Some pairs of some stimuli of an analysis, about to be ranked."""
 
@@ -349,14 +368,8 @@ class _Made(NamedTuple):
         """Rank them; their tables are those of the analysis where it has the same pairs."""
         analysis, rows, whole = self.analysis, self.rows, self.analysis.tables
         check_layers(layers, analysis.layers)
-        stimuli = analysis.stimuli
-        spans = {column.name: column.span for column in feature_columns(stimuli)}
-        names = dict(zip(whole.features, whole.value_names, strict=True))
-        resolved = {name: names[name] for name in whole.resolved}
-        columns = feature_columns(stimuli[rows], spans, resolved)
-        folds = analysis.folds[rows]
-        missing = analysis.spec.missing
-        index = PairIndex.build(columns, folds, missing, design=self.design, like=whole)
+        stimuli, folds = analysis.stimuli, analysis.folds[rows]
+        index = index_of_some(analysis, rows, self.design)
         if self.design is analysis.design:
             tables = whole.of_layers([analysis.layers.index(layer) for layer in layers])
         else:

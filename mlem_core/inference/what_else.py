@@ -27,7 +27,7 @@ from mlem_core.data.stimuli import StimulusSet, bare, group_name
 from mlem_core.inference.candidate_gains import Base, Beside, model_candidates
 from mlem_core.inference.chance import corrected_p
 from mlem_core.inference.intervals import SIGNIFICANT, check_permutations
-from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.layer_pairs import LayerPairs, square_of
 from mlem_core.inference.resample import check_enough, jackknife
 from mlem_core.storage.store import Stage, Store
 
@@ -50,7 +50,7 @@ def explainable(pairs: LayerPairs, stimuli: StimulusSet) -> pd.DataFrame:
     a unit if fewer than `FEWEST` of its kind recur
     """
     rows = []
-    squares = [_square(pairs, ranks) for ranks in (pairs.ranks[0], pairs.ranks[-1])]
+    squares = [_square_of_ranks(pairs, ranks) for ranks in (pairs.ranks[0], pairs.ranks[-1])]
     blocks = pairs.units.blocks(BLOCKS)
     for unit, labels in _units(stimuli):
         numbers = pd.factorize(pd.Series(labels))[0].astype(np.int64)
@@ -82,14 +82,9 @@ def _units(stimuli: StimulusSet) -> Iterator[tuple[str, list[str]]]:
     yield f"the {group_name(stimuli)}", [*map(str, stimuli.groups)]
 
 
-def _square(pairs: LayerPairs, doubled: NDArray[np.uint32]) -> FloatArray:
+def _square_of_ranks(pairs: LayerPairs, doubled: NDArray[np.uint32]) -> FloatArray:
     """(n_stimuli, n_stimuli) centred ranks; NaN where two stimuli are not compared."""
-    n = len(pairs.groups)
-    square = np.full((n, n), np.nan)
-    first, second = pairs.design.ends(np.arange(len(doubled)))
-    square[first, second] = 0.5 * (doubled - (len(doubled) + 1.0))
-    square[second, first] = square[first, second]
-    return square
+    return square_of(pairs, 0.5 * (doubled - (len(doubled) + 1.0)), np.nan)
 
 
 def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bool_]) -> float:
@@ -335,7 +330,7 @@ def rest_of(
     pairs, refused = pairs.coarse, list[tuple[str, str]]()
     base = Base.of(pairs, pairs.units.blocks(BLOCKS))
     told = counting(report or (lambda progress: None), "what else", "candidates")
-    rows, all_draws, beside = [], [], dict[str, Beside]()
+    rows, all_draws = [], []
     for done, candidate in enumerate(candidates):
         told(done, len(candidates))
         try:
@@ -349,7 +344,6 @@ def rest_of(
         named = candidate.label, candidate.kind or "nominal"
         rows.append((candidate.name, level, gain, lower, upper, *named))
         all_draws.append(chance)
-        beside[candidate.name] = tried
     table = pd.DataFrame(rows, columns=_COLUMNS)
     table.insert(5, "p", np.nan)
     if rows:
@@ -385,11 +379,12 @@ def _together(
                 chance = with_it.by_chance(now, FEW_LABELLINGS)[1]
             except InputError:  # it follows from those before it
                 continue
-            tried.append((now.gain(with_it) - chance.mean(), one.name, with_it, chance))
+            gain = now.gain(with_it)
+            tried.append((gain - chance.mean(), gain, one.name, with_it, chance))
         sure = (
             (name, with_it, chance)
-            for _, name, with_it, chance in sorted(tried, key=lambda each: -each[0])
-            if now.bounds(now.gain(with_it), with_it, [chance])[0] > 0
+            for _, gain, name, with_it, chance in sorted(tried, key=lambda each: -each[0])
+            if now.bounds(gain, with_it, [chance])[0] > 0
         )
         if (best := next(sure, None)) is None:
             break

@@ -276,19 +276,20 @@ def _figure_files(
                     files[f"figures/{path}"] = data if images else _without_plotly(data)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
-    return files if images else {**files, "figures/plotly.min.js": _plotly()}
+    return files if images else {**files, "figures/plotly.min.js": plotly_source().encode()}
 
 
-def _plotly() -> bytes:
+def plotly_source() -> str:
+    """The script of Plotly."""
     from plotly.offline import get_plotlyjs
 
-    return str(get_plotlyjs()).encode()
+    return str(get_plotlyjs())
 
 
 def _without_plotly(page: bytes) -> bytes:
     """The page with the one copy of Plotly beside it instead of 4 MB in it."""
     for tag in (b"<script>", b'<script type="text/javascript">'):  # of Plotly 7, and of 6
-        script = tag + _plotly() + b"</script>"
+        script = tag + plotly_source().encode() + b"</script>"
         page = page.replace(script, b'<script src="plotly.min.js"></script>')
     return page
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import jinja2
 
+from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import many
@@ -30,7 +31,7 @@ from mlem_core.figures.plots import FIGURES, FigureContext
 from mlem_core.figures.stimulus_maps import points_of
 from mlem_core.inference.explanation import explanations
 from mlem_core.pairs.similarities import RSA
-from mlem_core.report.capsule import called, tables_of
+from mlem_core.report.capsule import called, plotly_source, tables_of
 from mlem_core.report.contents import own_names, portable, sources_of
 from mlem_core.report.formats import csv_bytes
 from mlem_core.report.methods import texts, uncertainty
@@ -94,11 +95,10 @@ def write_page(
         One layer alone; more than `MOST_LAYERS` layers and no `pairs`; a pair that is not among
         the layers.
     """
-    from plotly.offline import get_plotlyjs
-
     layers = context.selection.layers
     if len(layers) < 2:
         raise InputError("found one layer; a page compares layers, and expects at least two.")
+    check_layers(itertools.chain(*(pairs or ())), layers)
     if pairs is None and len(layers) > MOST_LAYERS:
         raise InputError(
             f"found {len(layers)} layers, and a page explains every two of at most {MOST_LAYERS}; "
@@ -125,7 +125,7 @@ def write_page(
         about=_about(context),
         canvas_style=style(),
         canvas_script=script(),
-        plotly=_packed(str(get_plotlyjs())),
+        plotly=_packed(plotly_source()),
         content=_packed(json.dumps(content)),
     )
     with replacing(Path(target)) as temporary:

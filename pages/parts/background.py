@@ -21,6 +21,7 @@ from pages.parts.choices import plain, progress_text
 from pages.parts.screens import SCREENS
 
 if TYPE_CHECKING:
+    from mlem_core.analysis.spec import AnalysisSpec
     from mlem_core.tasks.analyses import Job
     from mlem_core.tasks.followups import Followup
     from mlem_core.tasks.runner import State, Status, Task
@@ -43,6 +44,19 @@ def watch(job_id: str) -> None:
     """Show how an analysis goes on, and what it finds if the form that began it is still there."""
     give_way()
     _watched()[job_id] = SCREENS["new"].url_path
+
+
+def start_analysis(spec: AnalysisSpec) -> None:
+    """Start an analysis, open what it will find, and draw the page anew."""
+    from mlem_core.tasks import analyses
+
+    job = analyses.start(spec, stored.store())
+    choices.open_job(job.id)
+    watch(job.id)
+    if job.status().state in UNDER_WAY:
+        # Whoever looks at the button does not see the progress appear.
+        st.toast("Started; the progress is at the top of each page.", icon=":material/play_arrow:")
+    st.rerun()
 
 
 def show_runs() -> None:

@@ -209,7 +209,6 @@ def _rest(view: View, a: str, b: str) -> None:
 def _add_one(view: View, rest: Rest) -> None:
     """A button for each candidate beyond chance that can be a feature: it runs with it."""
     from mlem_core.analysis.source import as_added
-    from mlem_core.tasks import analyses
 
     labels = dict(zip(rest.columns["candidate"], rest.columns["label"], strict=True))
     addable = {
@@ -225,10 +224,7 @@ def _add_one(view: View, rest: Rest) -> None:
                 "again.",
             ):
                 spec = view.analysis.spec
-                job = analyses.start(replace(spec, add=(*spec.add, added)), stored.store())
-                choices.open_job(job.id)
-                background.watch(job.id)
-                st.rerun()
+                background.start_analysis(replace(spec, add=(*spec.add, added)))
 
 
 def _others(view: View, a: str, b: str) -> None:
