@@ -39,7 +39,7 @@ def test_what_is_given_in_python_is_recorded_or_refused_at_once(tmp_path, monkey
     analysis = run(spec, progress=False, stimuli=from_frame(table, "mine"))
     assert analysis.manifest["parameters"]["stimuli"] == "mine"
     assert list((tmp_path / "cache").iterdir())
-    assert repr(spec).count("=") == 2 and len(repr(analysis.stimuli).splitlines()) == 1
+    assert repr(spec).count("=") == 3 and len(repr(analysis.stimuli).splitlines()) == 1
 
 
 def test_the_package_names_what_is_public_and_the_spec_its_fields():

@@ -1,10 +1,11 @@
-"""A finished analysis as a folder of plain files without pickle, and its `manifest.json`."""
+"""An analysis as plain files without pickle, as `manifest.json`, and as one types it."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +16,14 @@ import pandas as pd
 
 from mlem_core.analysis import pair_errors
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
+from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.parameters import in_text
+from mlem_core.base.text import short
+from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.base.version import VERSION
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
@@ -179,7 +184,7 @@ def manifest_of(
     spec: AnalysisSpec,
     whole: StimulusSet,
     stimuli: StimulusSet,
-    sources: Mapping[str, Representations],
+    sources: Mapping[Layer, Representations],
     layers: Sequence[Layer],
     notices: Sequence[str],
 ) -> dict[str, Any]:
@@ -189,14 +194,16 @@ def manifest_of(
     ----------
     spec : with the names of the features that are resolved by value
     whole, stimuli : all of them, and those that the analysis keeps
-    sources : representations by the name of their model
+    sources : representations that each layer is of
     layers : that have results
     """
-    models = {}
-    for name, source in sources.items():
-        used = [n for model, n in layers if model == name]
-        if used:
-            models[name] = {"identity": source.identity, "layers": used, **source.facts}
+    models: dict[str, Any] = {}
+    for model, n in layers:
+        source = sources[model, n]
+        known = models.setdefault(
+            model, {"identity": source.identity, "layers": [], **source.facts}
+        )
+        known["layers"].append(n)
     return {
         "format": 1,
         "parameters": replace(spec, features=tuple(f.name for f in stimuli.features)).to_dict(),
@@ -222,3 +229,58 @@ def manifest_of(
             **({} if executor().is_here else {"cluster": executor().where}),
         },
     }
+
+
+def of_selection(spec: AnalysisSpec, selection: Selection, features: list[str]) -> AnalysisSpec:
+    """The analysis of a selection alone, as an analysis of its own.
+
+    Parameters
+    ----------
+    features : all of the analysis; layers stay those of the analysis
+    """
+    chosen = None if list(selection.features) == features else selection.features
+    return replace(
+        spec,
+        features=spec.features if chosen is None else chosen,
+        estimator=selection.estimator,
+        interactions=selection.interactions,
+    )
+
+
+def options_of(spec: AnalysisSpec) -> list[str]:
+    """Options of the command line that give an analysis: ["--stimuli=probing", ...].
+
+    Raises
+    ------
+    InputError
+        A value that no option stands for, such as a name with a comma.
+    """
+    options: list[str] = []
+    for name, value in chosen(spec).items():
+        known = parameters()[name]
+        option = f"--{(known.option or name).replace('_', '-')}"
+        if value is True:
+            options.append(option)
+            continue
+        for one in value if known.repeated and isinstance(value, tuple) else (value,):
+            whole = known.repeated or not isinstance(one, tuple)
+            text = in_text(one) if whole else ",".join(map(str, one)) or "none"
+            text = "all" if (name, one) == ("pairs", 0) else text
+            if isinstance(one, tuple) and known.parse(text) != one:
+                raise InputError(f"{short(text)} cannot be given as {option}; use Python.")
+            options.append(f"{option}={text}")
+    return options
+
+
+def shell_line(command: str, spec: AnalysisSpec, *arguments: str) -> str:
+    """A line for a shell, such as "mlem why minilm:3 gpt2:5 --stimuli=probing"."""
+    return shlex.join(["mlem", command, *arguments, *options_of(spec)])
+
+
+def python_of(spec: AnalysisSpec, pair: tuple[Layer, Layer] | None = None) -> str:
+    """Lines of Python that run an analysis, and explain two layers."""
+    lines = ["from mlem_core import AnalysisSpec, explain, run", "", f"analysis = run({spec!r})"]
+    if pair is not None:
+        a, b = map(layer_name, pair)
+        lines.append(f"print(explain(analysis, {a!r}, {b!r}))")
+    return "\n".join([*lines, "analysis.plot.profiles()"])

@@ -1,30 +1,21 @@
-"""The representations of an analysis, maps of its stimuli in one layer, and their nested groups."""
+"""Maps of the stimuli of an analysis in one layer, and their nested groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.grouped import EVERY
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.selection import check_layers
-from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
-from mlem_core.analysis.transforms import distances_of, view
-from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import map_stress as stress_of
 from mlem_core.measures.similarity import mds_map
-from mlem_core.models import representations
-from mlem_core.models.arrays import HowRead, n_subjects
-from mlem_core.models.representations import Representations
-from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
+from mlem_core.pairs.distances import squared_distances
 from mlem_core.storage.store import Stage, Store
 
 MOST_LEVELS = 8
@@ -232,119 +223,3 @@ def easiest_to_read(stimuli: StimulusSet, features: Sequence[str]) -> str:
     return min(
         features, key=lambda name: (kinds[name] != "nominal", stimuli.table[name].isna().sum())
     )
-
-
-def representations_of(analysis: Analysis, model: str, store: Store) -> Representations:
-    """The representations of one of the models of an analysis, from the store or from its file.
-
-    Raises
-    ------
-    InputError
-        They are no longer in the store, or the file has gone; or its content, or the weights of
-        the model, are others than those that were analysed.
-    """
-    spec, files = analysis.spec, dict(analysis.spec.representations)
-    source: Representations | None
-    if model in files:
-        source = file_representations(spec, analysis.whole, files[model], model)
-    else:
-        source = representations.kept_states(analysis.whole, model, store, spec.extraction)
-    if source is None:
-        raise InputError(
-            f"the representations of {model} are no longer in the store; run the analysis "
-            "again to have them."
-        )
-    analysed = analysis.manifest["models"].get(model, {})
-    if not same_content(analysed, source.facts):
-        raise InputError(
-            f"{model} is no longer what was analysed: its files have changed; run the analysis "
-            "again."
-        )
-    return view(source, analysis.rows, spec.kept.identity, spec.units)
-
-
-def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
-    """Specification with a system for each subject of a file of several, in a group of its name.
-
-    The systems are called NAME@subject1 and so on. Where the file is in a group already, they are
-    in the place of its name there.
-
-    Raises
-    ------
-    InputError
-        A file that is to have several subjects and has none, or cannot be read.
-    """
-    said, first_column = dict(spec.subjects), dict(spec.first_column)
-    of: dict[str, tuple[str, ...]] = {}
-    for name, path in spec.representations:
-        distances = name in spec.precomputed or spec.distance == PRECOMPUTED
-        # Distances are known by their shape; a file that is not there is left to the run.
-        needed = said.get(name) == EVERY
-        if needed or (distances and name not in said and Path(path).is_file()):
-            column = first_column.get(name, "")
-            n = n_subjects(Path(path), distances=distances, first_column=column, needed=needed)
-            of |= {name: tuple(f"{name}@subject{k}" for k in range(1, n + 1))} if n else {}
-    if not of:
-        return spec
-
-    def each(names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(one for name in names for one in of.get(name, (name,)))
-
-    def pairs(given: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        return tuple((one, value) for name, value in given for one in each([name]))
-
-    numbers = tuple((one, str(k)) for own in of.values() for k, one in enumerate(own, start=1))
-    grouped = {one for _, members in spec.groups for one in members}
-    groups = ((group, each(members)) for group, members in spec.groups)
-    return replace(
-        spec,
-        representations=pairs(spec.representations),
-        precomputed=each(spec.precomputed),
-        first_column=pairs(spec.first_column),
-        axes=pairs(spec.axes),
-        subjects=(*(one for one in spec.subjects if one[0] not in of), *numbers),
-        groups=(*groups, *((name, own) for name, own in of.items() if name not in grouped)),
-    )
-
-
-def without_representations(analysis: Analysis, models: Sequence[str], store: Store) -> list[str]:
-    """Names of the models for which `representations_of` has nothing."""
-
-    def lacks(model: str) -> bool:
-        try:
-            representations_of(analysis, model, store)
-        except InputError:
-            return True
-        return False
-
-    return list(filter(lacks, models))
-
-
-def file_representations(
-    spec: AnalysisSpec, stimuli: StimulusSet, path: str, name: str
-) -> Representations:
-    """`mlem_core.models.representations.from_file` for one file of an analysis."""
-    how = HowRead(
-        first_column=dict(spec.first_column).get(name, ""),
-        subject=int(dict(spec.subjects).get(name, 0)),
-        by_number=":" in dict(spec.axes).get(name, ""),
-    )
-    if over_repetitions(spec, name):
-        repeated = representations.from_file(path, stimuli, name, repetitions=True, **how)
-        return distances_of(repeated, spec.distance)
-    how["distances"] = distances = spec.distance_of(name) == PRECOMPUTED
-    source = representations.from_file(path, stimuli, name, **how)
-    if distances and (spec.distance != PRECOMPUTED or spec.already_squared):
-        # The same file taken as representations, or for other distances, is another source.
-        facts = {**source.facts, "distances": True, "source_identity": source.identity}
-        identity = f"{source.identity} distances{SQUARED * spec.already_squared}"
-        read = partial(_roots, source) if spec.already_squared else source._read
-        source = replace(source, identity=identity, facts=facts, _read=read)
-    return source
-
-
-def _roots(source: Representations, layer: int) -> FloatArray:
-    """The distances of a layer whose squares are given; below 0 remains below 0."""
-    squares = source[layer].astype(np.float64)
-    roots: FloatArray = np.copysign(np.sqrt(np.abs(squares)), squares)
-    return roots

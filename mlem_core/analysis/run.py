@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +16,27 @@ from mlem_core.analysis.defaults import CHOSEN, recommended_values, settled, wit
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_tables import layer_tables
-from mlem_core.analysis.maps import file_representations, with_subjects
+from mlem_core.analysis.representations import layer_sources, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.analysis.transforms import view
 from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.parallel import check_cancelled
-from mlem_core.base.text import listed, span
+from mlem_core.base.text import listed
 from mlem_core.base.typing import (
     FloatArray,
     IntArray,
     Layer,
-    Progress,
     Report,
-    counting,
 )
 from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
 from mlem_core.estimators.ridge_solver import ALPHAS
-from mlem_core.models import representations
-from mlem_core.models.extraction import ExtractionOptions
-from mlem_core.models.representations import Representations
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.tables import PairTables, same_or_different
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Store
-
-_HINT = re.compile(r" \(did you mean [^()]*\?\)")
-# In the notice of what could not be had.
-LEFT_OUT = re.compile(r" (was|were) left out: ")
 
 
 def run(
@@ -163,20 +149,11 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     spec = with_choices_open(asked, stimuli)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     check_cost(feature_columns(stimuli, resolved=resolved), spec)
-    found, notices = _all_representations(spec, whole, store, report)
+    sources, notices = layer_sources(spec, whole, store, report)
     notices = [*whole.notes, *notices]
-    rows = spec.kept.rows(whole)
-    found = [view(source, rows, spec.kept.identity, spec.units) for source in found]
-    if len(rows) < len(whole):
-        without = {"all": "", "without-first": ", those at position 0"}[spec.positions]
-        half = "" if spec.half == "both" else f", all but the {spec.half} half"
-        gone = f"{len(whole) - len(rows)} of {len(whole)} stimuli{without}{half}"
-        notices.append(f"{gone}, were left out.")
-    sources, layers = _chosen_layers(spec, found, notices)
-    by_layer = {layer: sources[layer[0]] for layer in layers}
 
     def of_rows(rows: IntArray) -> PairTables:
-        own, few, there = spec, stimuli, by_layer
+        own, few, there = spec, stimuli, sources
         if len(rows) < len(stimuli):
             own, few = replace(spec, pairs=0), stimuli.take(rows)
             there = {k: replace(s, _read=partial(s.of, stimuli=rows)) for k, s in there.items()}
@@ -185,9 +162,9 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     spec, chosen = settled(asked, stimuli, of_rows)
     resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
     tables, rsa, notes, kept, errors = layer_tables(
-        spec, stimuli, (folds, resolved), by_layer, store, report
+        spec, stimuli, (folds, resolved), sources, store, report
     )
-    layers = [layers[i] for i in kept]
+    layers = [list(sources)[i] for i in kept]
     named = replace(spec, values=resolved)
     notices += [*notes, *lint(stimuli, named, tables).said, *_alike(layers, tables, rsa)]
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
@@ -230,133 +207,3 @@ def _alike(layers: Sequence[Layer], tables: PairTables, rsa: FloatArray) -> Iter
             f"Identical representations, with the same distances: {listed(same, most=8)}. Their "
             "similarity says nothing about models."
         )
-
-
-def model_representations(
-    spec: AnalysisSpec, stimuli: StimulusSet, name: str, store: Store, report: Report
-) -> Representations:
-    """`mlem_core.models.representations.from_model` for one model of an analysis."""
-    sentences = counting(report, "representations", "sentences", name)
-    return representations.from_model(stimuli, name, store, spec.extraction, sentences)
-
-
-def _all_representations(
-    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
-) -> tuple[list[Representations], list[str]]:
-    found: list[Representations] = []
-    files: list[Representations] = []
-    errors: dict[str, InputError] = {}
-    # Files are read first: what is wrong with them shows before a model has run for minutes.
-    for name, path in spec.representations:
-        try:
-            files.append(file_representations(spec, stimuli, path, name))
-        except InputError as error:
-            errors[name] = error
-    there = _extracted_by_workers(spec, stimuli, store, report)
-    for name in spec.models:
-        try:
-            if name in there:
-                raise there[name]
-            found.append(model_representations(spec, stimuli, name, store, report))
-        except InputError as error:
-            errors[name] = error
-    notices = _left_out(errors)
-    if not found and not files:
-        if len(errors) == 1:
-            raise next(iter(errors.values()))
-        raise InputError("no model is left: " + " ".join(notices))
-    for source in found:
-        if n_unknown := source.facts.get("unknown_words"):
-            notices.append(
-                f"{source.name} knows no token for {n_unknown:,} of {len(stimuli):,} stimuli: the "
-                "one for what is unknown stands for each, so that it represents them by their "
-                "place and context alone."
-            )
-    notices += [f"A layer was left out: {why}" for source in files for why in source.left_out]
-    notices += [note for source in files for note in source.notes]
-    return [*found, *files], notices
-
-
-def _left_out(errors: Mapping[str, InputError]) -> list[str]:
-    """A sentence on each model or file that cannot be had; one on models that share a reason."""
-    whose: dict[str, list[str]] = {}
-    for name, error in errors.items():
-        this = rf"the model (folder )?{re.escape(repr(name))}"
-        why = _HINT.sub("", re.sub(this, "each", str(error)))
-        whose.setdefault(why, []).append(name)
-    return [
-        f"{listed(names)} were left out: {why}"
-        if len(names) > 1
-        else f"{names[0]} was left out: {errors[names[0]]}"
-        for why, names in whose.items()
-    ]
-
-
-def _chosen_layers(
-    spec: AnalysisSpec, found: Sequence[Representations], notices: list[str]
-) -> tuple[dict[str, Representations], list[Layer]]:
-    layers: list[Layer] = []
-    for source in found:
-        chosen = [n for n in source.layers if spec.layers is None or n in spec.layers]
-        if not chosen:
-            none_of, there = ", ".join(map(str, spec.layers or ())), span(source.every_layer, 2)
-            notices.append(
-                f"{source.name} was left out: it has none of the layers {none_of}; it has {there}."
-            )
-        layers += [(source.name, n) for n in chosen]
-    if not layers:
-        raise InputError(notices[-1])
-    asked = set(spec.layers or ()) - {n for _, n in layers}
-    if asked:
-        notices.append(
-            f"No model has the layers {', '.join(str(n) for n in sorted(asked))}; they were left "
-            "out."
-        )
-    return {source.name: source for source in found}, layers
-
-
-def _extracted_by_workers(
-    spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
-) -> dict[str, InputError]:
-    """Have the workers of a cluster that share the store run the models; what is wrong with some.
-
-    Where they do not share it, and on this machine, nothing is done: models run here. Workers keep
-    what they make in the store, where `representations.from_model` then finds it: nothing but names
-    travels back.
-    """
-    where = workers_sharing(store.root)
-    if where.is_here:
-        return {}
-    missing: list[str] = []
-    errors: dict[str, InputError] = {}
-    for name in spec.models:
-        try:
-            if representations.kept_states(stimuli, name, store, spec.extraction) is None:
-                missing.append(name)
-        except InputError as error:
-            errors[name] = error
-    if not missing:
-        return errors
-    shared = stimuli, spec.extraction, store.root
-    ended = where.each_of(_keep_states, missing, shared, store.root, gpu=True)
-    for done, (number, failed) in enumerate(chain([(0, None)], ended)):
-        report(Progress("representations", None, done, len(missing), "models"))
-        if failed is not None:
-            errors[missing[number]] = failed
-    return errors
-
-
-def _keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, model: str) -> None:
-    """Put the hidden states of one model into the store at `root`, as a worker does it.
-
-    Raises
-    ------
-    InputError
-        The model cannot be used on this machine.
-    """
-    try:
-        representations.from_model(
-            stimuli, model, Store(root), options, lambda *_: check_cancelled()
-        )
-    except InputError as error:
-        raise InputError(f"on {platform.node()}, {error}") from None

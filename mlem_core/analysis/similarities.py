@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate

@@ -297,8 +297,8 @@ class AnalysisSpec(_OfModels):
                 )
 
     def __repr__(self) -> str:
-        chosen = {k: v for k, v in vars(self).items() if v != getattr(AnalysisSpec, k)}
-        return f"AnalysisSpec({', '.join(f'{k}={v!r}' for k, v in chosen.items())})"
+        given = ", ".join(f"{name}={value!r}" for name, value in chosen(self).items())
+        return f"AnalysisSpec({given})"
 
     def to_dict(self) -> dict[str, Any]:
         """Dictionary for JSON."""
@@ -331,6 +331,16 @@ AnalysisSpec.__doc__ = "\n".join(
         *(f"    {name} : {one.label}. {one.text}" for name, one in parameters().items()),
     )
 )
+
+
+def chosen(spec: AnalysisSpec) -> dict[str, Any]:
+    """Values of the fields that are not the default, and the stimuli."""
+    own = {name: value for name, value in vars(spec).items() if name in parameters()}
+    return {
+        name: value
+        for name, value in own.items()
+        if name == "stimuli" or value != getattr(AnalysisSpec, name)
+    }
 
 
 def over_repetitions(spec: AnalysisSpec, model: str) -> bool:

@@ -20,7 +20,6 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_groups
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.rows import equal_rows
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 POSITIONS = {"all": "all", "without-first": "without words at position 0"}
 HALVES = {"both": "both halves", "first": "the first half", "second": "the second half"}
 VERSION = 1  # counted up when a view of the same arrays becomes another
-VERSION_OF_REPETITIONS = 1  # the same of distances over repetitions
 
 # A unit is an outlier where the logarithm of its variance is so many robust standard deviations
 # above the median unit's. Variances of units spread over orders of magnitude, about evenly on a
@@ -205,24 +203,3 @@ def _changed(
     array = source[layer] if rows is None else source.of(layer, rows)
     # Distances have no units.
     return array if source.distances else changed_units(array, units)
-
-
-def distances_of(repeated: Representations, distance: str) -> Representations:
-    """Distances (n_stimuli, n_stimuli) over the repetitions of each stimulus."""
-    return replace(
-        repeated,
-        identity=f"{repeated.identity} {distance} {VERSION_OF_REPETITIONS}",
-        facts={**repeated.facts, "distances": True, "source_identity": repeated.identity},
-        _read=partial(_over_repetitions, repeated, distance),
-        distances=True,
-    )
-
-
-def _over_repetitions(repeated: Representations, distance: str, layer: int) -> FloatArray:
-    from scipy.spatial.distance import squareform
-
-    where = f"{repeated.name} layer {layer}"
-    distances: FloatArray = squareform(
-        np.sqrt(squared_distances(repeated[layer], distance, layer=where))
-    )
-    return distances

@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.defaults import CHOSEN, said_of_choice
-from mlem_core.analysis.maps import file_representations, representations_of
+from mlem_core.analysis.representations import file_representations, representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables

@@ -317,7 +317,7 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
         options.groups += table.groups
         options.labels += table.labels
         options.systems = None
-    from mlem_core.analysis.maps import with_subjects
+    from mlem_core.analysis.representations import with_subjects
 
     return with_subjects(
         AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis import maps
+from mlem_core.analysis.representations import without_representations
 from mlem_core.base.text import fraction, plural, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.figures.context import FigureContext
@@ -321,7 +322,7 @@ def lacking_maps(context: FigureContext) -> list[Layer]:
     lacking = [layer for layer in context.pair if map_of(context, layer) is None]
     if not lacking or store is None:
         return []
-    without = maps.without_representations(analysis, [model for model, _ in lacking], store)
+    without = without_representations(analysis, [model for model, _ in lacking], store)
     return [layer for layer in lacking if layer[0] not in without]
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.base.parallel import cores
 from mlem_core.base.room import check_disk, check_memory

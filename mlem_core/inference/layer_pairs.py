@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name

@@ -15,7 +15,8 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.defaults import CHOSEN
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.grouped import trajectories_of
-from mlem_core.analysis.run import LEFT_OUT, run
+from mlem_core.analysis.representations import LEFT_OUT
+from mlem_core.analysis.run import run
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models

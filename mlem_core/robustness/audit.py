@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.representations import representations_of
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import NAMES, Names
 from mlem_core.base.text import fraction, listed, many

@@ -16,7 +16,7 @@ from typing import Any, Self
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.run import model_representations
+from mlem_core.analysis.representations import model_representations
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch

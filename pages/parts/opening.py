@@ -355,7 +355,7 @@ def _offer_file(view: View, noun: str, options: dict[str, Any], name: str, help:
 
 def _as_text(view: View) -> None:
     """What is shown as a command and in Python, to be copied."""
-    from mlem_core.analysis.as_text import of_selection, python_of, shell_line
+    from mlem_core.analysis.files import of_selection, python_of, shell_line
     from mlem_core.base.room import shared
 
     spec = of_selection(view.analysis.spec, view.selection, view.all_features)

@@ -276,7 +276,7 @@ def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
     ----------
     what_for : begins the sentence that then names the models
     """
-    from mlem_core.analysis.maps import without_representations
+    from mlem_core.analysis.representations import without_representations
 
     lacking = without_representations(view.analysis, models, stored.store())
     if lacking:

@@ -16,7 +16,8 @@ from mlem_core.analysis import defaults, files
 from mlem_core.analysis.cost import cost_of
 from mlem_core.analysis.defaults import recommended_values
 from mlem_core.analysis.diagnostics import lint
-from mlem_core.analysis.maps import representations_of, stimulus_map_stress
+from mlem_core.analysis.maps import stimulus_map_stress
+from mlem_core.analysis.representations import representations_of
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
 from mlem_core.models.availability import look_up

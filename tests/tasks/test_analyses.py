@@ -17,7 +17,7 @@ from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
 from mlem_core.analysis.baselines import decoding
-from mlem_core.analysis.maps import representations_of
+from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError

@@ -6,7 +6,7 @@ import pytest
 from inputs import in_files, words
 
 from mlem_core import AnalysisSpec, Store, run
-from mlem_core.analysis.as_text import of_selection, options_of, python_of, shell_line
+from mlem_core.analysis.files import of_selection, options_of, python_of, shell_line
 from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.cli.commands import main
