@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlem_core.analysis import pair_errors
-from mlem_core.analysis.layer_units import LayerUnits, Passed
-from mlem_core.analysis.pair_errors import DesignScores
+from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores
+from mlem_core.base.files import replacing
+from mlem_core.base.parallel import cores, each
 from mlem_core.base.room import check_disk, check_memory, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
@@ -23,14 +26,14 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
 from mlem_core.pairs import tables_io
-from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, pair_tables
+from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, assembled, one_layer, pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.layer_sums import cuda_device
+from mlem_core.pairs.layer_sums import LayerSums, cuda_device
 from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables, coarse_notes
-from mlem_core.scale.executor import executor
+from mlem_core.scale.executor import Big, executor
 from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.
@@ -74,7 +77,7 @@ def layer_tables(
     items = untested_items(folds, stimuli.groups, stimuli.items)
     design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items)
     progress = counting(report, "pair tables", "layers")
-    on_cluster: list[LayerUnits | None] = []
+    scores = DesignScores(spec.estimator, spec.interactions)
 
     def make() -> LayerTables:
         progress(0, len(sources))
@@ -86,9 +89,9 @@ def layer_tables(
             f"the pair tables of {len(sources)} layers with {index.n_cells:,} cells",
             "choose fewer layers or features, or code fewer features by value",
         )
-        units = _units(index, spec, sources, depends_on, store)
-        on_cluster.append(units)
-        found = _made(index, spec, sources, units, store, progress)
+        of = _Pass(index, spec, sources, scores, store, progress)
+        passed = _by_workers(of, keys) if keys else _here(of)
+        found = _made(passed, index, list(sources), scores)
         usable = [list(sources.items())[i] for i in found.kept]
         found.notes.extend(_cost_of_bins(index, columns, spec, usable))
         give_back_memory()
@@ -103,10 +106,14 @@ def layer_tables(
         **spec.pair_choices,
         **some,
     }
-    found = TABLES.get(store, depends_on, make)
-    for units in filter(None, on_cluster):
-        units.forget()
-    return found
+    keys: list[dict[str, Any]] = []
+    if not executor().is_here:
+        # Of this analysis alone: another one that is done at the same time forgets its own.
+        own = {"of": dict(depends_on), "interactions": spec.interactions}
+        keys = [{"layer": [source.identity, n], **own} for (_, n), source in sources.items()]
+    kept = TABLES.get(store, depends_on, make)
+    each(partial(_forget, store), [key for key in keys if _ranks(store, key).exists()], 8)
+    return kept
 
 
 def _cost_of_bins(
@@ -138,52 +145,56 @@ def _cost_of_bins(
     ]
 
 
+class _Pass(NamedTuple):
+    """The layers of an analysis, and the pairs that are passed over."""
+
+    pairs: PairIndex
+    spec: AnalysisSpec
+    sources: Mapping[Layer, Representations]
+    scores: DesignScores
+    store: Store
+    progress: Counted
+
+
+class Passed(NamedTuple):
+    """Result of the pass over all layers.
+
+    tables : of the layers without an error
+    errors : by the position of a layer
+    rsa : (n_layers, n_layers)
+    of_designs : (n_designs, n_layers, n_layers) the same of each independent design; None where all
+        pairs are compared
+    """
+
+    tables: PairTables
+    errors: dict[int, InputError]
+    rsa: FloatArray
+    of_designs: FloatArray | None
+
+
 def _made(
-    index: PairIndex,
-    spec: AnalysisSpec,
-    sources: Mapping[Layer, Representations],
-    units: LayerUnits | None,
-    store: Store,
-    progress: Counted,
+    found: Passed, index: PairIndex, layers: Sequence[Layer], scores: DesignScores
 ) -> LayerTables:
-    design = index.design
-    scores = DesignScores(spec.estimator, spec.interactions)
-    if units is None:
-        found = _here(index, spec, sources, scores, store, progress)
-    else:
-        found = units.passed(scores, progress)
-    kept = [i for i in range(len(sources)) if i not in found.errors]
+    """Result of the pass without the layers that have an error, and its notes."""
+    kept = [i for i in range(len(layers)) if i not in found.errors]
     rsa = found.rsa[np.ix_(kept, kept)]
     notes = [f"A layer was left out: {found.errors[i]}" for i in sorted(found.errors)]
     of_pairs = pair_errors.none()
     if found.of_designs is not None:
         parts = found.of_designs[:, kept][:, :, kept]
-        layers = [list(sources)[i] for i in kept]
-        of_pairs = scores.table(layers, kept, found.tables, rsa, parts)
-        about = found.tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
+        of_pairs = scores.table([layers[i] for i in kept], kept, found.tables, rsa, parts)
+        about = found.tables.n_pairs, n_pairs(index.design.n_stimuli), index.design.n_designs
         notes = [pair_errors.errors_sentence(of_pairs, *about), *notes]
     return LayerTables(
         found.tables, rsa, [*index.notes, *coarse_notes(found.tables), *notes], kept, of_pairs
     )
 
 
-def _here(
-    index: PairIndex,
-    spec: AnalysisSpec,
-    sources: Mapping[Layer, Representations],
-    scores: DesignScores,
-    store: Store,
-    progress: Counted,
-) -> Passed:
+def _here(of: _Pass) -> Passed:
     """The pass over the pairs of all layers by the cores of this machine."""
+    index, spec, sources, scores, store, progress = of
     design, errors = index.design, dict[int, InputError]()
     ranks = PairRanks(len(sources), design.n_pairs, store.root)
-
-    def failed(position: int, error: InputError) -> None:
-        errors[position] = error
-        if len(errors) == len(sources):
-            raise errors[0]
-
     tables = pair_tables(
         index,
         [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
@@ -193,7 +204,7 @@ def _here(
         options=PassOptions(
             keep_ranks=ranks.put,
             of_design=scores.put,
-            failed=failed,
+            failed=partial(_left_out, errors, len(sources)),
             progress=progress,
             device=cuda_device(spec.device),
         ),
@@ -202,24 +213,121 @@ def _here(
     return Passed(tables, errors, ranks.rsa(), parts)
 
 
-def _units(
-    index: PairIndex,
-    spec: AnalysisSpec,
-    sources: Mapping[Layer, Representations],
-    depends_on: Mapping[str, Any],
-    store: Store,
-) -> LayerUnits | None:
-    """The layers as the work of a cluster; None where work is done here."""
-    if executor().is_here:
-        return None
-    works, keys = [], []
-    for (model, number), source in sources.items():
-        name, distance = f"{model} layer {number}", spec.distance_of(model)
-        works.append(LayerWork(distance, name, True, True, spec.device))
-        # Of this analysis alone: another one that is done at the same time forgets its own.
-        own = {"layer": [source.identity, number], "interactions": spec.interactions}
-        keys.append({"of": dict(depends_on), **own})
-    return LayerUnits(index, sources, works, keys, store, executor())
+def _left_out(
+    errors: dict[int, InputError], n_layers: int, position: int, error: InputError
+) -> None:
+    """Note that a layer cannot be used; raise the error of the first where none can."""
+    errors[position] = error
+    if len(errors) == n_layers:
+        raise errors[0]
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """Result of the pass over one layer by a worker, but for the ranks, which are a file.
+
+    designs : see `mlem_core.analysis.pair_errors.DesignScores`
+    """
+
+    sums: LayerSums
+    designs: OfDesigns | None = None
+
+
+# A unit of a cluster is a layer. Its result is an entry, so that a run that was broken off goes on
+# from the layers that are done; the entries go when the tables of all layers are kept.
+LAYERS = Stage("layer-pairs", 4, LayerParts)
+
+
+class LayerItem(NamedTuple):
+    """One layer: its representations in the store, or else its rows; its key in the store."""
+
+    source: Representations | NDArray[np.floating]
+    number: int
+    work: LayerWork
+    key: dict[str, Any]
+
+
+def keep_layer(index: PairIndex, scores: DesignScores, root: Path, item: LayerItem) -> None:
+    """Put the result of the pass over one layer into the store at `root`, as a worker does it."""
+    store = Store(root)
+
+    def rows() -> NDArray[np.floating]:
+        source = item.source
+        return source[item.number] if isinstance(source, Representations) else source
+
+    def make() -> LayerParts:
+        work = replace(item.work, device=cuda_device(item.work.device or "cpu"))
+        found, path = one_layer(index, rows, work, parts=True), _ranks(store, item.key)
+        assert found.doubled is not None
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path, synced=False) as temporary:
+            found.doubled.tofile(temporary)
+        return LayerParts(found.sums, scores.of(found.designs) if found.designs else None)
+
+    LAYERS.get(store, item.key, make)
+
+
+def _ranks(store: Store, key: dict[str, Any]) -> Path:
+    """File of the ranks of all pairs in a layer, which are too many to be summed up in an entry."""
+    name = f"{store.key(LAYERS.name, LAYERS.version, **key)}.ranks"
+    return store.root / "layer-ranks" / name
+
+
+def _by_workers(of: _Pass, keys: Sequence[dict[str, Any]]) -> Passed:
+    """The pass over the layers that the store does not have by the workers of a cluster.
+
+    Workers read representations from the store and write results into it: names travel, and the
+    rows of layers of files.
+
+    Parameters
+    ----------
+    keys : what the entry of each layer depends on
+    """
+    index, spec, sources, scores, store, progress = of
+    layers, design, errors = list(sources.items()), index.design, dict[int, InputError]()
+    missing = [at for at, key in enumerate(keys) if not _has_layer(store, key)]
+
+    def item(at: int) -> Any:
+        (model, number), source = layers[at]
+        name = f"{model} layer {number}"
+        work = LayerWork(spec.distance_of(model), name, True, True, spec.device)
+        if source.folder is not None and source.folder.is_relative_to(store.root):
+            return LayerItem(source, number, work, keys[at])
+        return Big(lambda: LayerItem(np.asarray(source[number]), number, work, keys[at]))
+
+    done = len(layers) - len(missing)
+    progress(done, len(layers))
+    shared, there = (replace(index), scores, store.root), executor()
+    for number, error in there.each_of(keep_layer, map(item, missing), shared, store.root):
+        if error is not None:
+            _left_out(errors, len(layers), missing[number], error)
+        progress(done := done + 1, len(layers))
+    sums, ranks = [], PairRanks(len(layers), design.n_pairs)
+    for at, key in enumerate(keys):
+        if at not in errors:
+            parts = LAYERS.get(store, key, _gone)
+            ranks.put(at, _ranks(store, key))
+            sums.append(parts.sums)
+            if parts.designs is not None:
+                scores.keep(at, parts.designs)
+    edges, workers = design.starts[design.parts], (there, store.root)
+    of_designs = None if design.is_complete else ranks.rsa(edges, *workers)
+    tables = assembled(index, sums, len(sums))
+    return Passed(tables, errors, ranks.rsa(None, *workers), of_designs)
+
+
+def _has_layer(store: Store, key: dict[str, Any]) -> bool:
+    return _ranks(store, key).exists() and LAYERS.find(store, key) is not None
+
+
+def _gone() -> LayerParts:
+    raise InputError("what a worker kept in the store is no longer there; run the analysis again.")
+
+
+def _forget(store: Store, key: dict[str, Any]) -> None:
+    """Remove the entry of a layer, once the tables of all are kept."""
+    store.remove(LAYERS.name, LAYERS.version, **key)
+    _ranks(store, key).unlink(missing_ok=True)
 
 
 def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], store: Store) -> None:

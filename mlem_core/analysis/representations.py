@@ -26,7 +26,7 @@ from mlem_core.models.arrays import HowRead, n_subjects
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
-from mlem_core.scale.executor import workers_sharing
+from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
 
 _HINT = re.compile(r" \(did you mean [^()]*\?\)")
@@ -176,13 +176,11 @@ def model_representations(
 def _extracted_by_workers(
     spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
 ) -> dict[str, InputError]:
-    """Have the workers of a cluster that share the store run the models; what is wrong with some.
+    """Have the workers of a cluster run the models; what is wrong with some. Here nothing is done.
 
-    Where they do not share it, and on this machine, nothing is done: models run here. Workers keep
-    what they make in the store, where `representations.from_model` then finds it: nothing but names
-    travels back.
+    Workers keep what they make in the store, where `representations.from_model` then finds it.
     """
-    where = workers_sharing(store.root)
+    where = executor()
     if where.is_here:
         return {}
     missing: list[str] = []

@@ -35,7 +35,7 @@ from mlem_core.estimators.registry import can_resolve
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
 from mlem_core.pairs.tables import PairTables, same_or_different
-from mlem_core.scale.executor import workers_sharing
+from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
 
 
@@ -127,7 +127,7 @@ def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int],
     ----------
     done : called with how many have been run
     """
-    where = workers_sharing(store.root)
+    where = executor()
     if where.is_here:
         return
     shared = (store.root,)

@@ -299,8 +299,7 @@ class PairRanks:
         ----------
         edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
             pairs, over those of each part
-        executor : computes the sums where its workers share `folder`, which the ranks are in, and
-            these are not a little
+        executor : computes the sums of ranks in files of `folder` that are not a little
 
         Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
 
@@ -311,7 +310,7 @@ class PairRanks:
         parts = [list(rank_parts(n, *span)) for span in spans]
         every = list(itertools.chain(*parts))
         little = is_little(n, self.n_pairs)
-        if little or executor is None or folder is None or not executor.shares(folder):
+        if little or executor is None:
             sums = in_order(partial(part_sums, self), every, cores())
         else:
             sums = iter(executor.results(part_sums, every, (self,), folder=folder))

@@ -34,7 +34,7 @@ from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit, notes
-from mlem_core.scale.executor import workers_sharing
+from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Stage, Store
 
 STAGE = Stage("audit", 3, Audit)
@@ -351,7 +351,7 @@ def layer_table(
 
     told(0)
     shared, root = (audited, store.root), store.root
-    where = workers_sharing(root)
+    where = executor()
     rows = where.results(_row, analysis.layers, shared, told, root, threads=cores())
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}

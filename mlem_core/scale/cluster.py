@@ -31,7 +31,6 @@ from mlem_core.scale.executor import (
     Sent,
     about_here,
     current,
-    sees,
     unfit,
     unit,
 )
@@ -70,7 +69,7 @@ class Cluster(Executor):
 
     def __init__(self, client: Any, name: str, owned: contextlib.ExitStack) -> None:
         self.client, self.name, self._owned = client, name, owned
-        self._markers: dict[Path, Path | None] = {}
+        self._markers: dict[Path, Path] = {}
         self._threads: dict[str, int] = {}
         self._looked = self._last_there = 0.0
 
@@ -78,20 +77,14 @@ class Cluster(Executor):
     def where(self) -> str:
         return f"{self.name} ({many(len(self._threads), 'worker')})"
 
-    def shares(self, folder: Path) -> bool:
-        """See `Executor`: each worker has to see a file that is made in the folder."""
+    def marker(self, folder: Path) -> Path:
+        """File of a folder by which each worker knows that it sees the same one."""
         if folder not in self._markers:
             # By machine: not every file system knows of the locks of others.
             name = f"cluster-{platform.node()}"
             sweep(folder, name)
-            with contextlib.ExitStack() as stack:
-                marker = stack.enter_context(held(folder, name, 0o666, folder))
-                answers = self.client.run(sees, marker, on_error="return").values()
-                by_all = bool(answers) and all(answer is True for answer in answers)
-                if by_all:
-                    self._owned.enter_context(stack.pop_all())
-            self._markers[folder] = marker if by_all else None
-        return self._markers[folder] is not None
+            self._markers[folder] = self._owned.enter_context(held(folder, name, 0o666, folder))
+        return self._markers[folder]
 
     def each_of(
         self,
@@ -109,7 +102,7 @@ class Cluster(Executor):
         """
         from distributed import as_completed
 
-        checks = Sent((_expected(), None if folder is None else self._markers[folder]))
+        checks = Sent((_expected(), None if folder is None else self.marker(folder)))
         needs = {"GPU": 1} if gpu and self._has_gpus() else None
         there = self._sent(shared, everywhere=True)
         waiting: dict[Any, tuple[int, Any]] = {}

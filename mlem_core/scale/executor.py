@@ -35,10 +35,6 @@ class Executor:
         """The place in words, with its cores, or the workers that were seen last."""
         return f"this machine ({many(cores(), 'core')})"
 
-    def shares(self, folder: Path) -> bool:
-        """Whether all workers see a folder of this process under the same name."""
-        return True
-
     def each_of(
         self,
         function: Callable[..., Any],
@@ -57,7 +53,7 @@ class Executor:
         ----------
         function : of a module of the package
         shared : goes to each worker once
-        folder : that workers use, and that they share with this process (`shares`)
+        folder : that workers use and have to see, as the store is
         gpu : where workers have the Dask resource GPU, one item takes one of it
         threads : how many items this process does at a time; each of one alone may use all cores
         """
@@ -101,11 +97,6 @@ current: ContextVar[Executor] = ContextVar("executor", default=HERE)
 def executor() -> Executor:
     """Executor of units of work now (`mlem_core.scale.cluster.computing_on`)."""
     return current.get()
-
-
-def workers_sharing(folder: Path) -> Executor:
-    """The workers of a cluster, if all of them see a folder of this process; else this process."""
-    return executor() if executor().shares(folder) else HERE
 
 
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "torch", "transformers")
@@ -156,11 +147,6 @@ def _version(package: str) -> str:
         return "none"
 
 
-def sees(marker: Path) -> bool:
-    """Whether this process sees a file by which a folder is known to be the one that is meant."""
-    return os.path.exists(marker)  # False too where this process may not look
-
-
 @functools.cache
 def unfit(expected: tuple[tuple[str, str], ...], marker: Path | None = None) -> str:
     """Reason why this worker cannot do what others do, to follow its name; else an empty text.
@@ -170,10 +156,10 @@ def unfit(expected: tuple[tuple[str, str], ...], marker: Path | None = None) -> 
     expected : what `about_here` says in the process that asks
     marker : a file of the folder that is used
     """
-    if marker is not None and not sees(marker):
+    if marker is not None and not os.path.exists(marker):
         return (
-            f"does not see the folder {str(marker.parent)!r} as the other workers do; give all of "
-            "them the same one, or stop this one."
+            f"does not see the store {str(marker.parent)!r}; name one in MLEM_CACHE that all "
+            "machines see under the same path."
         )
     versions = about_here()
     for name, version in expected:

@@ -10,7 +10,6 @@ from distributed import LocalCluster
 from inputs import in_files, words
 
 from mlem_core import Analysis, AnalysisSpec, Store, run
-from mlem_core.scale import cluster as clusters
 
 
 @pytest.fixture(scope="session")
@@ -30,14 +29,6 @@ def cluster(processes: LocalCluster) -> LocalCluster:
     """The cluster with both workers, of which a test before may have killed some."""
     processes.wait_for_workers(2, timeout=60)
     return processes
-
-
-@pytest.fixture(params=[True, False], ids=["shared store", "own store"])
-def shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the workers see the store of this process."""
-    if not request.param:
-        monkeypatch.setattr(clusters, "sees", lambda token: False)
-    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ from pathlib import Path
 from mlem_core.scale.cluster import computing_on
 if __name__ == "__main__":
     with computing_on("local:1") as there:
-        assert there.shares(Path(sys.argv[1]))
+        there.marker(Path(sys.argv[1]))
         (Path(sys.argv[1]) / "ready").touch()
         time.sleep(100)
 """
@@ -141,12 +141,12 @@ def test_processes_of_this_machine_listen_to_it_alone_and_leave_nothing(tmp_path
         killed.kill()
     assert len({*store.glob(".cluster*"), *temporary.iterdir()}) == 2
     with computing_on("local:1") as there:
-        assert there.shares(store)
+        assert there.marker(store).exists()
     assert [one.name for one in store.iterdir()] == ["ready"] and not any(temporary.iterdir())
 
 
 @slow
-def test_a_worker_that_is_killed_costs_only_time(files_only, embedded, cluster, tmp_path, shared):
+def test_a_worker_that_is_killed_costs_only_time(files_only, embedded, cluster, tmp_path):
     with computing_on(cluster) as there:
         pids = there.client.run(os.getpid)
 
@@ -191,6 +191,12 @@ def test_a_worker_with_another_version_is_named(tmp_path):
         computing_on(address),
     ):
         raise AssertionError
+
+
+def test_a_worker_that_does_not_see_the_store_says_so(files_only, cluster, tmp_path):
+    with computing_on(cluster) as there, refused("does not see the store", "MLEM_CACHE"):
+        there.marker(tmp_path).unlink()
+        run(files_only, Store(tmp_path), progress=False)
 
 
 @slow
@@ -302,11 +308,10 @@ def of_both(spec, tmp_path_factory):
 
 @slow
 @pytest.mark.parametrize("case", CASES)
-def test_two_workers_give_what_none_do(spec, of_both, cluster, tmp_path, case, shared):
+def test_two_workers_give_what_none_do(spec, of_both, cluster, tmp_path, case):
     asked, store = replace(spec, **CASES[case]), Store(tmp_path / "there")
-    with computing_on(cluster) as there:
+    with computing_on(cluster):
         ours = run(asked, store, progress=False)
-        assert there.shares(tmp_path) == shared
     same(ours, run(asked, Store(tmp_path), progress=False) if CASES[case] else of_both.analysis)
     # What was kept for a run that breaks off is not needed any more.
     for folder in ("layer-pairs", "layer-ranks"):
@@ -324,14 +329,13 @@ def studied(of_both):
 
 
 @slow
-def test_two_workers_do_universes_and_audit(spec, studied, cluster, tmp_path, monkeypatch, shared):
+def test_two_workers_do_universes_and_audit(spec, studied, cluster, tmp_path, monkeypatch):
     store, told = Store(tmp_path), []
     with computing_on(cluster):
         analysis = run(spec, store, progress=False)
         with monkeypatch.context() as patched:
-            if shared:
-                # Every pair table is in the store when this process asks for it.
-                patched.setattr(layer_tables, "_made", None)
+            # Every pair table is in the store when this process asks for it.
+            patched.setattr(layer_tables, "_made", None)
             found = multiverse(analysis, analysis.layers[:2], store, CHOICES, told.append)
         audited = audit(analysis, store)
     done = [progress.done for progress in told]
