@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import asked, parse_names
 from mlem_core.base.text import listed, short
 from mlem_core.data.columns import guess_kind, number_of, without_marks
@@ -188,15 +188,6 @@ class Grouped:
                 found.setdefault(model, found.get(run_of(model), name))
         return found
 
-    def names_of_models(
-        self, models: Sequence[str]
-    ) -> Iterator[tuple[str, Iterable[str], Collection[str]]]:
-        """Each place where models are named: what a name there is, the names, and the choices."""
-        for kind, named in (("group", self.groups), ("trajectory", self.trajectories)):
-            for name, members in named:
-                yield f"member of the {kind} {short(name)}", members, models
-        yield "model or group with a label", dict(self.labels), {*models, *dict(self.groups)}
-
     def models_table(self, models: Sequence[str]) -> list[Member]:
         """The models table: a row a model in its group, then a row a checkpoint of a trajectory.
 
@@ -217,45 +208,81 @@ class Grouped:
         return rows
 
 
-def check_groups(groups: Groups, labels: Groups, models: Sequence[str]) -> None:
-    """Check what was said of models.
+def _divisions(said: Grouped) -> tuple[tuple[str, Groups], ...]:
+    return ("group", said.groups), ("trajectory", said.trajectories)
+
+
+def names_in_choices(
+    said: Grouped, models: Sequence[str]
+) -> Iterator[tuple[str, Iterable[str], Collection[str]]]:
+    """Each place where models or their properties are named: what, the names, the choices.
+
+    Raises InputError as `labels_of`, when all names of models before were among the choices.
+    """
+    for kind, named in _divisions(said):
+        for name, members in named:
+            yield f"member of the {kind} {short(name)}", members, models
+    yield "model or group with a label", dict(said.labels), {*models, *dict(said.groups)}
+    properties = labels_of(said.groups, said.labels, models)
+    for group, names in said.property_groups:
+        yield f"property of the group {short(group)}", names, properties
+    yield "property with a kind", dict(said.property_kinds), properties
+    for name, kind in said.property_kinds:
+        yield f"kind of the property {short(name)}", (kind,), kinds_of(properties[name])
+    yield "property", (said.resampled_whole,) if said.resampled_whole else (), properties
+
+
+def check_divisions(said: Grouped, models: Sequence[str]) -> None:
+    """Check the groups and trajectories of models.
 
     Raises
     ------
     InputError
-        A model in two groups; two groups of one name, or a group with the name of a model outside
-        it; a factor that one model has twice, or that not every model has.
+        A group or trajectory without a member, or with a name that cannot be printed or is
+        another's; a member that is there twice, or in two groups; a group with the name of a
+        model outside it; a member of a trajectory without a step, two of one step of one run,
+        a trajectory of one step.
     """
-    seen: dict[str, str] = {}
-    for name, members in groups:
-        if not (name and members and name.isprintable()):
-            raise InputError(
-                f"the group {short(name)} has {len(members)} members; expected a name that can be "
-                "printed and at least one model."
-            )
-        if [other for other, _ in groups].count(name) > 1:
-            raise InputError(f"the group {short(name)} is named twice; name each group once.")
-        for member in members:
-            if member in seen:
-                both = f"{seen[member]!r} and {name!r}" if seen[member] != name else f"{name!r}"
+    for kind, named in _divisions(said):
+        names = [name for name, _ in named]
+        for name, members in named:
+            called = f"the {kind} {short(name)}"
+            if not (name and members and name.isprintable()):
                 raise InputError(
-                    f"the model {member!r} is named twice, in the group {both}; a model is in one "
-                    "group at most."
+                    f"{called} has {len(members)} members; expected a name that can be printed "
+                    "and at least one model."
                 )
-            seen[member] = name
-    for name, members in groups:
-        if name in models and name not in members:
-            raise InputError(
-                f"the group {short(name)} has the name of a model that is not in it; choose "
-                "another name, or make the model a member."
-            )
-    labels_of(groups, labels, models)
+            if names.count(name) > 1:
+                raise InputError(f"{called} is named twice; name each {kind} once.")
+            for member in members:
+                if members.count(member) > 1:
+                    raise InputError(
+                        f"the model {member!r} is named twice in {called}; name each once."
+                    )
+            if kind == "group" and name in models and name not in members:
+                raise InputError(
+                    f"{called} has the name of a model that is not in it; choose another name, "
+                    "or make the model a member."
+                )
+            if kind == "trajectory":
+                _check_steps(called, members)
+    seen: dict[str, str] = {}
+    for name, members in said.groups:
+        for member in members:
+            if (other := seen.setdefault(member, name)) != name:
+                raise InputError(
+                    f"the model {member!r} is in the groups {other!r} and {name!r}; a model is "
+                    "in one group at most."
+                )
 
 
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`; empty: unknown.
 
-    Raises as `check_groups`, of labels.
+    Raises
+    ------
+    InputError
+        A label of another form; a factor of which a model has two values.
     """
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}
@@ -284,19 +311,6 @@ def kinds_of(cells: Sequence[str | None]) -> list[str]:
     numbers = [number_of(cell) or 0.0 for cell in own if ordered and cell is not None]
     able = {"number": ordered, "log": ordered and min(numbers) > 0}
     return [kind for kind in PROPERTY_KINDS if able.get(kind, True)]
-
-
-def check_properties(said: Grouped, models: Sequence[str]) -> None:
-    """Raise InputError for a group of properties, or one of families, that no model has."""
-    properties = labels_of(said.groups, said.labels, models)
-    for group, names in said.property_groups:
-        for name in names:
-            check_choice(f"property of the group {short(group)}", name, properties)
-    for name, kind in said.property_kinds:
-        check_choice("property with a kind", name, properties)
-        check_choice(f"kind of the property {short(name)}", kind, kinds_of(properties[name]))
-    if said.resampled_whole:
-        check_choice("property", said.resampled_whole, properties)
 
 
 def of_these(
@@ -347,45 +361,20 @@ def step_of(member: str) -> int:
     return int(found[0])
 
 
-def check_trajectories(trajectories: Groups, models: Sequence[str]) -> None:
-    """Check what was said of trajectories.
-
-    Raises
-    ------
-    InputError
-        A member that is there twice, or that has no step; two members of one
-        step of one run; a trajectory of one step; two of one name, or one that cannot be printed.
-    """
-    for name, members in trajectories:
-        if not (name and name.isprintable()):
-            raise InputError(
-                f"the trajectory {short(name)} needs a name that can be printed; choose another."
-            )
-        if [other for other, _ in trajectories].count(name) > 1:
-            raise InputError(f"the trajectory {short(name)} is named twice; name each one once.")
-        _check_members(name, members, models)
-
-
-def _check_members(name: str, members: Sequence[str], models: Sequence[str]) -> None:
+def _check_steps(called: str, members: Sequence[str]) -> None:
     seen: dict[tuple[str, int], str] = {}
     for member in members:
-        if members.count(member) > 1:
-            raise InputError(
-                f"the model {member!r} is named twice in the trajectory {short(name)}; name each "
-                "member once."
-            )
         step = step_of(member)
         other = seen.setdefault((member if is_control(member) else run_of(member), step), member)
         if other != member:
             raise InputError(
-                f"the models {other!r} and {member!r} of the trajectory {short(name)} are both "
-                f"step {step:,} of {run_of(member)!r}; expected one member a step of each run."
+                f"the models {other!r} and {member!r} of {called} are both step {step:,} of "
+                f"{run_of(member)!r}; expected one member a step of each run."
             )
-    steps = {step_of(member) for member in members}
+    steps = {step for _, step in seen}
     if len(steps) < 2:
-        found = f"the step {min(steps):,} alone" if steps else "no member"
         raise InputError(
-            f"the trajectory {short(name)} has {found}; expected members of two steps or more."
+            f"{called} has the step {min(steps):,} alone; expected members of two steps or more."
         )
 
 

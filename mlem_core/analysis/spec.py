@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from itertools import chain
 from os import PathLike
 from typing import Any, cast
 
 from mlem_core.analysis.grouped import (
     Grouped,
-    check_groups,
-    check_properties,
-    check_trajectories,
+    check_divisions,
+    names_in_choices,
     of_these,
     trajectories_of,
 )
@@ -393,14 +393,14 @@ def _check_models(spec: AnalysisSpec) -> None:
         raise InputError("no model is chosen; name at least one model or representations file.")
     files = dict(spec.representations)
     first = dict(spec.first_column)
-    for kind, given, choices in (
+    of_files: tuple[tuple[str, Iterable[str], Collection[str]], ...] = (
         ("representations file with precomputed distances", spec.precomputed, files),
         ("representations file with a first column", first, files),
         ("representations file with subjects", dict(spec.subjects), files),
         ("representations file with an axis", dict(spec.axes), files),
         ("choice for a first column", first.values(), FIRST_COLUMN),
-        *spec.names_of_models(names),
-    ):
+    )
+    for kind, given, choices in chain(of_files, names_in_choices(spec, names)):
         for name in given:
             check_choice(kind, name, choices)
     if spec.distance == PRECOMPUTED:
@@ -421,9 +421,7 @@ def _check_models(spec: AnalysisSpec) -> None:
                 f"the name of a model {name!r} holds a character that cannot be printed; choose "
                 "another one."
             )
-    check_groups(spec.groups, spec.labels, names)
-    check_properties(spec, names)
-    check_trajectories(spec.trajectories, names)
+    check_divisions(spec, names)
 
 
 def _check_precomputed(spec: AnalysisSpec) -> None:

@@ -47,7 +47,7 @@ def test_the_command_line_and_python_say_the_same(models, line, expected):
 @for_each(
     "change, facts",
     ({"groups": {"g": ["a", "d"]}}, ["group 'g'", "'d'", "a, a@r2, b, c"]),
-    ({"groups": {"g": ["a"], "h": ["b", "a"]}}, ["'a' is named twice", "'g' and 'h'"]),
+    ({"groups": {"g": ["a"], "h": ["b", "a"]}}, ["'a' is in the groups", "'g' and 'h'"]),
     ({"groups": (("g", ("a",)), ("g", ("b",)))}, ["the group 'g' is named twice"]),
     ({"groups": {"b": ["a", "c"]}}, ["the group 'b' has the name of a model"]),
     ({"groups": {"g": []}}, ["'g' has 0 members"]),
