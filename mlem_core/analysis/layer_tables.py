@@ -26,7 +26,6 @@ from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.layer_sums import cuda_device
 from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables, coarse_notes
@@ -195,7 +194,6 @@ def _here(
             of_design=scores.put,
             failed=failed,
             progress=progress,
-            device=cuda_device(spec.device),
         ),
     )
     parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])
@@ -215,7 +213,7 @@ def _units(
     works, keys = [], []
     for (model, number), source in sources.items():
         name, distance = f"{model} layer {number}", spec.distance_of(model)
-        works.append(LayerWork(distance, name, True, True, spec.device))
+        works.append(LayerWork(distance, name, True, True, True))
         # Of this analysis alone: another one that is done at the same time forgets its own.
         own = {"layer": [source.identity, number], "interactions": spec.interactions}
         keys.append({"of": dict(depends_on), **own})

@@ -25,7 +25,7 @@ from mlem_core.base.parallel import each
 from mlem_core.base.typing import Counted, FloatArray, Layer
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import LayerWork, assembled, one_layer
-from mlem_core.pairs.layer_sums import LayerSums, cuda_device
+from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks, is_little
 from mlem_core.pairs.tables import PairTables
@@ -75,8 +75,7 @@ def pass_over(
         return source[item.number] if isinstance(source, Representations) else source
 
     def make() -> LayerParts:
-        work = replace(item.work, device=cuda_device(item.work.device or "cpu"))
-        found = one_layer(index, rows, work, parts=True)
+        found = one_layer(index, rows, item.work)
         designs = scores.of(found.designs) if found.designs else None
         return LayerParts(found.sums, found.doubled, designs)
 

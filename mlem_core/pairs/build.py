@@ -19,7 +19,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.distances import distance_named, squared_distances
-from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
+from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns
 from mlem_core.pairs.tables import BY_LAYER, PairTables
 from mlem_core.scale.executor import HERE
@@ -41,7 +41,6 @@ class PassOptions:
         the layer is then left out of the tables. Without it the error is raised
     progress : called with the number of layers done and their total
     workers : threads; by default one a core
-    device : of torch, a GPU; None is the CPU without torch
     """
 
     keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
@@ -49,7 +48,6 @@ class PassOptions:
     failed: Callable[[int, InputError], None] | None = None
     progress: Callable[[int, int], None] | None = None
     workers: int | None = None
-    device: str | None = None
 
 
 def pair_tables(
@@ -81,50 +79,56 @@ def pair_tables(
     each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
-    # A GPU takes one layer at a time, and so do all cores where one holds much memory.
-    alone = options.device is not None or index.design.n_pairs > LARGE
+    # All cores share a layer that holds much memory.
+    alone = index.design.n_pairs > LARGE
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
+    keep_ranks, of_design = options.keep_ranks, options.of_design
 
     def one(position: int) -> LayerSums:
-        work = LayerWork(
-            each[position],
-            names[position],
-            train_ranks,
-            options.keep_ranks is not None,
-            options.device,
-        )
-        found = one_layer(index, layers[position], work, threads, options.of_design is not None)
-        if options.of_design is not None and found.designs:
-            options.of_design(position, found.designs)
-        if options.keep_ranks is not None and found.doubled is not None:
-            options.keep_ranks(position, found.doubled)
+        wanted = train_ranks, keep_ranks is not None, of_design is not None
+        work = LayerWork(each[position], names[position], *wanted)
+        found = one_layer(index, layers[position], work, threads)
+        if of_design is not None and found.designs:
+            of_design(position, found.designs)
+        if keep_ranks is not None and found.doubled is not None:
+            keep_ranks(position, found.doubled)
         return found.sums
 
-    return assembled(index, _of_all(one, len(layers), workers, options), len(layers))
+    def usable() -> Iterator[LayerSums]:
+        # The cores are shared out already: among the layers, or the bands of one.
+        with one_thread_each():
+            for position, found in HERE.each_of(one, range(len(layers)), threads=workers):
+                if isinstance(found, LayerSums):
+                    yield found
+                elif options.failed is None:
+                    raise found
+                else:
+                    options.failed(position, found)
+                if options.progress is not None:
+                    options.progress(position + 1, len(layers))
+
+    return assembled(index, usable(), len(layers))
 
 
 @dataclass(frozen=True)
 class LayerWork:
-    """Choices of the pass over a layer, see `pair_tables` and `PassOptions`.
+    """Choices of the pass over a layer, see `pair_tables`.
 
     name : how messages call it
     ranks : also give the rank of each pair
+    designs : also give the tables from each part of an incomplete design
     """
 
     distance: str
     name: str
     train_ranks: bool = False
     ranks: bool = False
-    device: str | None = None
+    designs: bool = False
 
 
 class LayerFound(NamedTuple):
-    """Result of the pass over the pairs of a layer.
-
-    doubled : (n_pairs,) twice the average ranks, if wanted
-    designs : the tables of this layer from each of the designs that an incomplete one is of
-    """
+    """Result of the pass over the pairs of a layer; `doubled` is twice the average ranks."""
 
     sums: LayerSums
     doubled: NDArray[np.uint32] | None = None
@@ -132,47 +136,26 @@ class LayerFound(NamedTuple):
 
 
 def one_layer(
-    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1, parts: bool = False
+    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1
 ) -> LayerFound:
     """The pass over the pairs of one layer, the same with any number of threads.
 
-    `parts` says whether the tables from each part of an incomplete design are wanted too. Raises as
-    `pair_tables`.
+    Raises as `pair_tables`.
     """
-    design, name, train = index.design, work.name, work.train_ranks
-    rows = source()
-    check_rows(rows, len(index.folds), name)
+    design, train, rows = index.design, work.train_ranks, source()
+    check_rows(rows, len(index.folds), work.name)
     squared = squared_distances(
-        rows, work.distance, design=design, layer=name, device=work.device, threads=threads
+        rows, work.distance, design=design, layer=work.name, threads=threads
     )
     designs = None
-    if parts and not design.is_complete:
-        designs = _by_design(index, squared, train, threads)
-    doubled: NDArray[np.uint32] | None
-    if work.device:
-        sums, doubled = torch_layer_sums(index, squared, train, work.device)
-    else:
-        sums, doubled = layer_sums(
-            index, squared, train, ranks=work.ranks, overwrite=True, threads=threads
-        )
-    return LayerFound(sums, doubled, designs)
-
-
-def _of_all(
-    one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
-) -> Iterator[LayerSums]:
-    """The sums of the layers that do not fail, `one` giving those of a layer."""
-    # The cores are shared out already: among the layers, or the bands of one.
-    with one_thread_each():
-        for position, found in HERE.each_of(one, range(n_layers), threads=workers):
-            if isinstance(found, LayerSums):
-                yield found
-            elif options.failed is None:
-                raise found
-            else:
-                options.failed(position, found)
-            if options.progress is not None:
-                options.progress(position + 1, n_layers)
+    if work.designs and not design.is_complete:
+        designs = []
+        for number in range(design.n_designs):
+            part, own = index.of_design(number)
+            sums, _ = layer_sums(part, squared[own], train, ranks=False, threads=threads)
+            designs.append(assembled(part, [sums]))
+    summed = layer_sums(index, squared, train, ranks=work.ranks, overwrite=True, threads=threads)
+    return LayerFound(*summed, designs)
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
@@ -190,18 +173,6 @@ def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
             f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
             "it must have one row a stimulus, in the order of the CSV."
         )
-
-
-def _by_design(
-    index: PairIndex, squared: FloatArray, train_ranks: bool, threads: int
-) -> list[PairTables]:
-    """The tables of one layer from each of the independent designs."""
-    found = []
-    for number in range(index.design.n_designs):
-        part, own = index.of_design(number)
-        sums, _ = layer_sums(part, squared[own], train_ranks, ranks=False, threads=threads)
-        found.append(assembled(part, [sums]))
-    return found
 
 
 def tables_without_layers(index: PairIndex) -> PairTables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,9 @@ from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import bands
 
-if TYPE_CHECKING:
-    import torch
-
 # A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from
 # `start` on, of which those above the diagonal are meant. It is made of the rows, their squared
-# norms, start and stop, in NumPy or in torch.
+# norms, start and stop.
 Tile = Callable[[Any, Any, int, int], Any]
 # What is done with the squared distances of a tile, from `start` on.
 Fill = Callable[[int, FloatArray], None]
@@ -28,7 +25,6 @@ CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
 # A matrix product of fewer rows is slower.
 CHUNK_ROWS = 128
-TORCH_ELEMENTS = 2**24
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
 EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
@@ -172,17 +168,6 @@ def fill_tiles(rows: FloatArray, tile: Tile, squared: bool, fill: Fill, threads:
     each(fill_band, bands(len(rows), max(CHUNK_ELEMENTS, CHUNK_ROWS * len(rows))), threads)
 
 
-def fill_torch_tiles(rows: FloatArray, tile: Tile, squared: bool, fill: Fill, device: str) -> None:
-    """`fill_tiles` by a `tile` in torch."""
-    import torch
-
-    there = torch.from_numpy(rows).to(device)
-    squares = (there * there).sum(dim=1)
-    for start, stop in bands(len(rows), TORCH_ELEMENTS):
-        found: torch.Tensor = tile(there, squares, start, stop)
-        fill(start, (found if squared else found.square_()).cpu().numpy())
-
-
 def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
     """A tile of squared Euclidean distances by one matrix product."""
     from mlem_core.pairs.kernels.distances import finish_squared
@@ -209,27 +194,3 @@ def half(tile: Tile) -> Tile:
         return found
 
     return halved
-
-
-def torch_squared_euclidean(
-    rows: torch.Tensor, squares: torch.Tensor, start: int, stop: int
-) -> torch.Tensor:
-    """`squared_euclidean` in torch."""
-    import torch
-
-    left, right = rows[start:stop], rows[start:]
-    scale = squares[start:stop, None] + squares[None, start:]
-    tile = scale - 2.0 * (left @ right.T)
-    close_i, close_j = torch.nonzero(tile < CANCELLATION * scale, as_tuple=True)
-    step = max(1, TORCH_ELEMENTS // rows.shape[1])
-    for at in range(0, len(close_i), step):
-        i, j = close_i[at : at + step], close_j[at : at + step]
-        tile[i, j] = ((left[i] - right[j]) ** 2).sum(dim=1)
-    return tile
-
-
-def torch_cityblock(rows: torch.Tensor, _: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """A tile of Manhattan distances in torch."""
-    import torch
-
-    return torch.cdist(rows[start:stop], rows[start:], p=1.0)
