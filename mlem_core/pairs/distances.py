@@ -17,18 +17,22 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
-from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, raised, shrunken
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
     Fill,
     Tile,
+    Whiten,
     centred_columns,
+    check_repetitions,
     checked_matrix,
     checked_rows,
     cityblock,
+    diagonal,
     equal_rows,
     fill_tiles,
     half,
+    raised,
+    shrunken,
     squared_euclidean,
     unit_centred_rows,
     unit_rows,
@@ -141,7 +145,7 @@ def squared_distances(
     Parameters
     ----------
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli), or repetitions
-        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.repetitions`
+        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.rows`
     metric : a name in `DISTANCES`; "precomputed" where these are distances
     design : which pairs, in its order; by default all: (0,1), (0,2), ..., (1,2), ...
     layer : how an error message calls these representations

@@ -18,7 +18,7 @@ from mlem_core.pairs.distances import (
     metrics,
     squared_distances,
 )
-from mlem_core.pairs.repetitions import cross_validated, diagonal, raised, shrunken
+from mlem_core.pairs.rows import cross_validated, diagonal, raised, shrunken
 
 N = 120
 SCIPY = {"manhattan": "cityblock"}
@@ -292,9 +292,9 @@ def test_they_are_registered_distances(name):
 def test_what_cannot_be_compared_is_refused():
     given = measured()
     with refused("all the same"):
-        cross_validated(np.stack([given[0]] * 3))
+        squared_distances(np.stack([given[0]] * 3), "crossnobis")
     with refused("9 stimuli", "at least 10"):
-        cross_validated(given[:, :9])
+        squared_distances(given[:, :9], "crossnobis")
     given[1, 4, 2] = np.nan
     with refused("repetition 2", "row 5"):
         squared_distances(given, "crossnobis")
