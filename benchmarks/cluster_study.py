@@ -74,12 +74,10 @@ def measured() -> list[Kind]:
     index = PairIndex.build(feature_columns(stimuli), folds, design=PairDesign.of(folds))
     rows = rng.standard_normal((STIMULI, UNITS), dtype=np.float32)
     rows[:, :4] = planted(table, 0)
-    work = LayerWork("euclidean", "layer", train_ranks=True, ranks=True)
+    work = LayerWork("euclidean", "layer", train_ranks=True, ranks=True, designs=True)
     assert index.cell.size
     found = []
-    layer = processor_seconds(
-        lambda: found.append(one_layer(index, lambda: rows, work, parts=True))
-    )
+    layer = processor_seconds(lambda: found.append(one_layer(index, lambda: rows, work)))
     doubled = found[0].doubled
     assert doubled is not None
     with tempfile.TemporaryDirectory() as folder:

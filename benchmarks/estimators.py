@@ -17,8 +17,7 @@ from benchmarks.timing import Table
 from mlem_core.base.typing import FloatArray, layer_name
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
-from mlem_core.estimators.base import held_out_scores
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM, held_out_scores
 from mlem_core.estimators.spearman import Cells, SpearmanMLEM, ascend
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.pairs.build import pair_tables

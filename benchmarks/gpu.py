@@ -9,40 +9,25 @@ from __future__ import annotations
 import argparse
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import gpu_models, gpu_pairs
+from benchmarks import gpu_models
 from benchmarks.device import Device
-from benchmarks.gpu_pairs import Case
 from benchmarks.timing import Table
 from mlem_core.models.loading import resolve_device
 from mlem_core.models.registry import MODELS
 
 RESULTS = Path(__file__).with_name("results") / "gpu.md"
 MAMBAS = ("mini-mamba", "state-spaces/mamba-130m-hf")
-UNITS = 384
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How much is measured.
-
-    sentences : of the relative-clause set
-    stimuli : of which all pairs are compared, on the CPU too
-    """
-
-    sentences: int
-    stimuli: int
+# Sentences of the relative-clause set that are run.
+FULL, SMALL = 7_680, 60
 
 
-FULL, SMALL = Sizes(7_680, 12_000), Sizes(60, 800)
-
-
-def measure(table: Table, device: Device, sizes: Sizes, runs: int) -> None:
-    """All sections, each going on where another fails."""
-    n = sizes.sentences
+def measure(table: Table, device: Device, n: int, runs: int) -> None:
+    """All sections, of n sentences each, going on where another fails."""
     sections: dict[str, Callable[[], None]] = {
         **{
             f"extraction, {name}": partial(gpu_models.extraction, table, device, name, n, runs)
@@ -52,9 +37,6 @@ def measure(table: Table, device: Device, sizes: Sizes, runs: int) -> None:
             f"kernels, {name}": partial(gpu_models.kernels, table, device, name, n, runs)
             for name in MAMBAS
         },
-        "pair tables": lambda: gpu_pairs.passes(
-            table, device, Case.of(sizes.stimuli, UNITS), runs=runs
-        ),
     }
     for name, section in sections.items():
         try:

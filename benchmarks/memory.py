@@ -21,12 +21,11 @@ from benchmarks.data import FOLDS, SEED
 from mlem_core.analysis.results import results_from_tables
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import PassOptions, load_pair_tables, pair_tables, save_pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
-from mlem_core.pairs.tables_io import load_pair_tables, save_pair_tables
 
 N_LAYERS, N_UNITS = 38, 576
 

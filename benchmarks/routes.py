@@ -17,7 +17,7 @@ from benchmarks.data import Case
 from mlem_core.analysis.results import Results, results_from_tables
 from mlem_core.base.parallel import cores
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.models.extraction import extract
 from mlem_core.models.forward import LoadedModel
 from mlem_core.pairs.build import PassOptions, pair_tables

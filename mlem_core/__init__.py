@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mlem_core.data.stimuli import Feature, StimulusSet
     from mlem_core.data.stimulus_csv import from_frame, write_csv
     from mlem_core.data.treebank import read_treebank
-    from mlem_core.estimators.ridge import RidgeMLEM
+    from mlem_core.estimators.base import RidgeMLEM
     from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
     from mlem_core.inference.explained import Explanation
     from mlem_core.inference.explanation import explain, with_intervals, with_transfer
@@ -100,7 +100,7 @@ _HOMES = {
     "data.stimuli": ("Feature", "StimulusSet"),
     "data.stimulus_csv": ("from_frame", "write_csv"),
     "data.treebank": ("read_treebank",),
-    "estimators.ridge": ("RidgeMLEM",),
+    "estimators.base": ("RidgeMLEM",),
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
     "robustness.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),

@@ -11,8 +11,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.base import held_out_scores
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM, held_out_scores
 from mlem_core.inference.importance_chance import score_above_chance
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores, resampled_terms

@@ -12,8 +12,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.estimators.ascent import WeightForm
-from mlem_core.estimators.base import TableModel, held_out_scores
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM, TableModel, held_out_scores
 from mlem_core.estimators.spearman import FRRSA, Ascent, SpearmanMLEM, ascend
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model

@@ -11,8 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.base import MetricModel, terms_of
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import MetricModel, RidgeMLEM, terms_of
 from mlem_core.estimators.spearman import FRRSA, Cells, SoftRankMLEM, SpearmanMLEM
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex

@@ -12,8 +12,8 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data import datasets
 from mlem_core.data.folds import fold_groups, group_folds
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.ridge import RidgeMLEM
-from mlem_core.estimators.solver import held_out_scores
+from mlem_core.estimators.base import RidgeMLEM
+from mlem_core.estimators.registry import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import chosen_to_resolve, ends, feature_columns, pair_numbers
@@ -136,7 +136,7 @@ def psd_cost(tables: PairTables, weights: FloatArray) -> FloatArray:
     Parameters
     ----------
     tables : pair tables of n_layers layers, with features that are resolved by value
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
     Returns
     -------

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import group_folds
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import CONFIDENCE, Replicates, jackknife

@@ -31,7 +31,7 @@ from mlem_core.data.stimulus_csv import write_csv
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.similarity import most_alike
 from mlem_core.models.representations import Representations
-from mlem_core.pairs import tables_io
+from mlem_core.pairs.build import load_pair_tables, save_pair_tables
 from mlem_core.scale.executor import executor
 
 # Beside stimuli.csv, where features are given by their distances.
@@ -45,7 +45,7 @@ def save_analysis(analysis: Analysis, folder: Path | str) -> None:
     write_csv(analysis.whole, target / "stimuli.csv")
     if analysis.whole.rdms:
         save_rdms(analysis.whole, target / RDMS)
-    tables_io.save_pair_tables(analysis.tables, target / "tables.npz", compress=True)
+    save_pair_tables(analysis.tables, target / "tables.npz", compress=True)
     np.save(target / "rsa.npy", analysis.rsa)
     np.save(target / "folds.npy", analysis.folds)
     if not analysis.pair_errors.empty:
@@ -158,7 +158,7 @@ def load_analysis(folder: Path | str) -> Analysis:
         spec=spec,
         stimuli=spec.kept.of(whole),
         layers=about.layers,
-        tables=tables_io.load_pair_tables(source / "tables.npz"),
+        tables=load_pair_tables(source / "tables.npz"),
         rsa=_array(source / "rsa.npy"),
         folds=_array(source / "folds.npy"),
         notices=about.notices,

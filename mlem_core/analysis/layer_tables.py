@@ -25,7 +25,6 @@ from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
-from mlem_core.pairs import tables_io
 from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, assembled, one_layer, pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
@@ -51,7 +50,7 @@ class LayerTables(NamedTuple):
     errors : how much the choice of the pairs matters, see `mlem_core.analysis.pair_errors`
     """
 
-    tables: Annotated[PairTables, InFile(tables_io.save_pair_tables, tables_io.load_pair_tables)]
+    tables: Annotated[PairTables, InFile(save_pair_tables, load_pair_tables)]
     rsa: FloatArray
     notes: list[str]
     kept: list[int]
@@ -206,7 +205,6 @@ def _here(of: _Pass) -> Passed:
             of_design=scores.put,
             failed=partial(_left_out, errors, len(sources)),
             progress=progress,
-            device=cuda_device(spec.device),
         ),
     )
     parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])

@@ -23,8 +23,7 @@ from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
-from mlem_core.estimators.registry import ESTIMATORS, can_resolve, every_estimator
-from mlem_core.estimators.solver import FoldFits
+from mlem_core.estimators.registry import ESTIMATORS, FoldFits, can_resolve, every_estimator
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.build import pair_tables

@@ -155,7 +155,7 @@ class _OfModels(Grouped, StimulusSource):
     device: str = asked(
         "auto",
         "Device",
-        "Where models are run and pairs compared; auto takes a GPU if there is one.",
+        "Where models are run; auto takes a GPU if there is one.",
         choices=lambda: DEVICES,
     )
     dtype: str = asked(

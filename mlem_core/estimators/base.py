@@ -1,4 +1,4 @@
-"""Base of all estimators: scikit-learn's API, and the cross-validation of the pipeline."""
+"""Metric models with scikit-learn's API: what all of them share, and ridge."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import GIVEN
-from mlem_core.data.folds import FEWEST_TESTED
+from mlem_core.data.folds import FEWEST_TESTED, group_folds
 from mlem_core.data.stimuli import StimulusSet
-from mlem_core.estimators.solver import Solution as Solution
-from mlem_core.estimators.solver import Solver
-from mlem_core.estimators.solver import held_out_scores as held_out_scores
+from mlem_core.estimators.registry import Solution as Solution
+from mlem_core.estimators.registry import Solver
+from mlem_core.estimators.registry import held_out_scores as held_out_scores
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
 from mlem_core.pairs.build import check_rows, pair_tables
 from mlem_core.pairs.columns import MISSING, FeatureColumn, chosen_to_resolve, feature_columns
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, distance_named, metrics
@@ -309,3 +310,68 @@ class TableModel(Solver, MetricModel):
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self
+
+
+class RidgeMLEM(RidgeSolver, TableModel):
+    """Metric-learning encoding model fitted by non-negative ridge regression.
+
+    Predicts the squared neural distance of two stimuli, min-max scaled over the fitted pairs, as
+    Σ_f w_f Δ_f² + b, where Δ_f is their distance on feature f and w_f >= 0; with interactions also
+    2 w_fg Δ_f Δ_g of every two features, with w_fg >= 0. A feature that is resolved by value has
+    the terms of `mlem_core.pairs.terms` in the place of Δ_f², shrunk towards its Δ_f² by a penalty
+    of strength β (`mlem_core.estimators.normal_equations.penalty_matrices`).
+
+    Parameters
+    ----------
+    alphas : ridge strengths of at least 0 to choose from by cross-validation over the groups (mean
+        ρ); a single one is used as it is
+    betas : the same where features are resolved by value: chosen by the mean correlation of the
+        predictions with the ranks of the distances, which needs no sorting. Beside several of them
+        features may be coded as same or different, with one of the `alphas`, which mean ρ decides
+    target : "distance", or "rank": the rank of the distance among the fitted pairs, scaled to
+        [0, 1]
+    interactions, distance, missing, values : as in `mlem_core.estimators.base.MetricModel`
+    cv : how `fit` chooses α: a number of folds, or a scikit-learn splitter whose test sets have
+        each stimulus once. `cross_validate` uses the folds of the tables instead
+    random_state : of the folds where `cv` is a number
+
+    Attributes are those of `mlem_core.estimators.base.MetricModel` and alpha_ (where values are
+    resolved the β, `NOT_APART` if coded as same or different); coef_ >= 0.
+
+    Source: Salle et al. 2024, appendix B; a metric on one-hot codes: Jalouzot et al. 2024.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"noun": [0, 0, 1, 1], "long": [0, 1, 0, 1]})
+    >>> RidgeMLEM(alphas=[0.01]).fit(X, X.to_numpy() * [1.0, 2.0]).coef_.round(1)
+    array([0.2, 1. ])
+    """
+
+    def __init__(
+        self,
+        alphas: Sequence[float] = ALPHAS,
+        *,
+        target: str = "distance",
+        interactions: bool = False,
+        values: Sequence[str] = (),
+        betas: Sequence[float] = BETAS,
+        distance: str = "euclidean",
+        missing: str = "ignore",
+        cv: Any = 5,
+        random_state: Any = 0,
+    ) -> None:
+        self.alphas = alphas
+        self.target = target
+        self.interactions = interactions
+        self.values = values
+        self.betas = betas
+        self.distance = distance
+        self.missing = missing
+        self.cv = cv
+        self.random_state = random_state
+
+    def inner_folds(self, columns: Sequence[FeatureColumn], groups: IntArray) -> IntArray | None:
+        resolved = any(column.names for column in columns)
+        if len(self.betas if resolved else self.alphas) == 1:
+            return None
+        return group_folds(groups, self.cv, self.random_state)

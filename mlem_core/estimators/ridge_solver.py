@@ -29,7 +29,7 @@ from mlem_core.estimators.normal_equations import (
     training_blocks,
     value_weights,
 )
-from mlem_core.estimators.solver import Solution, Solver, check_numbers, held_out_scores
+from mlem_core.estimators.registry import Solution, Solver, check_numbers, held_out_scores
 from mlem_core.pairs.ranks import few_at_once, score_patterns
 from mlem_core.pairs.tables import PairTables
 
@@ -44,7 +44,7 @@ CLOSE, LEAD = 0.05, 0.01
 
 
 class RidgeSolver(Solver):
-    """Fits the model of `mlem_core.estimators.ridge.RidgeMLEM`, whose parameters these are.
+    """Fits the model of `mlem_core.estimators.base.RidgeMLEM`, whose parameters these are.
 
     Parameters
     ----------

@@ -20,8 +20,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.ascent import CONSTRAINTS, RankObjective, WeightForm, maximise
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import training_blocks
-from mlem_core.estimators.registry import check_installed
-from mlem_core.estimators.solver import check_number
+from mlem_core.estimators.registry import check_installed, check_number
 from mlem_core.pairs.tables import PairTables
 from mlem_core.pairs.terms import Columns
 

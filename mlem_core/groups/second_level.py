@@ -31,8 +31,8 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.estimators.normal_equations import Moments, ridge_weights
+from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
-from mlem_core.estimators.solver import FoldFits
 from mlem_core.groups.members import Measured
 from mlem_core.groups.mrqap import GROUP, tests_of
 from mlem_core.groups.profiles import reach_of

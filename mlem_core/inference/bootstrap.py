@@ -17,8 +17,7 @@ import numpy as np
 
 from mlem_core.base.parallel import cores, on_all_cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.solver import Solution
+from mlem_core.estimators.registry import Solution, estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide, explained_by
@@ -141,7 +140,7 @@ def score_replicates(
     Parameters
     ----------
     coefficients : (n_layers, n_folds, n_columns) weights of the models, see
-        `mlem_core.estimators.solver.FoldFits`
+        `mlem_core.estimators.registry.FoldFits`
     importance : False leaves it 0, which is quicker
     weights : (n_replicates, n_groups) how often each sentence counts, such as
         `mlem_core.pairs.resampling_units.StimulusUnits.bootstrap` gives

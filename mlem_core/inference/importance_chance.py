@@ -25,8 +25,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
 from mlem_core.data.levels import MOVED, exchanges
-from mlem_core.estimators.registry import estimator_named
-from mlem_core.estimators.solver import FoldFits
+from mlem_core.estimators.registry import FoldFits, estimator_named
 from mlem_core.inference.chance import corrected_p, largest_chance
 from mlem_core.inference.intervals import PERMUTATIONS, SIGNIFICANT, check_permutations
 from mlem_core.inference.layer_pairs import LayerPairs, Relabelled

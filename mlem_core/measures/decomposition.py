@@ -275,7 +275,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
     Returns
     -------

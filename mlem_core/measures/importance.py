@@ -21,8 +21,13 @@ from mlem_core.base.labels import Names
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray, Layer
-from mlem_core.estimators.registry import check_values, estimator_named
-from mlem_core.estimators.solver import FoldFits, Solution, tested_fits
+from mlem_core.estimators.registry import (
+    FoldFits,
+    Solution,
+    check_values,
+    estimator_named,
+    tested_fits,
+)
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.similarity import feature_correlations
 from mlem_core.pairs.ranks import TIE, score_patterns
@@ -52,7 +57,7 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     Parameters
     ----------
     tables : pair tables of n_layers layers
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
     Returns
     -------
@@ -209,7 +214,7 @@ def fitted(
     ----------
     tables : `with_interactions` decides whether products of features are weighed too
     estimator : name, see `mlem_core.estimators.registry`
-    held : as in `mlem_core.estimators.solver.Solver.refit`
+    held : as in `mlem_core.estimators.registry.Solver.refit`
 
     Raises
     ------
@@ -250,7 +255,7 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
 
     Parameters
     ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
     Returns
     -------

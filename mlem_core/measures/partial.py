@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.estimators.solver import held_out_scores
+from mlem_core.estimators.registry import held_out_scores
 from mlem_core.measures.similarity import pairs_of_layers
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.tables import PairTables
@@ -142,7 +142,7 @@ def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
     """
     n_layers, n_folds, n_columns = weights.shape
     found = np.zeros((n_layers, n_layers, n_folds))

@@ -36,7 +36,7 @@ def value_distances(
     Parameters
     ----------
     tables : pair tables of n_layers layers
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.solver.FoldFits`
+    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
     layers : (model, layer) of each
 
     Returns

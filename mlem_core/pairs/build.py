@@ -1,4 +1,4 @@
-"""Sums by pattern of a layer's distances: the one pass over the pairs.
+"""Sums by pattern of a layer's distances: the one pass over the pairs, and its tables as a file.
 
 A pair of stimuli enters every analysis through its pattern, the vector of its feature distances,
 and patterns are few. `PairIndex` says which pattern each pair has (it depends on the stimuli
@@ -8,8 +8,13 @@ works on the `PairTables` and never sees a pair again.
 
 from __future__ import annotations
 
+import io
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +22,10 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, one_thread_each
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.distances import distance_named, squared_distances
-from mlem_core.pairs.layer_sums import LayerSums, layer_sums, torch_layer_sums
-from mlem_core.pairs.patterns import PairIndex, Patterns
+from mlem_core.pairs.layer_sums import LayerSums, layer_sums
+from mlem_core.pairs.patterns import PairIndex, Patterns, left_out, tested_blocks
 from mlem_core.pairs.tables import BY_LAYER, PairTables
 from mlem_core.scale.executor import HERE
 
@@ -41,7 +46,6 @@ class PassOptions:
         the layer is then left out of the tables. Without it the error is raised
     progress : called with the number of layers done and their total
     workers : threads; by default one a core
-    device : of torch, a GPU; None is the CPU without torch
     """
 
     keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
@@ -49,7 +53,6 @@ class PassOptions:
     failed: Callable[[int, InputError], None] | None = None
     progress: Callable[[int, int], None] | None = None
     workers: int | None = None
-    device: str | None = None
 
 
 def pair_tables(
@@ -81,50 +84,56 @@ def pair_tables(
     each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
-    # A GPU takes one layer at a time, and so do all cores where one holds much memory.
-    alone = options.device is not None or index.design.n_pairs > LARGE
+    # All cores share a layer that holds much memory.
+    alone = index.design.n_pairs > LARGE
     workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
     threads = max(1, (options.workers or cores()) // workers)
+    keep_ranks, of_design = options.keep_ranks, options.of_design
 
     def one(position: int) -> LayerSums:
-        work = LayerWork(
-            each[position],
-            names[position],
-            train_ranks,
-            options.keep_ranks is not None,
-            options.device,
-        )
-        found = one_layer(index, layers[position], work, threads, options.of_design is not None)
-        if options.of_design is not None and found.designs:
-            options.of_design(position, found.designs)
-        if options.keep_ranks is not None and found.doubled is not None:
-            options.keep_ranks(position, found.doubled)
+        wanted = train_ranks, keep_ranks is not None, of_design is not None
+        work = LayerWork(each[position], names[position], *wanted)
+        found = one_layer(index, layers[position], work, threads)
+        if of_design is not None and found.designs:
+            of_design(position, found.designs)
+        if keep_ranks is not None and found.doubled is not None:
+            keep_ranks(position, found.doubled)
         return found.sums
 
-    return assembled(index, _of_all(one, len(layers), workers, options), len(layers))
+    def usable() -> Iterator[LayerSums]:
+        # The cores are shared out already: among the layers, or the bands of one.
+        with one_thread_each():
+            for position, found in HERE.each_of(one, range(len(layers)), threads=workers):
+                if isinstance(found, LayerSums):
+                    yield found
+                elif options.failed is None:
+                    raise found
+                else:
+                    options.failed(position, found)
+                if options.progress is not None:
+                    options.progress(position + 1, len(layers))
+
+    return assembled(index, usable(), len(layers))
 
 
 @dataclass(frozen=True)
 class LayerWork:
-    """Choices of the pass over a layer, see `pair_tables` and `PassOptions`.
+    """Choices of the pass over a layer, see `pair_tables`.
 
     name : how messages call it
     ranks : also give the rank of each pair
+    designs : also give the tables from each part of an incomplete design
     """
 
     distance: str
     name: str
     train_ranks: bool = False
     ranks: bool = False
-    device: str | None = None
+    designs: bool = False
 
 
 class LayerFound(NamedTuple):
-    """Result of the pass over the pairs of a layer.
-
-    doubled : (n_pairs,) twice the average ranks, if wanted
-    designs : the tables of this layer from each of the designs that an incomplete one is of
-    """
+    """Result of the pass over the pairs of a layer; `doubled` is twice the average ranks."""
 
     sums: LayerSums
     doubled: NDArray[np.uint32] | None = None
@@ -132,47 +141,26 @@ class LayerFound(NamedTuple):
 
 
 def one_layer(
-    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1, parts: bool = False
+    index: PairIndex, source: LayerSource, work: LayerWork, threads: int = 1
 ) -> LayerFound:
     """The pass over the pairs of one layer, the same with any number of threads.
 
-    `parts` says whether the tables from each part of an incomplete design are wanted too. Raises as
-    `pair_tables`.
+    Raises as `pair_tables`.
     """
-    design, name, train = index.design, work.name, work.train_ranks
-    rows = source()
-    check_rows(rows, len(index.folds), name)
+    design, train, rows = index.design, work.train_ranks, source()
+    check_rows(rows, len(index.folds), work.name)
     squared = squared_distances(
-        rows, work.distance, design=design, layer=name, device=work.device, threads=threads
+        rows, work.distance, design=design, layer=work.name, threads=threads
     )
     designs = None
-    if parts and not design.is_complete:
-        designs = _by_design(index, squared, train, threads)
-    doubled: NDArray[np.uint32] | None
-    if work.device:
-        sums, doubled = torch_layer_sums(index, squared, train, work.device)
-    else:
-        sums, doubled = layer_sums(
-            index, squared, train, ranks=work.ranks, overwrite=True, threads=threads
-        )
-    return LayerFound(sums, doubled, designs)
-
-
-def _of_all(
-    one: Callable[[int], LayerSums], n_layers: int, workers: int, options: PassOptions
-) -> Iterator[LayerSums]:
-    """The sums of the layers that do not fail, `one` giving those of a layer."""
-    # The cores are shared out already: among the layers, or the bands of one.
-    with one_thread_each():
-        for position, found in HERE.each_of(one, range(n_layers), threads=workers):
-            if isinstance(found, LayerSums):
-                yield found
-            elif options.failed is None:
-                raise found
-            else:
-                options.failed(position, found)
-            if options.progress is not None:
-                options.progress(position + 1, n_layers)
+    if work.designs and not design.is_complete:
+        designs = []
+        for number in range(design.n_designs):
+            part, own = index.of_design(number)
+            sums, _ = layer_sums(part, squared[own], train, ranks=False, threads=threads)
+            designs.append(assembled(part, [sums]))
+    summed = layer_sums(index, squared, train, ranks=work.ranks, overwrite=True, threads=threads)
+    return LayerFound(*summed, designs)
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
@@ -190,18 +178,6 @@ def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
             f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
             "it must have one row a stimulus, in the order of the CSV."
         )
-
-
-def _by_design(
-    index: PairIndex, squared: FloatArray, train_ranks: bool, threads: int
-) -> list[PairTables]:
-    """The tables of one layer from each of the independent designs."""
-    found = []
-    for number in range(index.design.n_designs):
-        part, own = index.of_design(number)
-        sums, _ = layer_sums(part, squared[own], train_ranks, ranks=False, threads=threads)
-        found.append(assembled(part, [sums]))
-    return found
 
 
 def tables_without_layers(index: PairIndex) -> PairTables:
@@ -246,3 +222,155 @@ def assembled(index: PairIndex, rows: Iterable[LayerSums], n_layers: int = 1) ->
         train_sums = changed["train_sums"]
         changed["train_sums"] = lambda: train_sums
     return replace(tables_without_layers(index), **changed)
+
+
+# Bits of the mantissa that sums of squared distances lose: a relative error of 7e-12 at most, where
+# distances that differ by 2e-10 are ties already (see `mlem_core.pairs.ranks.keys_of`).
+DROPPED = np.int64(16)
+
+AS_THEY_ARE = (
+    "cell_block", "cell_pattern", "counts", "codes",
+    "rank_squares", "within_squares", "target_low", "target_high",
+)  # fmt: skip
+
+
+def save_pair_tables(tables: PairTables, path: Path, *, compress: bool = False) -> None:
+    """Write pair tables as an .npz without pickles, small and quick to read.
+
+    Left out is what is 0 by construction: ranks inside a fold where no fold tests a pair, ranks
+    among the training pairs of a fold where the fold leaves a pair out. Sums of ranks are
+    half-integers: doubled they are whole numbers, and what is kept of those among fewer pairs is
+    how far they are from their share of the ranks among all pairs. Of a number's bytes those at one
+    place stand together, which is what makes a table of numbers of similar size compress.
+
+    Compressed it is a third smaller and takes many times as long to write: for what is kept.
+
+    Raises ValueError: sums of ranks that are no half-integers.
+    """
+    doubled, counts = _doubled(tables.rank_sums), tables.counts
+    arrays: dict[str, Any] = {name: getattr(tables, name) for name in AS_THEY_ARE}
+    arrays |= {f"level_{f:03d}": level for f, level in enumerate(tables.levels)}
+    arrays |= {f"values_{f:03d}": np.array(own) for f, own in enumerate(tables.value_names) if own}
+    # The bits of numbers of at least 0 without the last ones, to the nearest.
+    bits = np.ascontiguousarray(tables.target_sums + 0.0).view(np.int64)
+    arrays["target_sums"] = pack((bits + (np.int64(1) << (DROPPED - 1))) >> DROPPED)
+    arrays["rank_sums"] = pack(doubled)
+    for k, (inside, training) in enumerate(_parts(tables.cell_block, tables.trains)):
+        sums = _doubled(tables.within_sums[:, inside])
+        arrays[f"within_{k:02d}"] = pack(sums - _expected(doubled, counts, inside))
+        if tables.train_sums is not None:
+            sums = _doubled(tables.train_sums()[:, k, training])
+            arrays[f"train_{k:02d}"] = pack(sums - _expected(doubled, counts, training))
+    if tables.train_squares is not None:
+        arrays["train_squares"] = tables.train_squares
+    write = np.savez_compressed if compress else np.savez
+    write(
+        path,
+        features=np.array(tables.features),
+        kinds=np.array(tables.kinds),
+        size=np.array([tables.n_stimuli, tables.n_folds]),
+        **arrays,
+    )
+
+
+def load_pair_tables(path: Path) -> PairTables:
+    """The pair tables that `save_pair_tables` wrote.
+
+    Ranks among training pairs, the larger part, are read from memory at their first use.
+
+    Raises OSError, ValueError, KeyError: the file is damaged, or not of this form.
+    """
+    data = path.read_bytes()
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as kept:
+            features = tuple(str(name) for name in kept["features"])
+            found: dict[str, Any] = {name: kept[name] for name in AS_THEY_ARE}
+            n_stimuli, n_folds = (int(size) for size in kept["size"])
+            shape = len(found["rank_squares"]), len(found["counts"])
+            counts, n_blocks = found["counts"], found["target_low"].shape[1]
+            parts = _parts(found["cell_block"], ~left_out(n_folds, n_blocks))
+            doubled = unpack(kept["rank_sums"]).reshape(shape)
+            within = np.zeros(shape)
+            for k, (inside, _) in enumerate(parts):
+                sums = unpack(kept[f"within_{k:02d}"]).reshape(shape[0], -1)
+                within[:, inside] = (sums + _expected(doubled, counts, inside)) / 2
+            target = unpack(kept["target_sums"]).reshape(shape) << DROPPED
+            squares = kept.get("train_squares")
+            levels = tuple(kept[f"level_{f:03d}"] for f in range(len(features)))
+            kinds = tuple(str(kind) for kind in kept["kinds"])
+            of_values = [kept.get(f"values_{f:03d}", ()) for f in range(len(features))]
+            value_names = tuple(tuple(str(name) for name in own) for own in of_values)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+    def train_sums() -> FloatArray:
+        sums = np.zeros((shape[0], n_folds, shape[1]))
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as kept:
+                for k, (_, training) in enumerate(parts):
+                    part = unpack(kept[f"train_{k:02d}"]).reshape(shape[0], -1)
+                    sums[:, k, training] = (part + _expected(doubled, counts, training)) / 2
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError) as error:
+            raise InputError(
+                "the pair tables of this analysis are damaged; run it again."
+            ) from error
+        return sums
+
+    return PairTables(
+        **found,
+        features=features,
+        kinds=kinds,
+        levels=levels,
+        value_names=value_names,
+        n_stimuli=n_stimuli,
+        n_folds=n_folds,
+        target_sums=target.view(np.float64),
+        rank_sums=doubled / 2,
+        within_sums=within,
+        train_sums=None if squares is None else cache(train_sums),
+        train_squares=squares,
+    )
+
+
+def pack(numbers: IntArray) -> NDArray[np.uint8]:
+    """Whole numbers (n in all) as bytes (n_bytes, n): the lowest byte of all, then the next.
+
+    Small numbers of either sign have small bytes: 0, -1, 1, -2 ... are 0, 1, 2, 3 ...
+    """
+    flat = np.ascontiguousarray(numbers, dtype="<i8").ravel()
+    folded = (flat << 1) ^ (flat >> 63)
+    n_bytes = max(1, -(-int(folded.view("<u8").max(initial=0)).bit_length() // 8))
+    return np.ascontiguousarray(folded.view(np.uint8).reshape(-1, 8)[:, :n_bytes].T)
+
+
+def unpack(packed: NDArray[np.uint8]) -> IntArray:
+    """The numbers (n,) that `pack` made (n_bytes, n) of."""
+    found = np.empty(packed.shape[1], dtype=np.int64)
+    # So many at once stay in the processor's cache.
+    for start in range(0, len(found), 2**16):
+        some = packed[:, start : start + 2**16]
+        folded = np.zeros(some.shape[1], dtype=np.uint64)
+        for part in some[::-1]:
+            folded = folded << 8 | part
+        found[start : start + 2**16] = ((folded >> 1) ^ (~(folded & 1) + 1)).view(np.int64)
+    return found
+
+
+def _doubled(sums: FloatArray) -> IntArray:
+    doubled = np.rint(2 * sums).astype(np.int64)
+    if not np.array_equal(doubled, 2 * sums):
+        raise ValueError("sums of ranks must be half-integers.")
+    return doubled
+
+
+def _parts(cell_block: IntArray, trains: NDArray[np.bool_]) -> list[tuple[IntArray, IntArray]]:
+    """For each fold the cells of the pairs inside it, and of those that it does not leave out."""
+    blocks = zip(tested_blocks(len(trains)), trains, strict=True)
+    return [(np.flatnonzero(cell_block == k), np.flatnonzero(own[cell_block])) for k, own in blocks]
+
+
+def _expected(doubled: IntArray, counts: FloatArray, cells: IntArray) -> IntArray:
+    """Twice the ranks (n_layers, n_chosen) of some cells, if they are their share of all pairs."""
+    # One product and one rounding: the same on every machine.
+    share = float(counts[cells].sum() / counts.sum())
+    return np.rint(doubled[:, cells] * share).astype(np.int64)

@@ -17,22 +17,23 @@ from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
-from mlem_core.pairs.repetitions import Whiten, check_repetitions, diagonal, raised, shrunken
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,
     Fill,
     Tile,
+    Whiten,
     centred_columns,
+    check_repetitions,
     checked_matrix,
     checked_rows,
     cityblock,
+    diagonal,
     equal_rows,
     fill_tiles,
-    fill_torch_tiles,
     half,
+    raised,
+    shrunken,
     squared_euclidean,
-    torch_cityblock,
-    torch_squared_euclidean,
     unit_centred_rows,
     unit_rows,
 )
@@ -62,12 +63,9 @@ class Distance:
     prepare : what is done with the rows of a layer first, (n_stimuli, n_units) to the same shape
     undefined : what a row holds that `prepare` makes all zeros, if it then has no distance to any
         other, such as "zeros only"; such a row is an error
-    tile, torch_tile : gives a band of the matrix instead of `condensed`, see
-        `mlem_core.pairs.rows.Tile`; without the latter the CPU does the work
-    pairwise : rows a and b, (n, n_units) each, to (n,) distances; without it those of all pairs
-        are looked up
+    tile : gives a band of the matrix instead of `condensed`, see `mlem_core.pairs.rows.Tile`
     along : fills the distances of the pairs in some rows of a design, as
-        `mlem_core.pairs.kernels.distances.along` does; without it `pairwise` gives them
+        `mlem_core.pairs.kernels.distances.along` does; without it only all pairs can be compared
     as_given : whether `along` is given rows that are not prepared
     repeated : whether it is of repetitions: `condensed` gets (n_repetitions, n_stimuli, n_units) as
         they are
@@ -82,8 +80,6 @@ class Distance:
     prepare: Callable[[FloatArray], FloatArray] | None = None
     undefined: str = ""
     tile: Tile | None = None
-    torch_tile: Tile | None = None
-    pairwise: Callable[[FloatArray, FloatArray], FloatArray] | None = None
     along: Along | None = None
     as_given: bool = False
     repeated: bool = False
@@ -137,7 +133,6 @@ def squared_distances(
     *,
     design: PairDesign | None = None,
     layer: str = "the layer",
-    device: str | None = None,
     threads: int = 1,
 ) -> FloatArray:
     """Squared neural distances (n_pairs,) of the pairs of stimuli.
@@ -150,11 +145,10 @@ def squared_distances(
     Parameters
     ----------
     representations : (n_stimuli, n_units), or distances (n_stimuli, n_stimuli), or repetitions
-        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.repetitions`
+        (n_repetitions, n_stimuli, n_units), see `mlem_core.pairs.rows`
     metric : a name in `DISTANCES`; "precomputed" where these are distances
     design : which pairs, in its order; by default all: (0,1), (0,2), ..., (1,2), ...
     layer : how an error message calls these representations
-    device : of torch, for all pairs by a distance that has a version for it; None is NumPy
     threads : the distances are the same with any number of them
 
     Raises InputError: an unknown metric, values that are not finite, or a row for which the
@@ -185,9 +179,7 @@ def squared_distances(
     def fill(start: int, tile: FloatArray) -> None:
         fill_condensed(tile, start, order, ascending, condensed)
 
-    if device is not None and distance.torch_tile is not None:
-        fill_torch_tiles(rows, distance.torch_tile, distance.squared, fill, device)
-    elif distance.tile is not None:
+    if distance.tile is not None:
         fill_tiles(rows, distance.tile, distance.squared, fill, threads)
     else:
         _fill_condensed(rows, distance, fill)
@@ -217,37 +209,25 @@ def _along(
     found = np.empty(design.n_pairs)
     if metric == PRECOMPUTED:
         return _looked_up(checked_matrix(representations, layer), design, found)
-    along, pairwise = distance.along, distance.pairwise
-    if along is None and pairwise is None:
-        able = [name for name, known in DISTANCES.items() if known.along or known.pairwise]
+    if distance.along is None:
+        able = [name for name, known in DISTANCES.items() if known.along]
         raise InputError(
             f"the distance {metric!r} can only be computed of all pairs of stimuli, not of a "
             f"budget of them; choose all pairs, or one of {listed(able)}."
         )
-    raw = checked_rows(representations, layer)
+    along, raw = distance.along, checked_rows(representations, layer)
     kept, position = np.unique(equal_rows(raw), return_inverse=True)
     number = position.astype(np.int32)
     rows: NDArray[np.floating] = np.asarray(raw if len(kept) == len(raw) else raw[kept])
     rows = rows.astype(np.float32) if rows.dtype.itemsize == 2 else rows
-    if along is None or not distance.as_given:
+    if not distance.as_given:
         rows = _prepared(rows.astype(np.float64), distance, layer, kept)
 
     def fill(ends: tuple[int, int]) -> None:
-        own = slice(*ends)
         starts = design.starts[ends[0] : ends[1] + 1]
         begin, end = starts[0], starts[-1]
-        if along is not None:
-            stimulus, partner = number[design.stimulus[own]], number[design.partner[begin:end]]
-            along(rows, stimulus, starts, partner, begin, found[begin:end])
-            return
-        assert pairwise is not None
-        step = max(1, PAIR_ELEMENTS // rows.shape[1])
-        for at in range(begin, end, step):
-            places = np.arange(at, min(at + step, end))
-            i, j = (number[end] for end in design.ends(places))
-            a, b = rows[i].astype(np.float64), rows[j].astype(np.float64)
-            found[places] = pairwise(a, b)
-            found[places[i == j]] = 0.0
+        stimulus, partner = number[design.stimulus[slice(*ends)]], number[design.partner[begin:end]]
+        along(rows, stimulus, starts, partner, begin, found[begin:end])
 
     # In parts of a second, between which a run may be stopped.
     each(fill, design.slices(max(threads, design.n_pairs >> 22)), threads)
@@ -278,7 +258,6 @@ def _angular(name: str, prepare: Callable[[FloatArray], FloatArray], undefined: 
         prepare=prepare,
         undefined=undefined,
         tile=half(squared_euclidean),
-        torch_tile=half(torch_squared_euclidean),
         along=_fill_half_along,
         may_be_squared=True,
     )
@@ -313,7 +292,6 @@ for _distance in (
         squared=True,
         prepare=centred_columns,
         tile=squared_euclidean,
-        torch_tile=torch_squared_euclidean,
         along=_fill_along,
         as_given=True,
         phrase="the Euclidean distance",
@@ -322,7 +300,6 @@ for _distance in (
     Distance(
         "manhattan",
         tile=cityblock,
-        torch_tile=torch_cityblock,
         along=partial(_fill_along, cityblock=True),
         as_given=True,
     ),

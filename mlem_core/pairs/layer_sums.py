@@ -1,4 +1,4 @@
-"""One pass over the pairs of a layer: sums of distances and ranks by cell; in torch, for a GPU."""
+"""One pass over the pairs of a layer: sums of distances and ranks by cell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,14 @@ from mlem_core.pairs.ranks import (
     IN_MEMORY_BYTES,
     Keys,
     NumbersInFile,
-    bits_dropped,
     correlations,
     doubled_ranks,
     keys_of,
 )
 from mlem_core.pairs.similarities import NOTHING, Aligned, Similarity
 
-if TYPE_CHECKING:
-    import torch
-
-
 # Distances of so many pairs are summed by one thread.
 TOGETHER = 2**23
-# A driver's device file: where there is none, torch (seconds to import) need not be asked.
-DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
 @dataclass(frozen=True)
@@ -195,84 +188,6 @@ def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:
     """Sums of the squared centred average ranks of so many pairs; `ties` are Σ (t³ - t)."""
     n = pairs.astype(np.float64)
     return (n**3 - n - ties) / 12
-
-
-def cuda_device(device: str) -> str | None:
-    """The CUDA device that "auto", "cuda" or "cuda:1" means; None where it means the CPU."""
-    if device == "cpu" or (device == "auto" and not any(path.exists() for path in DRIVERS)):
-        return None
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    return "cuda" if device == "auto" else device
-
-
-def torch_layer_sums(
-    index: PairIndex, squared: FloatArray, train_ranks: bool, device: str
-) -> tuple[LayerSums, NDArray[np.uint32]]:
-    """`layer_sums`, with the ranks of the pairs, on a device of torch.
-
-    By the same steps; on the CPU those in NumPy are faster, and the tests hold these to them.
-    """
-    import torch
-
-    target = torch.from_numpy(squared).to(device)
-    # Rounded as `keys_of` rounds: what differs by less is tied.
-    dropped = bits_dropped(len(squared))
-    bits = (target + 0.0).view(torch.int64)
-    value, order = torch.sort((bits + (1 << dropped >> 1)) >> dropped, stable=True)
-    # From here on the pairs are in ascending order of their distance.
-    cells = torch.from_numpy(index.cell.astype(np.int64)).to(device)[order]
-    target = target[order]
-    block = torch.from_numpy(index.cell_block).to(device)[cells]
-    doubled, squares = _doubled_ranks(value)
-
-    def summed(doubled: torch.Tensor, cells: torch.Tensor) -> FloatArray:
-        """Sums of ranks by cell, from twice the ranks: exact, in whatever order a GPU adds them."""
-        found = doubled.new_zeros(index.n_cells)
-        found.index_add_(0, cells, doubled - (len(doubled) + 1))
-        return found.cpu().numpy() / 2
-
-    def among(blocks: NDArray[np.bool_]) -> tuple[FloatArray, float]:
-        """Sums, and of squares, of the ranks among the pairs of some blocks (n_blocks,)."""
-        at = torch.nonzero(torch.from_numpy(blocks).to(device)[block])[:, 0]
-        own, own_squares = _doubled_ranks(value[at])
-        return summed(own, cells[at]), own_squares
-
-    def ends(start: float, how: str) -> FloatArray:
-        found = target.new_full((index.n_blocks,), start)
-        return found.scatter_reduce(0, block, target, how).cpu().numpy()
-
-    inside = np.eye(index.n_blocks, dtype=bool)[tested_blocks(index.n_folds)]
-    within = [among(blocks) for blocks in inside]
-    out = left_out(index.n_folds, index.n_blocks)
-    training = [among(~blocks) for blocks in out] if train_ranks else []
-    ranks = torch.empty_like(order)
-    ranks[order] = doubled
-    return LayerSums(
-        target_sums=torch.bincount(cells, target, index.n_cells).cpu().numpy(),
-        rank_sums=summed(doubled, cells),
-        within_sums=np.sum([sums for sums, _ in within], axis=0),
-        rank_squares=squares,
-        within_squares=np.array([own for _, own in within]),
-        target_low=ends(np.inf, "amin"),
-        target_high=ends(-np.inf, "amax"),
-        train_sums=np.stack([sums for sums, _ in training]) if training else None,
-        train_squares=np.array([own for _, own in training]) if training else None,
-    ), ranks.cpu().numpy().astype(np.uint32)
-
-
-def _doubled_ranks(ascending: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """Twice the average ranks (1-based) of ascending values, and Σ of the squared centred ranks."""
-    import torch
-
-    n = len(ascending)
-    _, sizes = torch.unique_consecutive(ascending, return_counts=True)
-    doubled = 2 * torch.cumsum(sizes, dim=0) - sizes + 1
-    tied = sizes.double()
-    ties = float((tied**3 - tied).sum())
-    return torch.repeat_interleave(doubled, sizes), (float(n) ** 3 - n - ties) / 12
 
 
 # Pairs that are multiplied at once.

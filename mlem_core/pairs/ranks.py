@@ -57,11 +57,6 @@ class Keys(NamedTuple):
         return [slice(*ends) for ends in itertools.pairwise([*edges, len(keys)])]
 
 
-def bits_dropped(n_pairs: int) -> int:
-    """Number of low bits of distances that are rounded away for so many pairs, see `keys_of`."""
-    return max(1, (n_pairs - 1).bit_length()) - 1
-
-
 def keys_of(
     distances: FloatArray,
     overwrite: bool = False,
@@ -84,7 +79,7 @@ def keys_of(
     """
     from mlem_core.pairs.kernels.sweep import to_keys
 
-    number_bits = bits_dropped(len(distances)) + 1
+    number_bits = max(1, (len(distances) - 1).bit_length())
     keys = (distances if overwrite else distances.copy()).view(np.uint64)
     to_keys(keys, number_bits, cells)
     edges = np.linspace(0, len(keys), threads + 1).astype(int)

@@ -1,9 +1,25 @@
-"""The rows of a layer: checked, which of them are equal, and compared, a band of them at a time."""
+"""The rows of a layer: checked, which of them are equal, and compared, a band of them at a time.
+
+Where stimuli were measured several times, distances are cross-validated over the repetitions. The
+squared distance of two noisy vectors is too large by the noise of both, and most so for what is
+measured worst. The product of the differences in two repetitions m and n,
+
+    d²(i, j) = mean over m ≠ n of (x_im - x_jm)ᵀ P (x_in - x_jn),
+
+has no such part, as the noise of different repetitions has nothing in common: it is 0 on average
+where two stimuli evoke the same, and so is below 0 as often as above. P is the inverse of the
+covariance of the noise over units, shrunk, or only its diagonal; both come from what the
+repetitions of a stimulus differ by. They come from other stimuli than i and j: the noise of these
+two would be too small in a metric of its own, by which noise alone is at a distance.
+
+Sources: Walther et al. (2016); Ledoit and Wolf (2004) for the covariance.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +30,9 @@ from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.designs import bands
 
-if TYPE_CHECKING:
-    import torch
-
 # A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from
 # `start` on, of which those above the diagonal are meant. It is made of the rows, their squared
-# norms, start and stop, in NumPy or in torch.
+# norms, start and stop.
 Tile = Callable[[Any, Any, int, int], Any]
 # What is done with the squared distances of a tile, from `start` on.
 Fill = Callable[[int, FloatArray], None]
@@ -28,7 +41,6 @@ CANCELLATION = 1e-8
 CHUNK_ELEMENTS = 2**19
 # A matrix product of fewer rows is slower.
 CHUNK_ROWS = 128
-TORCH_ELEMENTS = 2**24
 # Two rows closer than this share of their norm are one representation: a model run in float32
 # gives the same word after the same left context only up to its last bits.
 EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
@@ -37,6 +49,13 @@ EQUAL_ROWS = {2: 2e-3, 4: 5e-6, 8: 1e-12}
 FAR = 1e4
 _SOME_ROWS, _FEW_ROWS = 1_000, 100
 PAIR_ELEMENTS = 2**22
+# The stimuli are in so many groups; those of two say nothing of the noise in the others.
+GROUPS = 5
+# A variance below this part of the largest is rounding.
+_NOTHING = 1e-12
+
+# What gives the rows (n, n_units) whitened, from residuals (n, n_units) and the degrees of freedom.
+Whiten = Callable[[FloatArray, FloatArray, int], FloatArray]
 
 
 def equal_rows(rows: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -172,17 +191,6 @@ def fill_tiles(rows: FloatArray, tile: Tile, squared: bool, fill: Fill, threads:
     each(fill_band, bands(len(rows), max(CHUNK_ELEMENTS, CHUNK_ROWS * len(rows))), threads)
 
 
-def fill_torch_tiles(rows: FloatArray, tile: Tile, squared: bool, fill: Fill, device: str) -> None:
-    """`fill_tiles` by a `tile` in torch."""
-    import torch
-
-    there = torch.from_numpy(rows).to(device)
-    squares = (there * there).sum(dim=1)
-    for start, stop in bands(len(rows), TORCH_ELEMENTS):
-        found: torch.Tensor = tile(there, squares, start, stop)
-        fill(start, (found if squared else found.square_()).cpu().numpy())
-
-
 def squared_euclidean(rows: FloatArray, squares: FloatArray, start: int, stop: int) -> FloatArray:
     """A tile of squared Euclidean distances by one matrix product."""
     from mlem_core.pairs.kernels.distances import finish_squared
@@ -211,25 +219,93 @@ def half(tile: Tile) -> Tile:
     return halved
 
 
-def torch_squared_euclidean(
-    rows: torch.Tensor, squares: torch.Tensor, start: int, stop: int
-) -> torch.Tensor:
-    """`squared_euclidean` in torch."""
-    import torch
+def diagonal(rows: FloatArray, residuals: FloatArray, degrees: int) -> FloatArray:
+    """Each unit divided by the standard deviation of its noise; one without any noise is 0.
 
-    left, right = rows[start:stop], rows[start:]
-    scale = squares[start:stop, None] + squares[None, start:]
-    tile = scale - 2.0 * (left @ right.T)
-    close_i, close_j = torch.nonzero(tile < CANCELLATION * scale, as_tuple=True)
-    step = max(1, TORCH_ELEMENTS // rows.shape[1])
-    for at in range(0, len(close_i), step):
-        i, j = close_i[at : at + step], close_j[at : at + step]
-        tile[i, j] = ((left[i] - right[j]) ** 2).sum(dim=1)
-    return tile
+    Not by `degrees`, but by 2 less: so the inverse of the variance is right on average.
+    """
+    variance = np.einsum("ij,ij->j", residuals, residuals) / (degrees - 2)
+    known = variance > _NOTHING * variance.max()
+    return np.asarray(rows * (known / np.sqrt(np.where(known, variance, 1.0))))
 
 
-def torch_cityblock(rows: torch.Tensor, _: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """A tile of Manhattan distances in torch."""
-    import torch
+def shrunken(rows: FloatArray, residuals: FloatArray, degrees: int) -> FloatArray:
+    """Rows in which the noise of all units has the covariance 1, which is shrunk to its mean."""
+    from scipy.linalg import cholesky, solve_triangular
+    from sklearn.covariance import ledoit_wolf
 
-    return torch.cdist(rows[start:stop], rows[start:], p=1.0)
+    covariance, _ = ledoit_wolf(residuals, assume_centered=True)
+    factor = cholesky(covariance * (len(residuals) / degrees), lower=True)
+    return np.asarray(solve_triangular(factor, rows.T, lower=True).T)
+
+
+def check_repetitions(given: NDArray[np.floating], layer: str) -> None:
+    """Raise InputError for an array that is not (n_repetitions, n_stimuli, n_units), finite.
+
+    Nor may the repetitions be all the same, so that there is no noise to measure in.
+    """
+    if given.ndim != 3 or len(given) < 2:
+        raise InputError(
+            f"{layer} has the shape {given.shape}; distances over repetitions need at least two of "
+            "each stimulus, (repetitions, stimuli, units): choose another distance, or give them."
+        )
+    if given.shape[1] < 2 * GROUPS:
+        raise InputError(
+            f"found {given.shape[1]} stimuli; distances over repetitions need at least "
+            f"{2 * GROUPS}, as the noise of each pair is taken from others."
+        )
+    if not np.isfinite(given).all():
+        at = np.argwhere(~np.isfinite(given))[0] + 1
+        raise InputError(
+            f"{layer} holds a value that is not finite in repetition {at[0]}, row {at[1]}; every "
+            "value must be a finite number."
+        )
+    own = given - given.mean(axis=1, keepdims=True, dtype=np.float64)
+    if not np.abs(own - own.mean(axis=0)).max() > _NOTHING * np.abs(own).max():
+        raise InputError(
+            f"the repetitions of {layer} are all the same; expected separate measurements of each "
+            "stimulus, whose differences say how large the noise is."
+        )
+
+
+def cross_validated(given: NDArray[np.floating], whiten: Whiten = shrunken) -> FloatArray:
+    """Squared distances of all pairs of stimuli without the part that is noise.
+
+    Parameters
+    ----------
+    given : (n_repetitions, n_stimuli, n_units), see `check_repetitions`
+    whiten : what is done about the noise, `diagonal` or `shrunken`
+
+    Returns (n_pairs,) in the order (0,1), (0,2), ..., (1,2), ...; below 0 by chance.
+    """
+    # What a whole repetition shares, such as the drift of a session, is in no difference.
+    own = given - given.mean(axis=1, keepdims=True, dtype=np.float64)
+    n, n_stimuli, n_units = own.shape
+    group, found = np.arange(n_stimuli) % GROUPS, np.empty((n_stimuli, n_stimuli))
+    # Every pair of groups leaves as many others, so that all pairs are measured alike; those of one
+    # group are in several.
+    for two in itertools.combinations(range(GROUPS), 2):
+        inside = np.isin(group, two)
+        noise, both = own[:, ~inside], own[:, inside]
+        noise = noise - noise.mean(axis=0)
+        noise -= noise.mean(axis=1, keepdims=True)
+        degrees = (n - 1) * (noise.shape[1] - 1)
+        rows = whiten(both.reshape(-1, n_units), noise.reshape(-1, n_units), degrees)
+        white, rows = rows.reshape(both.shape), np.flatnonzero(inside)
+        whole = white.sum(axis=0)
+        products = whole @ whole.T
+        for one in white:
+            products -= one @ one.T
+        norms = np.diagonal(products)
+        found[np.ix_(rows, rows)] = (norms[:, None] + norms - 2 * products) / (n * (n - 1))
+    return found[np.triu_indices(n_stimuli, 1)]
+
+
+def raised(given: NDArray[np.floating], whiten: Whiten) -> FloatArray:
+    """`cross_validated`, with a constant added to all if one is below 0: none is then.
+
+    Ranks, scaled distances, models with an intercept and U-centred distances stay as they are; so
+    do the axes of a classical map (Lingoes 1971).
+    """
+    squared = cross_validated(given, whiten)
+    return squared - min(0.0, float(squared.min(initial=0.0)))

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.spatial.distance import pdist
 
 from mlem_core.base.text import short
-from mlem_core.pairs import tables_io
+from mlem_core.pairs.build import load_pair_tables
 
 # Other versions of torch and of the processor's libraries differ in the last bits of float32;
 # the numbers that follow differ less than this.
@@ -289,7 +289,7 @@ def _of_tables(data: bytes) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tables.npz"
         path.write_bytes(data)
-        tables = tables_io.load_pair_tables(path)
+        tables = load_pair_tables(path)
     found: dict[str, Any] = {}
     for each in fields(tables):
         value = getattr(tables, each.name)

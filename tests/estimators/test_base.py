@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from mlem_core.base.errors import InputError
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import from_frame
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
 
 

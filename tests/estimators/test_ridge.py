@@ -12,14 +12,14 @@ from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
 from mlem_core.data.folds import group_folds
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.normal_equations import (
     moments,
     penalty_matrices,
     ridge_weights,
     training_blocks,
 )
-from mlem_core.estimators.ridge import ALPHAS, RidgeMLEM
-from mlem_core.estimators.ridge_solver import ChoosingSolver, RidgeSolver, across_folds
+from mlem_core.estimators.ridge_solver import ALPHAS, ChoosingSolver, RidgeSolver, across_folds
 from mlem_core.pairs.crossfit import fold_ceilings
 
 N = 75

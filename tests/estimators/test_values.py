@@ -9,6 +9,7 @@ import pytest
 from inputs import index_of, refused, tables_of
 from scipy.optimize import lsq_linear
 
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.normal_equations import (
     LEAST,
     NOT_APART,
@@ -19,7 +20,7 @@ from mlem_core.estimators.normal_equations import (
     training_blocks,
     value_weights,
 )
-from mlem_core.estimators.ridge import ALPHAS, BETAS, RidgeMLEM
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.importance import fitted, permutation_importance
 from mlem_core.pairs.columns import MISSING, MISSING_NAME
 from mlem_core.pairs.tables import BY_LAYER, same_or_different

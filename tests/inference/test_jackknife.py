@@ -12,7 +12,7 @@ from inputs import layer_pairs, over_both, refused, tables_of_rows
 from scipy.stats import spearmanr, t
 
 from mlem_core import RidgeMLEM, from_frame
-from mlem_core.estimators.ridge import ALPHAS
+from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.inference import replicates
 from mlem_core.inference.bootstrap import (
     mean_ceilings,

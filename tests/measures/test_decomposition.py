@@ -9,7 +9,7 @@ import pytest
 from inputs import index_of, refused, sums_of
 from scipy.stats import rankdata, spearmanr
 
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures import decomposition, shapley, similarity
 from mlem_core.measures.decomposition import (
     UNEXPLAINED,

@@ -7,7 +7,7 @@ import pytest
 from inputs import for_each, refused, tables_of
 from scipy.stats import rankdata, spearmanr, t
 
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures.importance import (
     conditional_importance,
     correlated_features,

@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import spearmanr
 
 from mlem_core.analysis import maps
-from mlem_core.estimators.ridge import RidgeMLEM
+from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.value_distances import (
     compare_layers,

@@ -1,17 +1,14 @@
-"""Distances: those of SciPy, the same in torch, and over repetitions those of rsatoolbox."""
+"""Distances: those of SciPy, and over repetitions those of rsatoolbox."""
 
-import dataclasses
 import itertools
 
 import explicit
 import numpy as np
 import pytest
-import torch
-from inputs import for_each, index_of, refused, sums_of
+from inputs import for_each, refused
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from mlem_core.pairs import rows as tiles
-from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.designs import PairDesign, places_of
 from mlem_core.pairs.distances import (
     DISTANCES,
@@ -21,7 +18,7 @@ from mlem_core.pairs.distances import (
     metrics,
     squared_distances,
 )
-from mlem_core.pairs.repetitions import cross_validated, diagonal, raised, shrunken
+from mlem_core.pairs.rows import cross_validated, diagonal, raised, shrunken
 
 N = 120
 SCIPY = {"manhattan": "cityblock"}
@@ -82,7 +79,7 @@ def test_distances_along_a_design_are_those_of_scipy(design, metric, dtype):
         assert len(np.unique(found[at & (found > 0)])) <= 1
 
 
-def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monkeypatch):
+def test_a_distance_of_ones_own_is_computed_of_all_pairs_or_not_at_all(design, monkeypatch):
     whole = Distance("own", condensed=lambda rows: np.zeros(0))
     monkeypatch.setitem(DISTANCES, "own", whole)
     with refused("own", "all pairs", "euclidean"):
@@ -91,15 +88,6 @@ def test_a_distance_of_ones_own_is_computed_by_pairs_or_not_at_all(design, monke
     monkeypatch.setitem(DISTANCES, "own", whole)
     equal = rows_of(np.float64)[[*range(N), N - 1, N - 1]]
     np.testing.assert_allclose(squared_distances(equal, "own"), pdist(equal, "chebyshev") ** 2)
-    pairwise = Distance(
-        "own", tile=lambda *_: None, pairwise=lambda a, b: np.abs(a - b).max(axis=1)
-    )
-    monkeypatch.setitem(DISTANCES, "own", pairwise)
-    monkeypatch.setattr("mlem_core.pairs.distances.PAIR_ELEMENTS", 1_000)
-    rows = rows_of(np.float64)
-    i, j = design.ends(np.arange(design.n_pairs))
-    found = squared_distances(rows, "own", design=design, threads=2)
-    np.testing.assert_allclose(found, cdist(rows, rows, "chebyshev")[i, j] ** 2)
 
 
 def test_distances_hold_where_norms_differ_by_a_factor_of_50():
@@ -113,14 +101,10 @@ def test_distances_hold_where_norms_differ_by_a_factor_of_50():
     np.testing.assert_allclose(np.sqrt(squared_distances(rows)), expected, rtol=1e-6)
 
 
-def test_rows_that_are_close_are_subtracted(monkeypatch):
-    monkeypatch.setattr(tiles, "TORCH_ELEMENTS", 35)  # 5 of the close pairs at a time
+def test_rows_that_are_close_are_subtracted():
     rows = 300 + 1e-3 * np.random.default_rng(0).standard_normal((20, 7))
-    squares, there = np.square(rows).sum(axis=1), torch.from_numpy(rows)
-    found = tiles.torch_squared_euclidean(there, torch.from_numpy(squares), 0, 20)
-    np.testing.assert_allclose(found, cdist(rows, rows, "sqeuclidean"), rtol=1e-9)
-    above = np.triu(tiles.squared_euclidean(rows, squares, 0, 20), 1)
-    np.testing.assert_allclose(above, np.triu(found), rtol=1e-9)
+    above = np.triu(tiles.squared_euclidean(rows, np.square(rows).sum(axis=1), 0, 20), 1)
+    np.testing.assert_allclose(above, np.triu(cdist(rows, rows, "sqeuclidean")), rtol=1e-9)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
@@ -219,69 +203,6 @@ def test_numbers_of_any_size_have_the_same_distances_up_to_a_factor(metric, fact
     np.testing.assert_allclose(along / along.max(), some / some.max(), rtol=1e-9)
 
 
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-IN_TORCH = 90
-
-
-def layers_of(n):
-    plain = explicit.random_layer(explicit.random_features(n), 0).astype(np.float32)
-    # Equal rows, rows that differ little beside their norm, and many ties.
-    equal = plain.copy()
-    equal[7:20] = equal[6]
-    far = plain + 1e4
-    coarse = np.round(plain)
-    coarse[:, 0] += 1.0
-    return [plain, equal, far, coarse]
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("metric", metrics())
-def test_distances_are_those_of_numpy(metric, device):
-    for rows in layers_of(IN_TORCH):
-        found = squared_distances(rows, metric, device=device)
-        np.testing.assert_allclose(found, squared_distances(rows, metric), rtol=1e-7, atol=1e-12)
-
-
-# Three folds, and, as with folds over both sentences and items, stimuli between every two of them.
-BETWEEN = np.random.default_rng(0).permutation(np.arange(IN_TORCH) % 6 - 3)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("folds", [explicit.random_folds(IN_TORCH), BETWEEN])
-def test_tables_are_those_of_numpy(device, folds):
-    index = index_of(explicit.random_features(IN_TORCH), folds)
-    ranks: dict[str, dict[int, np.ndarray]] = {"numpy": {}, "torch": {}}
-    tables = {
-        name: sums_of(
-            index,
-            layers_of(IN_TORCH),
-            train_ranks=True,
-            options=PassOptions(keep_ranks=ranks[name].__setitem__, device=own),
-        )
-        for name, own in (("numpy", None), ("torch", device))
-    }
-    for field in dataclasses.fields(tables["numpy"]):
-        one, other = (getattr(tables[name], field.name) for name in ("numpy", "torch"))
-        if isinstance(one, np.ndarray):
-            scale = np.abs(one).max(initial=1.0)
-            np.testing.assert_allclose(other, one, rtol=1e-7, atol=1e-9 * scale, err_msg=field.name)
-    # Whole numbers, added in any order.
-    for name in ("rank_sums", "within_sums", "training_ranks"):
-        np.testing.assert_array_equal(*(getattr(own, name) for own in tables.values()), name)
-    for layer, expected in ranks["numpy"].items():
-        np.testing.assert_array_equal(ranks["torch"][layer], expected)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_errors_are_those_of_numpy(device):
-    rows = layers_of(20)[0]
-    rows[3, 1] = np.inf
-    with refused("row 4"):
-        squared_distances(rows, "euclidean", device=device)
-    with refused("square"):
-        squared_distances(np.zeros((20, 19)), "precomputed", device=device)
-
-
 def measured(n_repetitions=3, n_stimuli=12, n_units=6, seed=0):
     """Repetitions with noise that is correlated over units, and a level of each repetition."""
     rng = np.random.default_rng(seed)
@@ -371,9 +292,9 @@ def test_they_are_registered_distances(name):
 def test_what_cannot_be_compared_is_refused():
     given = measured()
     with refused("all the same"):
-        cross_validated(np.stack([given[0]] * 3))
+        squared_distances(np.stack([given[0]] * 3), "crossnobis")
     with refused("9 stimuli", "at least 10"):
-        cross_validated(given[:, :9])
+        squared_distances(given[:, :9], "crossnobis")
     given[1, 4, 2] = np.nan
     with refused("repetition 2", "row 5"):
         squared_distances(given, "crossnobis")

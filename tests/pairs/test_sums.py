@@ -16,8 +16,7 @@ from mlem_core.analysis.pair_errors import together
 from mlem_core.data.folds import FOLDS_OVER, fold_pairs, in_training, stimulus_folds
 from mlem_core.estimators.spearman import training_objective
 from mlem_core.measures.decomposition import decompose
-from mlem_core.pairs import tables_io
-from mlem_core.pairs.build import PassOptions
+from mlem_core.pairs.build import PassOptions, load_pair_tables, pack, save_pair_tables, unpack
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.kernels.sweep import LANES
@@ -25,7 +24,6 @@ from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import left_out
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
-from mlem_core.pairs.tables_io import pack, unpack
 
 N = 60
 LARGER = 200
@@ -222,8 +220,8 @@ def test_numbers_of_every_size_come_back():
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_ranks_come_back_to_the_last_bit_and_targets_as_known(tables, tmp_path, compress):
-    tables_io.save_pair_tables(tables, tmp_path / "tables.npz", compress=compress)
-    kept = tables_io.load_pair_tables(tmp_path / "tables.npz")
+    save_pair_tables(tables, tmp_path / "tables.npz", compress=compress)
+    kept = load_pair_tables(tmp_path / "tables.npz")
     for field in fields(PairTables):
         one, other = getattr(kept, field.name), getattr(tables, field.name)
         if field.name not in ("levels", "target_sums", "train_sums"):
@@ -233,14 +231,14 @@ def test_ranks_come_back_to_the_last_bit_and_targets_as_known(tables, tmp_path, 
     np.testing.assert_array_equal(kept.patterns, tables.patterns)
     np.testing.assert_allclose(kept.target_sums, tables.target_sums, rtol=1e-11, atol=0)
     assert tables.within_sums.any() and tables.training_ranks.any()
-    tables_io.save_pair_tables(kept, tmp_path / "again.npz", compress=compress)
+    save_pair_tables(kept, tmp_path / "again.npz", compress=compress)
     again, once = ((tmp_path / name).read_bytes() for name in ("again.npz", "tables.npz"))
     assert again == once
 
 
 def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(tables, tmp_path):
-    tables_io.save_pair_tables(tables, tmp_path / "tables.npz")
-    kept = tables_io.load_pair_tables(tmp_path / "tables.npz")
+    save_pair_tables(tables, tmp_path / "tables.npz")
+    kept = load_pair_tables(tmp_path / "tables.npz")
     (tmp_path / "tables.npz").unlink()
     assert kept.training_ranks is kept.training_ranks
     fewer = kept.of_layers([1]).of_features(["gender"])
@@ -250,24 +248,24 @@ def test_ranks_of_training_pairs_are_read_when_they_are_asked_for_and_stay(table
 @pytest.mark.parametrize("compress", [False, True])
 def test_a_damaged_file_is_a_plain_error(tables, tmp_path, compress):
     path = tmp_path / "tables.npz"
-    tables_io.save_pair_tables(tables, path, compress=compress)
+    save_pair_tables(tables, path, compress=compress)
     data = path.read_bytes()
     for damaged in (data[: len(data) // 2], b"", b"no table", data[:300] + b"x" * 99 + data[399:]):
         path.write_bytes(damaged)
         with pytest.raises((ValueError, KeyError, OSError)):
-            tables_io.load_pair_tables(path)
+            load_pair_tables(path)
     path.write_bytes(data)
     with np.load(path) as kept:
         arrays = dict(kept)
     np.savez(path, **{name: array for name, array in arrays.items() if name != "train_03"})
     with refused("run it again"):
-        _ = tables_io.load_pair_tables(path).training_ranks
+        _ = load_pair_tables(path).training_ranks
 
 
 def test_tables_without_ranks_among_training_pairs_have_none_on_the_disk(tables, tmp_path):
     plain = replace(tables, train_sums=None, train_squares=None)
-    tables_io.save_pair_tables(plain, tmp_path / "plain.npz")
-    assert tables_io.load_pair_tables(tmp_path / "plain.npz").train_sums is None
+    save_pair_tables(plain, tmp_path / "plain.npz")
+    assert load_pair_tables(tmp_path / "plain.npz").train_sums is None
     assert plain.of_layers([1]).of_features(["gender"]).train_sums is None
 
 
