@@ -30,7 +30,7 @@ FRENCH = pd.DataFrame(
 )
 
 
-@for_each("encoding", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252")
+@for_each("encoding", "utf-8", "utf-8-sig", "utf-16", "cp1252")
 @pytest.mark.parametrize("signs", [",.", ";,", "\t,", "|."])
 @pytest.mark.parametrize("missing", ["", "NA"])
 def test_encodings_separators_decimals_and_marks_are_detected(encoding, signs, missing):

@@ -233,7 +233,7 @@ WAYS = {
     "commas": (".csv", lambda g: text_of(g, ",").encode()),
     "semicolons": (".csv", lambda g: text_of(g, ";", end="\r\n").encode("utf-8-sig")),
     "tabs, UTF-16": (".tsv", lambda g: text_of(g, "\t", csv.QUOTE_ALL).encode("utf-16")),
-    "tabs, UTF-16 without a mark": (".tsv", lambda g: text_of(g, "\t").encode("utf-16-be")),
+    "tabs": (".tsv", lambda g: text_of(g, "\t").encode()),
     "openpyxl": (".xlsx", by_openpyxl),
     "by hand": (".xlsx", lambda g: by_hand([[inline(cell) for cell in row] for row in g])),
 }
@@ -300,7 +300,7 @@ def disguises():
     missing = zip(grid[1:], pos, strict=True)
     gaps = [grid[0], *([*row[:2], x or "NA", *row[3:]] for row, x in missing)]
     turned = text_of([row[::-1] for row in grid], ",")
-    quotings, encodings = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL), ("utf-8", "utf-8-sig", "utf-16-le")
+    quotings, encodings = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL), ("utf-8", "utf-8-sig", "utf-16")
     for separator, quoting, end, encoding in product(
         ",;\t|", quotings, ("\n", "\r\n", "\r"), (*encodings, "cp1252")
     ):
