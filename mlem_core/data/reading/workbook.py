@@ -41,8 +41,8 @@ class Sheet(NamedTuple):
 
 class _Grid(NamedTuple):
     """A sheet's content: of rows with a value their numbers and values by column; how many of them
-    are hidden; the ranges of merged cells; and where a formula gives a text without any
-    character."""
+    are hidden; the ranges of merged cells; and where a formula gives no value, or a text without
+    any character."""
 
     rows: dict[int, dict[int, Any]]
     n_hidden: int
@@ -220,8 +220,9 @@ def _grid(sheet: Any, of: str) -> _Grid:
                 raise InputError(
                     f"{_called(cell)} of {of} is the error {value}; correct its formula."
                 )
-            if cell["data_type"] == "str":  # a text without any character
+            if cell["data_type"] in ("str", "e"):  # a text without any character, or no value
                 empty.add((number, column))
+                value = None if cell["data_type"] == "e" else value
             if value not in (None, ""):
                 values[column] = value
                 length += len(value) if isinstance(value, str) else 1
