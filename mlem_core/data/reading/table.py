@@ -10,8 +10,8 @@ import io
 import json
 import re
 import unicodedata
-from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from operator import eq
 from typing import Any
 
@@ -239,25 +239,13 @@ def _of_text(
     if read_as.separator in (None, separator):
         text = rest
     separator = read_as.separator or separator
-    header, columns, literal = _cells(text, name, separator)
-    return (
-        header,
-        columns,
-        replace(read_as, separator=separator, encoding=encoding, literal=literal),
-    )
-
-
-def _cells(text: str, name: str, separator: str) -> tuple[list[str], Columns, bool]:
-    """Header, columns, and whether quotation marks are literal.
-
-    Tables separated by tabs or bars often have them as they are.
-    """
+    read_as = replace(read_as, separator=separator, encoding=encoding, literal=False)
     try:
-        return *parse(text, name, separator), False
+        return *parse(text, name, separator), read_as
     except InputError:
-        if separator in "\t|":
+        if separator in "\t|":  # such tables often have quotation marks as they are
             with contextlib.suppress(InputError):
-                return *parse(text, name, separator, literal=True), True
+                return *parse(text, name, separator, literal=True), replace(read_as, literal=True)
         raise
 
 
@@ -294,16 +282,13 @@ def _own_names(
 ) -> tuple[list[str], Columns, tuple[tuple[int, str, str], ...]]:
     """Every column has a name of its own; those without a name and without a cell are left out."""
     kept = [i for i, name in enumerate(header) if name or any(columns[i])]
-    names: dict[str, None] = {}
-    theirs = set(header)
-    times: Counter[str] = Counter()  # how often a name was tried: 2,000 columns may share one
-    renamed = []
+    names: dict[str, int] = {}
+    theirs, renamed = set(header), []
     for i in kept:
-        name = new = header[i] or f"column_{i + 1}"
-        while new in names or (new != header[i] and new in theirs):
-            times[name] += 1
-            new = f"{name}_{times[name] + 1}"
+        name = header[i] or f"column_{i + 1}"
+        tried = chain([name], (f"{name}_{number}" for number in count(2)))
+        new = next(n for n in tried if n not in names and (n == header[i] or n not in theirs))
         if new != header[i]:
             renamed.append((i + 1, header[i], new))
-        names[new] = None
+        names[new] = i
     return list(names), [columns[i] for i in kept], tuple(renamed)
