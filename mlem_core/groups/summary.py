@@ -20,7 +20,7 @@ from mlem_core.groups.members import (
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, sentence, table_of, tests_of
+from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, mrqap, sentence, table_of
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
@@ -30,7 +30,6 @@ from mlem_core.groups.profiles import (
 )
 from mlem_core.groups.properties import values_by_name
 from mlem_core.groups.systems import SystemsSummary, by_model, labels_of_models
-from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import Left
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
@@ -85,11 +84,6 @@ class GroupSummary(SystemsSummary):
         """`mean_profiles` of each trajectory; group is trajectory there, and members are seeds."""
         table = mean_profiles(self.checkpoints, self.chosen.layers, *self.scores)
         return table.rename(columns={"group": "trajectory", "members": "seeds"})
-
-    @cached_property
-    def top_features(self) -> TopFeatures | None:
-        """Most important feature of each group; None where no group has two different members."""
-        return _top_features(self)
 
     @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
@@ -153,20 +147,6 @@ def _over(summary: GroupSummary, models: str, stimuli: Left | None) -> str:
     return models if stimuli is None else f"{models}, and {units.over}"
 
 
-def _top_features(summary: GroupSummary) -> TopFeatures | None:
-    if not summary.analysis.spec.has_seeds:
-        return None
-    named, members = dict(summary.analysis.spec.groups), summary.members
-    places = {
-        name: [np.sort(members.places[at]) for at in members.members_of(group)]
-        for group, name in enumerate(members.groups)
-        if name in named
-    }
-    over = _over(summary, "models", summary.scores[2])
-    found = TopFeatures.of(places, *summary.scores, over=over, names=summary.names)
-    return found if found.known else None
-
-
 # Names of the terms of a similarity and of it itself, these (n_terms, n_layers, n_layers), and the
 # same without each block of stimuli.
 _OfLayers = tuple[tuple[str, ...], FloatArray, "Left | None"]
@@ -203,7 +183,7 @@ def _tests(
         factors = {GROUP: groups} | factors
     if not factors:
         return (), []
-    tests, notes = tests_of(matrix, factors)
+    tests, notes = mrqap(matrix, factors)
     return tuple(tests), notes
 
 
