@@ -112,7 +112,8 @@ SEEDS = [f"{seed}@step{step}" for step in (0, 10) for seed in ("s0", "s1", "s2")
 @for_each(
     "members, parts",
     (["s0@step0", "s0@step9"], ["one run (s0), so results do not extend to other runs."]),
-    (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % CI over seeds."]),
+    (SEEDS, ["3 seeds a step (s0, s1 and s2); 95 % CI over seeds, where there are two."]),
+    (SEEDS[1:], ["2 to 3 seeds a step", "seeds differ between steps, so a change may be due"]),
     (["a@random", "a@2"], ["one run (a)", "step 0 has random weights."]),
 )
 def test_of_a_trajectory_it_is_said_what_varies(members, parts):
