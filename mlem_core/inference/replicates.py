@@ -1,18 +1,13 @@
-"""Replicates of terms, scores and transfers of layers, and how long they take."""
+"""Replicates of terms, scores and transfers of layers."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
-from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Counted, FloatArray
 from mlem_core.data.levels import exchanges
 from mlem_core.data.stimuli import StimulusSet
@@ -27,16 +22,12 @@ from mlem_core.inference.bootstrap import (
     without_each,
 )
 from mlem_core.inference.chance import Chance
-from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates, relabelled_pairs
 from mlem_core.inference.resample import Replicates, check_enough, resample, t_quantile
-from mlem_core.measures.decomposition import divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
 from mlem_core.measures.shapley import sampled_orders
-from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units, Weights
-from mlem_core.pairs.similarities import RSA
+from mlem_core.pairs.resampling_units import Blocks, Weights
 
 # Permutations of the labels of each feature behind the interval of an identity, and blocks of each
 # kind that are left out of each.
@@ -216,46 +207,3 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
         both = of_kinds[0] + of_kinds[1] - of_kinds[2] if len(of_kinds) > 1 else 0.0
         reach.append(np.sqrt(max(0.0, both, *of_kinds[:2])) * t_quantile(min(blocks.sizes)))
     return np.array(reach)
-
-
-# Seconds: to begin, and of a pair in a layer where sentences alone are left out, or words too.
-START, PER_PAIR, PER_PAIR_TWO_WAY = 20.0, 2.0e-6, 5.0e-6
-# Layers whose contributions are timed; those of more take as much longer as they are more.
-TIMED = 40
-# How many times as long those of another similarity take as those of RSA.
-OTHERS_OVER_RSA = 4
-
-
-def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
-    """Seconds that the intervals of all layers of a selection may take.
-
-    Contributions to all, or to `TIMED` of them, are computed once to measure what permuted labels
-    take, and one layer is fitted once, where models are fitted without each block.
-    """
-    n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
-    rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
-    timed = replace(selection, layers=selection.layers[:TIMED])
-    own = analysis.subset(timed)[0].coarse
-    divided = _took(lambda: divide(CrossFit.of(own))) * n_layers / len(timed.layers)
-    permuted = PERMUTATIONS * len(selection.features) * divided
-    seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
-    if selection.similarity != RSA:
-        return OTHERS_OVER_RSA * seconds
-    entry = estimator_named(selection.estimator)
-    if not entry.refitted:
-        return seconds
-    tables, _ = analysis.subset(replace(selection, layers=selection.layers[:1]))
-    model, folds = entry.model(), range(tables.n_folds)
-    held = model.solve(tables, folds)
-    chosen = _took(lambda: model.solve(tables, folds))
-    fitted = _took(lambda: mean_scores(tables, selection.estimator, held))
-    blocks = units.blocks()
-    anew = CHOSEN_ANEW * len(blocks.sizes)
-    more = n_layers * (len(blocks.weights) * fitted + anew * (fitted + chosen))
-    return seconds + more / cores()
-
-
-def _took(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

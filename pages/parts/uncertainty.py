@@ -11,7 +11,7 @@ from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, frame, naming, stored
-from pages.parts.choices import duration, plain
+from pages.parts.choices import plain
 from pages.parts.view import HIDDEN, View
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] |
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     from mlem_core.inference.intervals import PERMUTATIONS
-    from mlem_core.inference.replicates import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -72,14 +71,12 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     if intervals_of(view, similarity) is not None and known:
         return
     chosen = replace(view.selection, similarity=similarity)
-    key = ("seconds of intervals", similarity)
-    seconds = view.once(key, lambda: seconds_of_layers(view.analysis, chosen))
     background.offer(
         view.work("all-error-bars", chosen.to_dict()),
         "Add confidence intervals and tests",
         f"Resamples {Units.of(view.analysis.stimuli).over} and permutes the labels of each feature "
         f"{PERMUTATIONS} times, in the background: intervals and tests on all pages, for all "
-        f"{len(view.layers)} layers. About {duration(seconds or 0)}.",
+        f"{len(view.layers)} layers. It takes some minutes, longer with many stimuli or layers.",
     )
 
 
