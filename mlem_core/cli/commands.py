@@ -169,7 +169,7 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.similarities import compared
     from mlem_core.cli.found import analysis_of_two
     from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.resample import generalises
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.storage.store import Store

@@ -29,13 +29,17 @@ from mlem_core.cli.streams import tell
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
-from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
-from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals
+from mlem_core.inference.intervals import (
+    PERMUTATIONS,
+    LayerIntervals,
+    score_table,
+    similarity_table,
+)
 from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
-from mlem_core.inference.tables import score_table, similarity_table
+from mlem_core.inference.resample import HARDLY, below_ceiling, generalises
 from mlem_core.measures.importance import most_important
 from mlem_core.pairs.similarities import RSA
 from mlem_core.storage.store import Store

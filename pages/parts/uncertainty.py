@@ -52,13 +52,13 @@ def chance_of(view: View, similarity: str = RSA) -> Chance | None:
 
 def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
-    from mlem_core.inference import tables
+    from mlem_core.inference.intervals import agreement_interval
 
     intervals = intervals_of(view, similarity)
     if intervals is None:
         return None
     key = ("agreement", similarity)
-    return view.once(key, lambda: tables.agreement_interval(intervals, view.layers)[1:])
+    return view.once(key, lambda: agreement_interval(intervals, view.layers)[1:])
 
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
@@ -117,7 +117,7 @@ def show_tests(
     caption: str,
 ) -> None:
     """A table of intervals and tests, folded away."""
-    from mlem_core.inference.caveats import ZERO, generalises, how_computed
+    from mlem_core.inference.resample import ZERO, generalises, how_computed
 
     def body() -> None:
         how = how_computed(intervals.estimator, intervals.units)
@@ -149,9 +149,9 @@ def show_chance(view: View) -> None:
 
 def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
     from mlem_core.inference.intervals import family_of_tests
+    from mlem_core.inference.resample import permuted_of
     from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:
@@ -220,7 +220,7 @@ def intervals_of_pair(
     view: View, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    from mlem_core.inference.tables import similarity_table
+    from mlem_core.inference.intervals import similarity_table
 
     intervals = intervals_of(view)
     if intervals is None or a == b:
