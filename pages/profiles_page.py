@@ -13,7 +13,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name
 from mlem_core.figures import captions
-from mlem_core.inference.caveats import below_ceiling
+from mlem_core.inference.resample import below_ceiling
 from pages.parts import background, choices, exporting, frame, naming, uncertainty, values
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel

@@ -31,7 +31,7 @@ def systems_body() -> None:
 def _show_systems(view: View) -> None:
     from mlem_core.figures.groups import group_summary
     from mlem_core.groups.members import table_of_distances
-    from mlem_core.groups.noise_ceilings import FEWEST
+    from mlem_core.groups.systems import FEWEST
 
     shown = view.shown()
     if shown is None:

@@ -76,12 +76,12 @@ def _verdicts(view: View) -> None:
 
 def _tests(view: View) -> None:
     """Intervals and tests of scores, importances, similarities and the chosen pair."""
-    from mlem_core.inference import caveats
-    from mlem_core.inference.tables import (
+    from mlem_core.inference.intervals import (
         importance_difference_table,
         score_table,
         similarity_table,
     )
+    from mlem_core.inference.resample import drawn_of
     from mlem_core.pairs.similarities import SIMILARITIES
 
     intervals = uncertainty.intervals_of(view)
@@ -89,7 +89,7 @@ def _tests(view: View) -> None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer_intervals(view)
     else:
-        drawn = caveats.drawn_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
+        drawn = drawn_of(len(view.analysis.stimuli), view.analysis.tables.n_pairs)
         if drawn:
             st.caption(drawn)
         correction = uncertainty.choose_correction()

@@ -155,7 +155,7 @@ def _replicates(
 def _caveat(views: tuple[View, View]) -> str:
     """Caveat on intervals of importances where a model cannot be fitted without each block."""
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.caveats import FITTED
+    from mlem_core.inference.resample import FITTED
 
     names = dict.fromkeys(view.selection.estimator for view in views)
     return " ".join(f"{name}: {FITTED}" for name in names if not estimator_named(name).refitted)

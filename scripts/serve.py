@@ -27,7 +27,7 @@ if "--help" not in sys.argv:
     # What Home needs is loaded before the server answers: its first visitor would wait for it
     # longer, and two visitors at once would load it side by side.
     from mlem_core import figures  # noqa: F401
-    from mlem_core.inference import tables  # noqa: F401
+    from mlem_core.inference import intervals  # noqa: F401
     from mlem_core.robustness import flags  # noqa: F401
     from mlem_core.tasks import examples, followups  # noqa: F401
 

@@ -82,7 +82,7 @@ def part(design: str, effect: float, first: int, n: int) -> list[Row]:
     for seed in range(first, first + n):
         rng = np.random.default_rng([list(DESIGNS).index(design), round(100 * effect), seed])
         similarity = similarities(rng, factors, group_of, effect)
-        p = mrqap(similarity, factors, n_permutations=PERMUTATIONS, seed=seed)[at].p
+        p = mrqap(similarity, factors, n_permutations=PERMUTATIONS, seed=seed)[0][at].p
         found.append({"design": design, "effect": effect, "seed": seed, "p": p})
     return found
 

@@ -12,7 +12,7 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.similarity_intervals import Comparison
+from mlem_core.inference.replicates import Comparison
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns

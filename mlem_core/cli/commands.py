@@ -129,7 +129,7 @@ def _groups(
     extra: dict[str, pd.DataFrame],
 ) -> list[str]:
     """Lines on groups and trajectories of models, whose tables go to the others."""
-    from mlem_core.groups.noise_ceilings import ceiling_tables, fold_similarity
+    from mlem_core.groups.noise_ceilings import ceiling_tables
     from mlem_core.groups.summary import GroupSummary, group_tables, lines
     from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
 
@@ -138,14 +138,7 @@ def _groups(
         with Bars() as bars:
             left = stimuli_left(analysis, store, chosen, report=bars.show)
     chance = known_layer_chance(analysis, store, chosen)
-    folds = None
-    if by.similarity.of_ranks:
-        with Bars() as bars:
-            count = bars.counter("similarity in folds", "layers")
-            folds = fold_similarity(analysis, store, count)
-    summary = GroupSummary(
-        analysis, results, None, bounds, left, compared=by, chance=chance, folds=folds
-    )
+    summary = GroupSummary(analysis, results, None, bounds, left, compared=by, chance=chance)
     extra |= group_tables(summary)
     with Bars() as bars:
         count = bars.counter("noise ceilings", "layers")
@@ -176,7 +169,7 @@ def _why(options: argparse.Namespace) -> None:
     from mlem_core.analysis.similarities import compared
     from mlem_core.cli.found import analysis_of_two
     from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.inference.caveats import generalises
+    from mlem_core.inference.resample import generalises
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
     from mlem_core.storage.store import Store

@@ -29,14 +29,17 @@ from mlem_core.cli.streams import tell
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
-from mlem_core.groups.summary import GroupSummary
-from mlem_core.inference.caveats import HARDLY, below_ceiling, generalises
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
-from mlem_core.inference.intervals import PERMUTATIONS, LayerIntervals
+from mlem_core.inference.intervals import (
+    PERMUTATIONS,
+    LayerIntervals,
+    score_table,
+    similarity_table,
+)
 from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
-from mlem_core.inference.tables import score_table, similarity_table
+from mlem_core.inference.resample import HARDLY, below_ceiling, generalises
 from mlem_core.measures.importance import most_important
 from mlem_core.pairs.similarities import RSA
 from mlem_core.storage.store import Store
@@ -76,12 +79,8 @@ def found(
         why = as_chosen(why, analysis, analysis.layers, intervals, by.values)
         lines = [_alike(by, why), _shared(analysis, by, replace(why, group_mean=""))]
     lines.append(_matters(analysis, results, intervals, chance))
-    top = GroupSummary(analysis, results, bounds=intervals).top_features
     rests = f"(features coded {results.coding}; {_each(analysis)})"
     said = [f"{line} {rests}" for line in lines]
-    if top is not None:
-        coded = f"(features coded {results.coding})"
-        said.insert(0, f"{top.headline} {top.how_sure} {coded}")
     return [*said, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
 
 

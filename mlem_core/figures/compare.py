@@ -36,7 +36,7 @@ from mlem_core.figures.style import (
     title_of,
     wrapped,
 )
-from mlem_core.inference.tables import score_table
+from mlem_core.inference.intervals import score_table
 from mlem_core.robustness.flags import of_two
 
 
@@ -57,7 +57,7 @@ def importance_scatter(
     features : all features of the analysis, which decide the colours
     tau, rsa : similarity of the two layers, weighted Kendall τ and RSA's Spearman ρ
     annotations : intervals (model, layer, quantity, feature, lower, upper, see
-        `mlem_core.inference.tables.score_table`) are drawn in place of ± 1 standard deviation
+        `mlem_core.inference.intervals.score_table`) are drawn in place of ± 1 standard deviation
         over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
         at the end of the axis, or of the diagonal
     """

@@ -22,12 +22,17 @@ from mlem_core.base.typing import Layer, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
 from mlem_core.groups.noise_ceilings import kept_noise_ceilings
-from mlem_core.inference import layer_intervals, tables
+from mlem_core.inference import layer_intervals
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import known_chance
-from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals
+from mlem_core.inference.intervals import (
+    FamilyOfTests,
+    LayerIntervals,
+    score_table,
+    similarity_table,
+)
 from mlem_core.inference.layer_intervals import known_layer_chance
 from mlem_core.inference.resample import REPLICATES
 from mlem_core.inference.what_else import Rest, kept_rest
@@ -263,7 +268,7 @@ class FigureContext(Selected):
             return None
         asked = intervals, self.selection.layers, self.correction
         key = "score tests", self.drawing.replicates, self.correction
-        return self.once(key, lambda: tables.score_table(*asked))
+        return self.once(key, lambda: score_table(*asked))
 
     @cached_property
     def similarity_tests(self) -> FamilyOfTests | None:
@@ -272,7 +277,7 @@ class FigureContext(Selected):
             return None
         asked = intervals, self.selection.layers, self.correction
         key = "similarity tests", self.drawing.replicates, self.correction
-        return self.once(key, lambda: tables.similarity_table(*asked))
+        return self.once(key, lambda: similarity_table(*asked))
 
     @cached_property
     def importance_chance(self) -> pd.DataFrame | None:

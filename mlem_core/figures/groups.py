@@ -35,8 +35,8 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
-from mlem_core.groups.noise_ceilings import known_fold_similarity, subjects_of
+from mlem_core.groups.members import FEATURES, PROFILES, Measured, Members
+from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.groups.systems import groups_of_systems
 from mlem_core.inference import layer_intervals
@@ -265,7 +265,6 @@ def group_summary(context: FigureContext) -> GroupSummary:
         "bounds": context.intervals,
         "left": context.once("left", lambda: analysis.kept(layer_intervals.LEFT, store, chosen)),
         "chance": context.chance_of(RSA),
-        "folds": context.once("folds", lambda: known_fold_similarity(analysis, store)),
     }
     known = tuple(name for name, value in beside.items() if value is not None)
     return context.once(
@@ -385,7 +384,6 @@ def measures(summary: GroupSummary) -> dict[str, str]:
     labels = {
         PROFILES: "importance profiles",
         summary.by.name: summary.by.short,
-        BEST: "best-matching layers",
         FEATURES: "explained part",
     }
     return {name: labels[name] for name in summary.system_distances[0]}

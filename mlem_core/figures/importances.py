@@ -37,8 +37,7 @@ from mlem_core.figures.style import (
     scatter,
     wrapped,
 )
-from mlem_core.inference.intervals import LayerIntervals
-from mlem_core.inference.tables import score_table
+from mlem_core.inference.intervals import LayerIntervals, score_table
 from mlem_core.robustness.flags import of_layers
 
 

@@ -69,7 +69,7 @@ def profiles(
     across : panels beside each other
     value : what `importance` is, in words with its unit in parentheses
     annotations : intervals are a table of model, layer, quantity ("rho", "ceiling", "importance"),
-        feature, value, lower, upper, p_corrected, see `mlem_core.inference.tables.score_table`;
+        feature, value, lower, upper, p_corrected, see `mlem_core.inference.intervals.score_table`;
         flags are of layers (model, layer), drawn as triangles above them; each marked layer has a
         thin line with its letter, A, B ...; chance is model, layer, feature, chance, drawn as a
         grey band up to the largest; noise is model, layer, lower, upper, drawn as a grey band

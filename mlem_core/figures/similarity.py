@@ -84,7 +84,7 @@ def similarity_matrices(
         (`mlem_core.pairs.similarities`) in the place of RSA
     across : 2 beside each other, 1 below each other, 0 as the two halves of one matrix (by model)
     annotations : intervals (layer_a, layer_b, weighted_tau_lower, weighted_tau_upper, rsa_lower,
-        rsa_upper, rsa_p_corrected, see `mlem_core.inference.tables`) are told on hovering;
+        rsa_upper, rsa_p_corrected, see `mlem_core.inference.intervals`) are told on hovering;
         flags are two mappings, "tau" and "rsa", of pairs of layers (in both orders), each drawn as
         a dot in its cell
     pair : the two layers whose cell is outlined in both matrices, with its value
@@ -422,7 +422,7 @@ def tested_pairs(table: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    table : of `mlem_core.inference.tables.similarity_table`
+    table : of `mlem_core.inference.intervals.similarity_table`
     """
     cells = {
         heading: [

@@ -35,7 +35,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 
@@ -107,37 +106,14 @@ def _parts(factor: Factor) -> tuple[Values, ...]:
     return factor if isinstance(factor, tuple) and not isinstance(factor[0], str) else (factor,)  # type: ignore[return-value]
 
 
-def tests_of(
-    similarity: FloatArray,
-    factors: Mapping[str, Factor],
-    *,
-    n_permutations: int = PERMUTATIONS,
-    seed: int = 0,
-) -> tuple[list[FactorTest], list[str]]:
-    """Tests of the factors that can be tested, and sentences that say which cannot and why."""
-    found, notes = list[FactorTest](), list[str]()
-    try:
-        _check(similarity)
-    except InputError as error:
-        return found, [f"No test of {listed(list(factors))}: {error}"]
-    for name in factors:
-        try:
-            _check_factor(name, factors)
-        except InputError as error:
-            notes.append(f"No test of {name}: {error}")
-        else:
-            found.append(_tested(similarity, factors, name, n_permutations, seed))
-    return found, notes
-
-
 def mrqap(
     similarity: FloatArray,
     factors: Mapping[str, Factor],
     *,
     n_permutations: int = PERMUTATIONS,
     seed: int = 0,
-) -> list[FactorTest]:
-    """Test each factor, given the others.
+) -> tuple[list[FactorTest], list[str]]:
+    """Tests of each factor, given the others, and sentences on those that cannot be tested.
 
     Parameters
     ----------
@@ -145,17 +121,16 @@ def mrqap(
     factors : of each factor the labels or numbers (n_models,), or several; the group of a model is
         one, where there are groups
     n_permutations : where not every order is looked at, so many random ones
-
-    Raises
-    ------
-    InputError
-        Fewer than four models; a factor that has one label, or no label twice, or that the others
-        together say already; similarities that are not defined, or all the same.
     """
-    _check(similarity)
+    found, notes = list[FactorTest](), list[str]()
+    if why := _untestable(similarity):
+        return found, [f"No test of {listed(list(factors))}: {why}"]
     for name in factors:
-        _check_factor(name, factors)
-    return [_tested(similarity, factors, name, n_permutations, seed) for name in factors]
+        if why := _inseparable(name, factors):
+            notes.append(f"No test of {name}: {why}")
+        else:
+            found.append(_tested(similarity, factors, name, n_permutations, seed))
+    return found, notes
 
 
 def _tested(
@@ -231,19 +206,22 @@ def _by_permutation(
     return FactorTest("", value, observed, p, smallest, permuted, len(strata), len(orders))
 
 
-def _check(similarity: FloatArray) -> None:
+def _untestable(similarity: FloatArray) -> str:
+    """Why similarities cannot be tested; "" where they can."""
     n = len(similarity)
     y = similarity[np.triu_indices(n, 1)]
     if n < 4:
-        raise InputError(f"found {many(n, 'model')}; a test of their similarity needs 4.")
+        return f"found {many(n, 'model')}; a test of their similarity needs 4."
     if not np.isfinite(y).all() or not np.ptp(y) > 0:
-        raise InputError(
+        return (
             "the similarities of the models are all the same or not defined; expected numbers that "
             "differ."
         )
+    return ""
 
 
-def _check_factor(name: str, factors: Mapping[str, Factor]) -> None:
+def _inseparable(name: str, factors: Mapping[str, Factor]) -> str:
+    """Why a factor cannot be tested beside the others; "" where it can."""
     parts = {key: _parts(factor) for key, factor in factors.items()}
     n = len(parts[name][0])
     pairs = np.triu_indices(n, 1)
@@ -253,16 +231,17 @@ def _check_factor(name: str, factors: Mapping[str, Factor]) -> None:
     for column in columns[name].T:
         if not np.ptp(column) > 0:
             what = "the same label in all models" if column.any() else "another label in each model"
-            raise InputError(f"the factor {name!r} has {what}; expected some that share one.")
+            return f"the factor {name!r} has {what}; expected some that share one."
     others = [np.ones((len(pairs[0]), 1)), *(columns[key] for key in columns if key != name)]
     without = np.column_stack(others)
     whole = np.column_stack((without, columns[name]))
     gained = np.linalg.matrix_rank(whole) - np.linalg.matrix_rank(without)
     if len(pairs[0]) <= whole.shape[1] or gained < columns[name].shape[1]:
-        raise InputError(
+        return (
             f"the factors {listed(list(factors))} cannot be separated in {many(n, 'model')}: one "
             "follows from the others; leave one out."
         )
+    return ""
 
 
 def _codes(labels: Values) -> IntArray:

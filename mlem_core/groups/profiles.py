@@ -20,7 +20,7 @@ import pandas as pd
 
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
-from mlem_core.base.numbers import CONFIDENCE, student_quantile
+from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.groups.members import NO_STEP, Members
 from mlem_core.inference.intervals import LayerIntervals, Left
@@ -237,9 +237,7 @@ def _member_variance(
     return variances, freedom
 
 
-def reach_of(
-    variances: FloatArray, freedom: IntArray, confidence: float = CONFIDENCE
-) -> FloatArray:
+def reach_of(variances: FloatArray, freedom: IntArray) -> FloatArray:
     """Half-width of an interval whose variance is a sum of several (n, ...), each of few units.
 
     Source: Welch (1947); Satterthwaite (1946), for the degrees of freedom.
@@ -248,13 +246,11 @@ def reach_of(
     shares = (variances**2 / freedom.reshape(-1, *[1] * (variances.ndim - 1))).sum(axis=0)
     varies = shares > 0
     degrees = np.divide(whole**2, shares, out=np.ones_like(whole), where=varies)
-    reach: FloatArray = np.sqrt(whole) * student_quantile(degrees, confidence)
+    reach: FloatArray = np.sqrt(whole) * student_quantile(degrees)
     return reach
 
 
-def mean_estimate(
-    values: FloatArray, stimuli: Left | None = None, confidence: float = CONFIDENCE
-) -> Estimate:
+def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:
     """The mean over the members of a group, with its interval over these and the stimuli.
 
     Parameters
@@ -273,7 +269,7 @@ def mean_estimate(
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
         freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
-    reach = reach_of(np.stack(variances), np.array(freedom), confidence)
+    reach = reach_of(np.stack(variances), np.array(freedom))
     return Estimate(mean, mean - reach, mean + reach)
 
 

@@ -34,7 +34,7 @@ from mlem_core.estimators.normal_equations import Moments, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.groups.members import Measured
-from mlem_core.groups.mrqap import GROUP, tests_of
+from mlem_core.groups.mrqap import GROUP, mrqap
 from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import (
     WHY,
@@ -159,7 +159,7 @@ def second_level(
             variances.append(error**2)
             freedom.append(fewest(left.without, left.sizes) - 1)
         reach = reach_of(np.stack(variances), np.array(freedom))
-        tests, untested = tests_of(-values, factors, n_permutations=TESTED, seed=seed)
+        tests, untested = mrqap(-values, factors, n_permutations=TESTED, seed=seed)
         tests = [test for test in tests if test.factor in properties.parts]
         p = holm({test.factor: test.p for test in tests})
         vain = [test.factor for test in tests if test.smallest * max(1, len(p)) >= SIGNIFICANT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.grouped import Member, is_control, run_of, step_of
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray
@@ -20,7 +20,7 @@ from mlem_core.groups.members import (
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, sentence, table_of, tests_of
+from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, mrqap, sentence, table_of
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
@@ -30,7 +30,6 @@ from mlem_core.groups.profiles import (
 )
 from mlem_core.groups.properties import values_by_name
 from mlem_core.groups.systems import SystemsSummary, by_model, labels_of_models
-from mlem_core.groups.top_features import TopFeatures
 from mlem_core.inference.intervals import Left
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
@@ -62,12 +61,14 @@ class GroupSummary(SystemsSummary):
     @property
     def over(self) -> str:
         """Resampling units of the intervals of groups, such as "models, and sentences"."""
-        return _over(self, "models", self._similarities[2])
+        more = self._similarities[2] is not None
+        return "models" + f", and {Units.of(self.analysis.stimuli).over}" * more
 
     @property
     def over_seeds(self) -> str:
         """Resampling units of the intervals of trajectories, such as "seeds, and sentences"."""
-        return _over(self, "seeds", self.scores[2])
+        more = self.scores[2] is not None
+        return "seeds" + f", and {Units.of(self.analysis.stimuli).over}" * more
 
     @cached_property
     def profiles(self) -> pd.DataFrame:
@@ -87,14 +88,22 @@ class GroupSummary(SystemsSummary):
         return table.rename(columns={"group": "trajectory", "members": "seeds"})
 
     @cached_property
-    def top_features(self) -> TopFeatures | None:
-        """Most important feature of each group; None where no group has two different members."""
-        return _top_features(self)
-
-    @cached_property
     def _similarities(self) -> tuple[tuple[str, ...], FloatArray, Left | None]:
         """Terms of the similarity of models and it itself, also without each block of stimuli."""
-        names, squares, left = _terms_of_layers(self)
+        of_layers, left, chance = self.of_layers, self.left, self.chance
+        names: tuple[str, ...] = (of_layers.similarity.name,)
+        squares, without = of_layers.values[None], None
+        if of_layers.similarity.divides:
+            divided, without = decompose(of_layers.tables, of_layers.values), self.terms_left
+            if chance is not None:
+                divided = chance.of_all(divided)
+            if chance is not None and without is not None:
+                beyond = chance.apart(without[:, :-1])
+                without = np.concatenate((beyond, without[:, -1:]), axis=1)
+            names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
+        elif left is not None and left.without.shape[1] == 1:
+            without = left.without
+        left = None if left is None or without is None else Left(without, left.sizes)
         return names, model_similarity(squares, self.members), by_model(left, self.members)
 
     @cached_property
@@ -121,9 +130,16 @@ class GroupSummary(SystemsSummary):
         return universality_table(terms, found)
 
     @cached_property
-    def tests(self) -> tuple[tuple[FactorTest, ...], list[str]]:
+    def tests(self) -> tuple[list[FactorTest], list[str]]:
         """The tests of all factors at once on the similarity of models, and why there are none."""
-        return _tests(self.analysis, self.members, self._similarities[1][-1])
+        members, spec = self.members, self.analysis.spec
+        groups = tuple(members.groups[at] for at in members.group_of)
+        labels = labels_of_models(self.analysis, members.members)
+        factors: dict[str, Factor] = {**values_by_name(labels, spec.property_kinds)}
+        # Nothing new where each model is a group of its own, or where a label says the same.
+        if len(members.groups) < len(members.members) and groups not in labels.values():
+            factors = {GROUP: groups} | factors
+        return mrqap(self._similarities[1][-1], factors) if factors else ([], [])
 
 
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
@@ -148,67 +164,8 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _over(summary: GroupSummary, models: str, stimuli: Left | None) -> str:
-    units = Units.of(summary.analysis.stimuli)
-    return models if stimuli is None else f"{models}, and {units.over}"
-
-
-def _top_features(summary: GroupSummary) -> TopFeatures | None:
-    if not summary.analysis.spec.has_seeds:
-        return None
-    named, members = dict(summary.analysis.spec.groups), summary.members
-    places = {
-        name: [np.sort(members.places[at]) for at in members.members_of(group)]
-        for group, name in enumerate(members.groups)
-        if name in named
-    }
-    over = _over(summary, "models", summary.scores[2])
-    found = TopFeatures.of(places, *summary.scores, over=over, names=summary.names)
-    return found if found.known else None
-
-
-# Names of the terms of a similarity and of it itself, these (n_terms, n_layers, n_layers), and the
-# same without each block of stimuli.
-_OfLayers = tuple[tuple[str, ...], FloatArray, "Left | None"]
-
-
-def _terms_of_layers(summary: GroupSummary) -> _OfLayers:
-    of_layers, left = summary.of_layers, summary.left
-    names: tuple[str, ...] = (of_layers.similarity.name,)
-    squares, without = of_layers.values[None], None
-    if of_layers.similarity.divides:
-        divided = decompose(of_layers.tables, of_layers.values)
-        without = summary.terms_left
-        if summary.chance is not None:
-            divided = summary.chance.of_all(divided)
-            if without is not None:
-                beyond = summary.chance.apart(without[:, :-1])
-                without = np.concatenate((beyond, without[:, -1:]), axis=1)
-        names, squares = (*divided.names, *names), np.concatenate((divided.values, squares))
-    elif left is not None and left.without.shape[1] == 1:
-        without = left.without
-    return names, squares, None if left is None or without is None else Left(without, left.sizes)
-
-
-def _tests(
-    analysis: Analysis, members: Members, matrix: FloatArray
-) -> tuple[tuple[FactorTest, ...], list[str]]:
-    """The tests of all factors at once, or a note that says why there are none."""
-    groups = tuple(members.groups[at] for at in members.group_of)
-    labels = labels_of_models(analysis, members.members)
-    # Nothing new where each model is a group of its own, or where a label says the same.
-    own = len(members.groups) < len(members.members) and groups not in labels.values()
-    factors: dict[str, Factor] = {**values_by_name(labels, analysis.spec.property_kinds)}
-    if own:
-        factors = {GROUP: groups} | factors
-    if not factors:
-        return (), []
-    tests, notes = tests_of(matrix, factors)
-    return tuple(tests), notes
-
-
 def lines(summary: GroupSummary) -> list[str]:
-    """Sentences on groups and on trajectories, where the analysis has them."""
+    """Sentences on groups, trajectories and systems, where the analysis has them."""
     of_groups = group_lines(summary) if summary.analysis.spec.has_groups else []
     second = summary.second_level
     return of_groups + training_lines(summary) + (second.lines() if second is not None else [])
@@ -272,21 +229,16 @@ def training_lines(summary: GroupSummary) -> list[str]:
 
 def training_line(name: str, members: Sequence[str], over: str) -> str:
     """Steps and seeds of a trajectory of these members, and the units of its intervals."""
-    steps = sorted({step_of(one) for one in members})
+    steps = Counter(step_of(one) for one in members)
     trained = [one for one in members if not is_control(one)]
     runs = list(dict.fromkeys(map(run_of, trained)))
-    at = {step: [one for one in trained if step_of(one) == step] for step in steps}
-    of_runs = {frozenset(map(run_of, own)) for own in at.values() if own}
-    sizes = [sum(step_of(one) == step for one in members) for step in steps]
-    what = f"Trajectory {name}: {len(steps)} steps ({steps[0]:,} to {steps[-1]:,})"
-    seeds = many(sizes[0], "seed") if len({*sizes}) == 1 else f"{min(sizes)} to {max(sizes)} seeds"
-    where = "" if len({*sizes}) == 1 else ", where there are two"
-    intervals = f"95 % CI over {over}{where}" if max(sizes) > 1 else "no intervals"
-    if len(of_runs) > 1:
-        said = f", {seeds} a step, which differ, so a change may be due to the seeds; {intervals}"
-    elif max(sizes) == 1:
-        said = f", one run ({', '.join(runs)}), so results do not extend to other runs"
+    what = f"Trajectory {name}: {len(steps)} steps ({min(steps):,} to {max(steps):,})"
+    fewest, most = min(steps.values()), max(steps.values())
+    seeds = many(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+    if most == 1 and len(runs) == 1:
+        said = f"one run ({runs[0]}), so results do not extend to other runs"
     else:
-        said = f", {seeds} a step ({listed(runs)}); {intervals}"
-    said += "; step 0 has random weights" * any(map(is_control, members))
-    return f"{what}{said}."
+        said = f"{seeds} a step ({listed(runs)}); 95 % CI over {over}, where there are two"
+    if len(trained) < len(runs) * len({*map(step_of, trained)}):
+        said += "; seeds differ between steps, so a change may be due to these"
+    return f"{what}, {said}{'; step 0 has random weights' * any(map(is_control, members))}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -15,22 +15,18 @@ from mlem_core.analysis.methods import keep_fits
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.labels import Names
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import (
-    BEST,
     FEATURES,
     PROFILES,
     Measured,
     Members,
     model_similarity,
-    of_best_match,
     of_explained_parts,
     of_profiles,
     of_similarity,
 )
-from mlem_core.groups.noise_ceilings import FEWEST, fold_similarity
 from mlem_core.groups.profiles import layer_scores, layer_scores_left
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import SecondLevel, second_level
@@ -44,6 +40,7 @@ from mlem_core.storage.store import Stage, Store
 T = TypeVar("T")
 DISTANCES = Stage("system-distances", 1, Measured)
 SECOND_LEVEL = Stage("second-level", 1, SecondLevel)
+FEWEST = 3  # systems that are compared
 
 
 @dataclass(frozen=True)
@@ -58,10 +55,8 @@ class SystemsSummary:
     bounds : of the same layers and features, for the spread of profiles over stimuli; None:
         their intervals are over models alone
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
-    names : what features are called
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
-    folds : RSA in each fold, (n_folds, n_layers, n_layers) of all layers; None: no best match
     store : that may have distances and second level of the systems; None: they are computed
     keeps : whether they are kept there
     """
@@ -71,10 +66,8 @@ class SystemsSummary:
     selection: Selection | None = None
     bounds: LayerIntervals | None = None
     left: Left | None = None
-    names: Names = field(default_factory=Names)
     compared: LayerSimilarity | None = None
     chance: Chance | None = None
-    folds: FloatArray | None = None
     store: Store | None = None
     keeps: bool = False
 
@@ -109,7 +102,40 @@ class SystemsSummary:
     @cached_property
     def system_distances(self) -> tuple[dict[str, Measured], Members]:
         """Distances of every two models by each measure; none with fewer than three models."""
-        return _distances(self)
+        layers, left = self.chosen.layers, self.left
+        models = dict.fromkeys(model for model, _ in layers)
+        members = Members.of([Member(model, model) for model in models], layers)
+
+        def in_explained() -> Measured:
+            found, without = Explained.of(self.of_layers.tables).whole[None], self.terms_left
+            if without is None or left is None:
+                return of_explained_parts(found, members)
+            found = np.concatenate((found, without[:, :-2].sum(axis=1)))
+            return of_explained_parts(found, members, left.sizes)
+
+        made: dict[str, Callable[[], Measured]] = {
+            PROFILES: lambda: of_profiles(self.results, layers, members, self.scores[2]),
+            self.by.name: lambda: of_similarity(
+                model_similarity(self.of_layers.values, members), by_model(self._all_left, members)
+            ),
+        }
+        if self.by.divides:
+            made[FEATURES] = in_explained
+        if len(models) < FEWEST:
+            made = {}
+        found = {name: self._kept(DISTANCES, make, measure=name) for name, make in made.items()}
+        return found, members
+
+    @property
+    def _all_left(self) -> Left | None:
+        """The similarity of layers without each block of stimuli."""
+        if self.left is not None:
+            return Left(self.left.without[:, -1], self.left.sizes)
+        bounds = self.bounds
+        if bounds is None or bounds.similarity != self.by.name:
+            return None
+        at = bounds.places(self.chosen.layers)
+        return Left(bounds.values_without[:, at][:, :, at], bounds.sizes)
 
     @cached_property
     def properties(self) -> Properties | None:
@@ -123,63 +149,34 @@ class SystemsSummary:
     @cached_property
     def second_level(self) -> SecondLevel | None:
         """What of the properties of models explains their distances; None without properties."""
-        return _second_level(self)
-
-
-def _kept(summary: SystemsSummary, stage: Stage[T], make: Callable[[], T], **more: Any) -> T:
-    """What the summary's store has of its systems, else what `make` gives, kept if it is to be."""
-    if summary.store is None:
-        return make()
-    beside = {name: getattr(summary, name) is not None for name in ("bounds", "left", "folds")}
-    key = summary.analysis.key(summary.chosen, by=summary.by.name, **beside, **more)
-    if summary.keeps:
-        return stage.get(summary.store, key, make)
-    found = stage.find(summary.store, key)
-    return make() if found is None else found
-
-
-def _distances(summary: SystemsSummary) -> tuple[dict[str, Measured], Members]:
-    """Distances of every two models by each measure; none with fewer than three models."""
-    layers, left = summary.chosen.layers, summary.left
-    models = dict.fromkeys(model for model, _ in layers)
-    members = Members.of([Member(model, model) for model in models], layers)
-    if len(models) < FEWEST:
-        return {}, members
-
-    def of_all() -> Left | None:
-        bounds = summary.bounds
-        if left is not None:
-            return Left(left.without[:, -1], left.sizes)
-        if bounds is None or bounds.similarity != summary.by.name:
+        spec, (measured, members) = self.analysis.spec, self.system_distances
+        properties = self.properties
+        if not measured or properties is None:
             return None
-        at = bounds.places(layers)
-        return Left(bounds.values_without[:, at][:, :, at], bounds.sizes)
+        units: dict[str, Any] = {
+            "groups": [spec.group_of.get(name, name) for name in members.members],
+            "families": groups_of_systems(self) if spec.resampled_whole else (),
+            "seed": spec.seed,
+        }
+        return self._kept(
+            SECOND_LEVEL,
+            lambda: second_level(measured, properties, **units),
+            labels=labels_of_models(self.analysis, members.members),
+            parts=spec.property_groups,
+            kinds=spec.property_kinds,
+            **units,
+        )
 
-    def best(folds: FloatArray) -> Measured:
-        at = [summary.analysis.layers.index(layer) for layer in layers]
-        values = summary.of_layers.values
-        return of_best_match(folds[:, at][:, :, at], members, values, of_all())
-
-    def in_explained() -> Measured:
-        found, without = Explained.of(summary.of_layers.tables).whole[None], summary.terms_left
-        if without is None or left is None:
-            return of_explained_parts(found, members)
-        found = np.concatenate((found, without[:, :-2].sum(axis=1)))
-        return of_explained_parts(found, members, left.sizes)
-
-    made: dict[str, Callable[[], Measured]] = {
-        PROFILES: lambda: of_profiles(summary.results, layers, members, summary.scores[2]),
-        summary.by.name: lambda: of_similarity(
-            model_similarity(summary.of_layers.values, members), by_model(of_all(), members)
-        ),
-    }
-    if (folds := summary.folds) is not None and summary.by.of_ranks:
-        made[BEST] = lambda: best(folds)
-    if summary.by.divides:
-        made[FEATURES] = in_explained
-    return {
-        name: _kept(summary, DISTANCES, make, measure=name) for name, make in made.items()
-    }, members
+    def _kept(self, stage: Stage[T], make: Callable[[], T], **more: Any) -> T:
+        """What the store has of these systems, else what `make` gives, kept if it is to be."""
+        if self.store is None:
+            return make()
+        beside = {name: getattr(self, name) is not None for name in ("bounds", "left")}
+        key = self.analysis.key(self.chosen, by=self.by.name, **beside, **more)
+        if self.keeps:
+            return stage.get(self.store, key, make)
+        found = stage.find(self.store, key)
+        return make() if found is None else found
 
 
 def by_model(left: Left | None, members: Members) -> Left | None:
@@ -210,36 +207,16 @@ def groups_of_systems(summary: SystemsSummary) -> tuple[str, ...]:
     )
 
 
-def _second_level(summary: SystemsSummary) -> SecondLevel | None:
-    """What of the properties of models explains their distances; None without properties."""
-    spec, (measured, members) = summary.analysis.spec, summary.system_distances
-    properties = summary.properties
-    if not measured or properties is None:
-        return None
-    groups = [spec.group_of.get(name, name) for name in members.members]
-    families = groups_of_systems(summary) if spec.resampled_whole else ()
-    units: dict[str, Any] = {"groups": groups, "families": families, "seed": spec.seed}
-    labels = labels_of_models(summary.analysis, members.members)
-    return _kept(
-        summary,
-        SECOND_LEVEL,
-        lambda: second_level(measured, properties, **units),
-        labels=labels,
-        parts=spec.property_groups,
-        kinds=spec.property_kinds,
-        **units,
-    )
-
-
 def keep_systems(analysis: Analysis, store: Store, selection: Selection | None = None) -> None:
     """Keep what the page of systems reads: fits, distances, second level; none of one or two.
 
-    Raises as `mlem_core.groups.noise_ceilings.fold_similarity`.
+    Raises as `mlem_core.analysis.methods.keep_fits`.
     """
-    chosen, folds = selection or analysis.select(), fold_similarity(analysis, store)
-    if folds is None or estimator_named(chosen.estimator).slow:
+    chosen = selection or analysis.select()
+    few = len({model for model, _ in analysis.layers}) < FEWEST
+    if few or estimator_named(chosen.estimator).slow:
         return
     results, bounds = keep_fits(analysis, store, chosen), known_intervals(analysis, store, chosen)
     left = analysis.kept(LEFT, store, chosen)
-    beside: dict[str, Any] = {"bounds": bounds, "left": left, "folds": folds, "store": store}
+    beside: dict[str, Any] = {"bounds": bounds, "left": left, "store": store}
     _ = SystemsSummary(analysis, results, chosen, keeps=True, **beside).second_level

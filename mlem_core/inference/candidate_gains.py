@@ -161,30 +161,26 @@ class Base(NamedTuple):
         """What the features of pairs explain."""
         fit = CrossFit.of(pairs.tables)
         of_each = explained_alone(fit, range(fit.codes.shape[1]))
-        without = without_each_block(pairs.whole.by_stimulus, pairs.tables, blocks.weights)
+        ranked = pairs.whole.by_stimulus
+        without = without_each_block(ranked, pairs.tables, fit.priority, blocks.weights)
         return cls(pairs, blocks, float(explained_of(fit)[0]), of_each, without)
 
-    def gain(self, beside: Beside) -> float:
-        """What the features explain more with a candidate."""
-        return float(explained_of(CrossFit.of(beside.tables))[0]) - self.explained
-
-    def bounds(
-        self, gain: float, beside: Beside, chances: Sequence[FloatArray]
-    ) -> tuple[float, float]:
-        """95 % interval of a gain beyond chance.
+    def gain(self, beside: Beside, chance: FloatArray) -> tuple[float, float, float]:
+        """What the features explain more with a candidate, and its 95 % interval beyond chance.
 
         Parameters
         ----------
-        chances : gains (n_permutations,) of permuted labels, of each candidate that was added
+        chance : (n_permutations,) gains of permuted labels
         """
-        own = without_each_block(beside.ranked.by_stimulus, beside.tables, self.blocks.weights)
+        fit = CrossFit.of(beside.tables)
+        gain = float(explained_of(fit)[0]) - self.explained
+        ranked, weights = beside.ranked.by_stimulus, self.blocks.weights
+        own = without_each_block(ranked, beside.tables, fit.priority, weights)
         ends = jackknife(np.array(gain), own - self.without, self.blocks.sizes)
-        errors = [
-            student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one)) for one in chances
-        ]
-        middle, more = gain - sum(one.mean() for one in chances), np.hypot.reduce(errors)
+        more = student_quantile(len(chance) - 1) * chance.std(ddof=1) / np.sqrt(len(chance))
         low, high = (float(np.hypot(end - gain, more)) for end in (ends.lower, ends.upper))
-        return middle - low, middle + high
+        middle = gain - float(chance.mean())
+        return gain, middle - low, middle + high
 
 
 class Beside(NamedTuple):
@@ -201,11 +197,6 @@ class Beside(NamedTuple):
     ranked: RankedPairs
     tables: PairTables
     is_identity: bool = False
-
-    @property
-    def pairs(self) -> LayerPairs:
-        """The pairs, with the candidate as their last feature."""
-        return replace(self.relabelled.pairs, tables=self.tables, cells=self.ranked.cells)
 
     @classmethod
     def of(
@@ -298,9 +289,10 @@ def explained_of(fit: CrossFit) -> FloatArray:
     return fit.explained(np.arange(fit.codes.shape[1]), fit.codes, fit.flat)[:, 0, -1]
 
 
-def without_each_block(pairs: RankedPairs, tables: PairTables, weights: Weights) -> FloatArray:
+def without_each_block(
+    pairs: RankedPairs, tables: PairTables, priority: IntArray, weights: Weights
+) -> FloatArray:
     """v (n_blocks,) of two layers without each block of stimuli."""
-    priority = CrossFit.of(tables).priority
     found = [
         explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority))
         for sums in pairs.draw(weights)

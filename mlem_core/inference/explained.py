@@ -17,7 +17,6 @@ from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.text import as_html, fraction, in_letters, listed, percent, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.inference import partial
-from mlem_core.inference.caveats import HARDLY
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     SIGNIFICANT,
@@ -26,6 +25,7 @@ from mlem_core.inference.intervals import (
     of_largest,
     of_pairs,
 )
+from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.measures.similarity import candidates
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity

@@ -15,15 +15,25 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
 from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
-from mlem_core.inference import caveats, partial
+from mlem_core.inference import partial
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation, as_chosen
-from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.intervals import LayerIntervals, terms_and_whole
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.replicates import identity_reach, resampled_terms, resampled_transfers
-from mlem_core.inference.resample import Estimate, Replicates, jackknife
-from mlem_core.inference.similarity_intervals import Comparison
-from mlem_core.inference.tables import partial_intervals, terms_and_whole
+from mlem_core.inference.replicates import (
+    Comparison,
+    identity_reach,
+    resampled_terms,
+    resampled_transfers,
+)
+from mlem_core.inference.resample import (
+    Estimate,
+    Replicates,
+    drawn_of,
+    jackknife,
+    of_size,
+    permuted_of,
+)
 from mlem_core.measures.decomposition import Decomposition, ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.pairs.resampling_units import Units
@@ -150,11 +160,11 @@ def explanation_of(
     Raises
     ------
     InputError
-        As `mlem_core.inference.tables.terms_and_whole`.
+        As `mlem_core.inference.intervals.terms_and_whole`.
     """
     terms, whole = terms_and_whole(intervals, a, b)
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
-    notes, how = caveats.of_size(units), f"blocks of {units.each} left out in turn"
+    notes, how = of_size(units), f"blocks of {units.each} left out in turn"
     if chance is not None:
         ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
         terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
@@ -204,7 +214,7 @@ def with_intervals(
         why,
         terms=terms,
         whole=why.whole.assign(lower=bounds.lower[n:end], upper=bounds.upper[n:end]),
-        notes=(*caveats.of_size(Units.of(analysis.stimuli)), *notes),
+        notes=(*of_size(Units.of(analysis.stimuli)), *notes),
         how=_how(why, analysis),
         alone=True,
     )
@@ -231,7 +241,7 @@ def _of_ranks(
     why = replace(why, partial=partial.parts_again(why.partial, resampled.value, len(features)))
     beside = _partial_with_intervals(why, pairs, resampled, progress)
     size = len(analysis.stimuli), analysis.tables.n_pairs
-    notes = tuple(filter(None, (caveats.drawn_of(*size), caveats.permuted_of(*size))))
+    notes = tuple(filter(None, (drawn_of(*size), permuted_of(*size))))
     # Contributions are free, RSA is a correlation, ceilings are at least 0.
     free, more = [np.inf] * (len(features) + 1), [np.inf] * 2
     low, high = -np.array([*free, 1.0, 0.0, 0.0, *more]), np.array([*free, *[1.0] * 3, *more])
@@ -346,7 +356,7 @@ def best_known(
     bounded = explanation_of(intervals, *why.layers, why.coding, own)
     beside = why.partial
     if why.similarity.of_ranks and len(beside):
-        parts = partial_intervals(intervals, *why.layers, beside.iloc[: len(partial.PARTS)])
+        parts = partial.partial_intervals(intervals, *why.layers, beside.iloc[: len(partial.PARTS)])
         beside = pd.concat((parts, beside.iloc[len(partial.PARTS) :]), ignore_index=True)
     bounded = replace(bounded, names=why.names, held_out=why.held_out, partial=beside)
     return as_chosen(bounded, analysis, layers, intervals)

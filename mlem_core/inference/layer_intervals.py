@@ -22,10 +22,9 @@ from mlem_core.base.typing import Counted, FloatArray, Progress, Report
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.layer_pairs import PERMUTED, LayerPairs
-from mlem_core.inference.replicates import resampled_scores
-from mlem_core.inference.resample import REPLICATES, resample, standard_error
-from mlem_core.inference.similarity_intervals import Comparison
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.replicates import Comparison, resampled_scores
+from mlem_core.inference.resample import PERMUTED, REPLICATES, resample, standard_error
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import feature_similarity, rest_similarity

@@ -16,6 +16,7 @@ from mlem_core.analysis.selection import check_layers
 from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.data.stimuli import StimulusSet
+from mlem_core.inference.resample import PERMUTED
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import Coded, feature_columns
 from mlem_core.pairs.designs import PairDesign, resampled_part
@@ -27,8 +28,6 @@ from mlem_core.pairs.tables import PairTables, group_rows, without_training_rank
 from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
 
-# Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
-PERMUTED = 3_000
 # Sums by so many possible cells are looked up; those of more are sorted.
 MOST_CELLS = 2**22
 

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.text import fraction
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.estimators.registry import check_values, estimator_named
-from mlem_core.inference.resample import Estimate
+from mlem_core.inference.intervals import LayerIntervals
+from mlem_core.inference.resample import Estimate, by_error
 from mlem_core.measures.partial import (
     TRANSFERS,
     PartialSimilarity,
@@ -138,6 +139,26 @@ def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
     return table.assign(
         lower=np.where(known, bounds.lower, np.nan), upper=np.where(known, bounds.upper, np.nan)
     )
+
+
+def partial_intervals(
+    intervals: LayerIntervals, a: Layer, b: Layer, parts: pd.DataFrame
+) -> pd.DataFrame:
+    """S_feat and S_rest of two layers with their intervals, where these are known.
+
+    Parameters
+    ----------
+    parts : quantity, value of the two, see `mlem_core.inference.partial.parts`
+
+    Returns
+    -------
+    quantity, value and, with up to 12 features, lower, upper
+    """
+    if not len(intervals.partial_error):
+        return parts
+    i, j = intervals.places((a, b))
+    value, error = parts["value"].to_numpy(), intervals.partial_error[:, i, j]
+    return bounded(parts, by_error(value, error, intervals.sizes, limits(value)))
 
 
 @dataclass(frozen=True)

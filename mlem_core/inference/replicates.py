@@ -1,19 +1,19 @@
-"""Replicates of terms, scores and transfers of layers, and how long they take."""
+"""Replicates of terms, scores and transfers of layers, and intervals of any similarity."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
-from mlem_core.base.parallel import cores
-from mlem_core.base.typing import Counted, FloatArray
+from mlem_core.analysis.similarities import check_comparable, layer_input
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.levels import exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
@@ -21,22 +21,34 @@ from mlem_core.inference.bootstrap import (
     contribution_replicates,
     mean_ceilings,
     mean_transfers,
+    of_two_layers,
     score_replicates,
     term_replicates,
     transfer_replicates,
     without_each,
 )
-from mlem_core.inference.chance import Chance
+from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import PERMUTATIONS
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates, relabelled_pairs
-from mlem_core.inference.resample import Replicates, check_enough, resample, t_quantile
-from mlem_core.measures.decomposition import divide
+from mlem_core.inference.resample import (
+    Estimate,
+    Replicates,
+    check_enough,
+    in_parts,
+    jackknife,
+    resample,
+    t_quantile,
+)
+from mlem_core.measures.decomposition import divide, with_sums
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.partial import with_ratios
-from mlem_core.measures.shapley import sampled_orders
+from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit
-from mlem_core.pairs.resampling_units import Blocks, StimulusUnits, Units, Weights
-from mlem_core.pairs.similarities import RSA
+from mlem_core.pairs.designs import resampled_part
+from mlem_core.pairs.layer_sums import PairCells, SimilaritySums, of_some
+from mlem_core.pairs.resampling_units import Blocks, Weights
+from mlem_core.pairs.similarities import Similarity
+from mlem_core.storage.store import Store
 
 # Permutations of the labels of each feature behind the interval of an identity, and blocks of each
 # kind that are left out of each.
@@ -75,7 +87,7 @@ def resampled_scores(
     """ρ, ceiling, and importances of each layer, means over folds: (n_layers, 2 + n_columns).
 
     The models keep their weights, but the standard errors of importances are those of models that
-    are fitted anew where blocks are left out (see `caveats.FITTED` for the estimators that cannot
+    are fitted anew where blocks are left out (see `resample.FITTED` for the estimators that cannot
     be), and those of ceilings of means by pattern that are made anew.
 
     Parameters
@@ -110,7 +122,7 @@ def resampled_transfers(
     """Replicates of the cross-model prediction of two layers: `TRANSFERS` (6,).
 
     Metrics are fitted anew where blocks are left out (the weights of one layer need not be near the
-    best for another), not with the estimators that cannot be, see `caveats.FITTED`.
+    best for another), not with the estimators that cannot be, see `resample.FITTED`.
 
     Raises
     ------
@@ -218,44 +230,130 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
     return np.array(reach)
 
 
-# Seconds: to begin, and of a pair in a layer where sentences alone are left out, or words too.
-START, PER_PAIR, PER_PAIR_TWO_WAY = 20.0, 2.0e-6, 5.0e-6
-# Layers whose contributions are timed; those of more take as much longer as they are more.
-TIMED = 40
-# How many times as long those of another similarity take as those of RSA.
-OTHERS_OVER_RSA = 4
+class Comparison(NamedTuple):
+    """Layers of some stimuli that are compared by a similarity, with all of these or without some.
 
+    What is left without a block of sentences or words is compared anew, as if the others had never
+    been there: squared distances of the remaining stimuli are U-centred again, neighbours are
+    looked for among them, and one layer is turned onto the other by them (the components stay those
+    of all stimuli). The interval is that of the jackknife by t. Repeated stimuli have no place in
+    most statistics (a stimulus would be its own nearest neighbour), so there is no bootstrap.
 
-def seconds_of_layers(analysis: Analysis, selection: Selection) -> float:
-    """Seconds that the intervals of all layers of a selection may take.
-
-    Contributions to all, or to `TIMED` of them, are computed once to measure what permuted labels
-    take, and one layer is fitted once, where models are fitted without each block.
+    pairs : all pairs of the stimuli, with no need of ranks; without any for a similarity that is no
+        sum over pairs
+    similarity : which
+    layers : what it compares of each layer, see `mlem_core.pairs.layer_sums.LayerInput`
     """
-    n_layers, units = len(selection.layers), StimulusUnits.of(analysis.stimuli, analysis.folds)
-    rate = PER_PAIR_TWO_WAY if Units.of(analysis.stimuli).two_way else PER_PAIR
-    timed = replace(selection, layers=selection.layers[:TIMED])
-    own = analysis.subset(timed)[0].coarse
-    divided = _took(lambda: divide(CrossFit.of(own))) * n_layers / len(timed.layers)
-    permuted = PERMUTATIONS * len(selection.features) * divided
-    seconds = START + analysis.tables.n_pairs * n_layers * rate + permuted / cores()
-    if selection.similarity != RSA:
-        return OTHERS_OVER_RSA * seconds
-    entry = estimator_named(selection.estimator)
-    if not entry.refitted:
-        return seconds
-    tables, _ = analysis.subset(replace(selection, layers=selection.layers[:1]))
-    model, folds = entry.model(), range(tables.n_folds)
-    held = model.solve(tables, folds)
-    chosen = _took(lambda: model.solve(tables, folds))
-    fitted = _took(lambda: mean_scores(tables, selection.estimator, held))
-    blocks = units.blocks()
-    anew = CHOSEN_ANEW * len(blocks.sizes)
-    more = n_layers * (len(blocks.weights) * fitted + anew * (fitted + chosen))
-    return seconds + more / cores()
 
+    pairs: LayerPairs
+    similarity: Similarity
+    layers: Sequence[FloatArray]
 
-def _took(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    @classmethod
+    def of(
+        cls,
+        analysis: Analysis,
+        similarity: Similarity,
+        layers: Sequence[Layer],
+        features: Sequence[str],
+        store: Store,
+    ) -> Comparison:
+        """Layers of an analysis, from the representations in the store.
+
+        Raises
+        ------
+        InputError
+            As `mlem_core.analysis.similarities.compared`; more pairs than are compared again.
+        """
+        check_comparable(analysis, similarity)
+        if not similarity.divides:
+            pairs = LayerPairs.without_pairs(analysis, layers)
+        elif resampled_part(analysis.design, analysis.folds).is_complete:
+            pairs = LayerPairs.unranked(analysis, layers, store, features).coarse
+        else:
+            raise InputError(
+                f"found {analysis.design.n_pairs:,} pairs of stimuli; intervals of the "
+                f"{similarity.called} compare all pairs again without each block, so choose fewer "
+                "stimuli (--sample)."
+            )
+        inputs = [layer_input(analysis, similarity, layer, store)() for layer in layers]
+        return cls(pairs, similarity, inputs)
+
+    def sums(self, kept: NDArray[np.bool_] | None = None) -> tuple[FloatArray, SimilaritySums]:
+        """Pairs of each cell, and the sums, of the stimuli that are kept (None: of all)."""
+        pairs = self.pairs
+        every = np.ones(len(pairs.groups), dtype=bool)
+        division = PairCells(pairs.cells, len(pairs.tables.counts), pairs.folds)
+        return of_some(self.similarity, self.layers, division, every if kept is None else kept)
+
+    def draws(self, kept: NDArray[np.bool_], progress: Counted | None = None) -> FloatArray:
+        """The similarity and its terms, of all stimuli and then of those that each row keeps.
+
+        Parameters
+        ----------
+        kept : (n_rows, n_stimuli)
+        progress : called with the number of rows done and their total
+
+        Returns
+        -------
+        (1 + n_rows, n_features + 2, n_layers, n_layers), as `bootstrap.decompositions` has them;
+        the similarity alone, (1 + n_rows, 1, ...), where there are no terms or more than 12
+        features
+        """
+        whole = self.sums()
+        tables, priority = self.pairs.tables, None
+        orders = sampled_orders(tables.codes, FEWEST_ORDERS)
+        if self.similarity.divides and (len(self.layers) == 2 or orders == 0):
+            tables = with_sums(tables, whole[1])
+            priority = CrossFit.of(tables).priority
+
+        def divided(counts: FloatArray, sums: SimilaritySums, order: IntArray | None) -> FloatArray:
+            if order is None:
+                return sums.similarity[None, None]
+            drawn = counts[None], sums.sums[None], sums.squares[None]
+            split = divide(CrossFit.of_draws(tables, *drawn, order), orders)
+            return np.concatenate((split.terms[:, 0], split.whole, sums.similarity[None]))[None]
+
+        def left_out(rows: NDArray[np.bool_]) -> FloatArray:
+            return divided(*self.sums(rows[0]), priority)
+
+        return np.concatenate(
+            (divided(*whole, priority), in_parts(left_out, kept, progress=progress))
+        )
+
+    def interval(self, progress: Counted | None = None) -> Estimate:
+        """Terms of two layers, "unexplained", their similarity and ceilings, (n_features + 4,).
+
+        The similarity alone, (1,), where it has no terms.
+
+        Parameters
+        ----------
+        progress : called with the number of blocks left out and their total
+
+        Raises
+        ------
+        InputError
+            Too few sentences, or too few stimuli without a block.
+        """
+        check_enough(self.pairs.n_groups)
+        blocks = self.pairs.units.blocks()
+        values = of_two_layers(self.draws(blocks.weights > 0, progress))
+        within = (-np.inf, np.inf) if self.similarity.divides else (-1.0, 1.0)
+        return jackknife(values[0], values[1:], blocks.sizes, within)
+
+    def chance(
+        self,
+        stimuli: StimulusSet,
+        progress: Counted | None = None,
+        n_permutations: int = PERMUTATIONS,
+    ) -> Chance:
+        """Contributions of each feature by chance, see `mlem_core.inference.chance`.
+
+        Parameters
+        ----------
+        stimuli : of the analysis
+        """
+        pairs = replace(self.pairs, tables=with_sums(self.pairs.tables, self.sums()[1]))
+        values = [self.similarity.of(layer) for layer in self.layers]
+        centred = np.stack([of_pairs.mean(axis=0) - mean for of_pairs, mean in values])
+        return chance_at_level(pairs, stimuli, n_permutations, values=centred, progress=progress)

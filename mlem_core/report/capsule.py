@@ -41,8 +41,8 @@ from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
 from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.intervals import importance_difference_table
 from mlem_core.inference.partial import partial_of_layers
-from mlem_core.inference.tables import importance_difference_table
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.partial import TRANSFERS
 from mlem_core.pairs.similarities import RSA, SIMILARITIES

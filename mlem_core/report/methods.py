@@ -23,8 +23,8 @@ from mlem_core.estimators.normal_equations import NOT_APART
 from mlem_core.estimators.registry import ESTIMATORS, estimator_named
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.figures.context import FigureContext, held_out
-from mlem_core.inference.caveats import how_computed
 from mlem_core.inference.explained import as_chosen
+from mlem_core.inference.resample import how_computed
 from mlem_core.models.registry import MODELS
 from mlem_core.pairs.columns import coding
 from mlem_core.pairs.designs import n_pairs

@@ -25,9 +25,14 @@ from mlem_core.base.parameters import in_text
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
 from mlem_core.inference import layer_intervals
-from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals, Left, family_of_tests
+from mlem_core.inference.intervals import (
+    FamilyOfTests,
+    LayerIntervals,
+    Left,
+    family_of_tests,
+    similarity_table,
+)
 from mlem_core.inference.resample import Estimate, by_error, jackknife, standard_error
-from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.storage.store import Store

@@ -11,7 +11,7 @@ from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, exporting, frame, naming, stored
-from pages.parts.choices import duration, plain
+from pages.parts.choices import plain
 from pages.parts.view import HIDDEN, View
 
 if TYPE_CHECKING:
@@ -52,19 +52,18 @@ def chance_of(view: View, similarity: str = RSA) -> Chance | None:
 
 def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] | None:
     """The interval of the agreement of both similarities; None where there is none."""
-    from mlem_core.inference import tables
+    from mlem_core.inference.intervals import agreement_interval
 
     intervals = intervals_of(view, similarity)
     if intervals is None:
         return None
     key = ("agreement", similarity)
-    return view.once(key, lambda: tables.agreement_interval(intervals, view.layers)[1:])
+    return view.once(key, lambda: agreement_interval(intervals, view.layers)[1:])
 
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
     from mlem_core.inference.intervals import PERMUTATIONS
-    from mlem_core.inference.replicates import seconds_of_layers
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -72,14 +71,12 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     if intervals_of(view, similarity) is not None and known:
         return
     chosen = replace(view.selection, similarity=similarity)
-    key = ("seconds of intervals", similarity)
-    seconds = view.once(key, lambda: seconds_of_layers(view.analysis, chosen))
     background.offer(
         view.work("all-error-bars", chosen.to_dict()),
         "Add confidence intervals and tests",
         f"Resamples {Units.of(view.analysis.stimuli).over} and permutes the labels of each feature "
         f"{PERMUTATIONS} times, in the background: intervals and tests on all pages, for all "
-        f"{len(view.layers)} layers. About {duration(seconds or 0)}.",
+        f"{len(view.layers)} layers. It takes some minutes, longer with many stimuli or layers.",
     )
 
 
@@ -120,7 +117,7 @@ def show_tests(
     caption: str,
 ) -> None:
     """A table of intervals and tests, folded away."""
-    from mlem_core.inference.caveats import ZERO, generalises, how_computed
+    from mlem_core.inference.resample import ZERO, generalises, how_computed
 
     def body() -> None:
         how = how_computed(intervals.estimator, intervals.units)
@@ -152,9 +149,9 @@ def show_chance(view: View) -> None:
 
 def _chance(view: View) -> None:
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.caveats import permuted_of
     from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
     from mlem_core.inference.intervals import family_of_tests
+    from mlem_core.inference.resample import permuted_of
     from mlem_core.pairs.resampling_units import Units
 
     if estimator_named(view.selection.estimator).slow:
@@ -223,7 +220,7 @@ def intervals_of_pair(
     view: View, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    from mlem_core.inference.tables import similarity_table
+    from mlem_core.inference.intervals import similarity_table
 
     intervals = intervals_of(view)
     if intervals is None or a == b:

@@ -25,8 +25,8 @@ from mlem_core.analysis.transforms import changed_units
 from mlem_core.data.folds import FOLDS_OVER, in_training
 from mlem_core.estimators.ridge_solver import GAIN, across_folds
 from mlem_core.figures.plots import Drawing
-from mlem_core.inference.caveats import below_ceiling
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.resample import below_ceiling
 from mlem_core.report import capsule
 from mlem_core.report.methods import methods_paragraph
 from mlem_core.report.verify import verify

@@ -81,7 +81,7 @@ def test_numbers_that_families_share_are_exchanged_by_families(clustered):
         noise = rng.standard_normal((40, 40)) * 0.1
         similarity = pairs + pairs.T + noise + noise.T + 0.3 * (family[:, None] == family)
         factors = {"date": date, "family": [str(one) for one in family]}
-        test = mrqap(similarity, factors, n_permutations=99, seed=seed)[0]
+        test = mrqap(similarity, factors, n_permutations=99, seed=seed)[0][0]
         assert (test.permuted == "groups") == (intraclass_correlation(date, family) > 0.3)
         rejected += test.p <= 0.05
     assert rejected <= 8
@@ -102,7 +102,7 @@ def test_dates_of_families_in_one_architecture_each_are_exchanged_by_families():
     labels = {"family": [*map(str, family)], "architecture": [*map(str, family // 4)]}
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((24, 24))
-    test = mrqap(noise + noise.T, {"date": family + 0.1 * rng.random(24)} | labels, seed=1)[0]
+    test = mrqap(noise + noise.T, {"date": family + 0.1 * rng.random(24)} | labels, seed=1)[0][0]
     assert test[5:] == ("groups", 8, 576)  # 4! orders in each architecture
     # Three families have six orders.
     few = Properties({"date": family[:9] + rng.random(9), "family": [*map(str, family[:9])]})

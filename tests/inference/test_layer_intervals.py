@@ -11,20 +11,20 @@ from scipy.stats import norm, spearmanr, t
 
 from mlem_core.inference.explained import as_chosen
 from mlem_core.inference.explanation import explain, explanation_of, with_intervals
-from mlem_core.inference.intervals import Left, of_largest
-from mlem_core.inference.layer_intervals import blocks_of, layer_intervals
-from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.partial import limits, parts_of
-from mlem_core.inference.replicates import resampled_scores, resampled_terms
-from mlem_core.inference.resample import REPLICATES, jackknife, standard_error
-from mlem_core.inference.tables import (
+from mlem_core.inference.intervals import (
+    Left,
     agreement_interval,
     importance_difference_table,
-    partial_intervals,
+    of_largest,
     score_table,
     similarity_table,
     terms_and_whole,
 )
+from mlem_core.inference.layer_intervals import blocks_of, layer_intervals
+from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.partial import limits, partial_intervals, parts_of
+from mlem_core.inference.replicates import resampled_scores, resampled_terms
+from mlem_core.inference.resample import REPLICATES, jackknife, standard_error
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.measures.similarity import agreement
 from mlem_core.pairs.resampling_units import Units

@@ -9,11 +9,11 @@ from scipy.stats import t
 
 from mlem_core import Store, explain, from_frame, with_intervals
 from mlem_core.analysis import similarities
+from mlem_core.inference.intervals import similarity_table
 from mlem_core.inference.layer_intervals import blocks_of, known_intervals, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
+from mlem_core.inference.replicates import Comparison
 from mlem_core.inference.resample import t_quantile
-from mlem_core.inference.similarity_intervals import Comparison
-from mlem_core.inference.tables import similarity_table
 from mlem_core.measures.decomposition import decompose, with_sums
 from mlem_core.pairs.layer_sums import PairCells, of_some
 from mlem_core.pairs.similarities import SIMILARITIES, components

@@ -14,9 +14,9 @@ from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
 from mlem_core.inference.importance_chance import above_chance
+from mlem_core.inference.intervals import importance_difference_table
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.resample import jackknife
-from mlem_core.inference.tables import importance_difference_table
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import from_model
 from mlem_core.robustness import multiverse as multiverses

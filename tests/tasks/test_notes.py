@@ -16,9 +16,9 @@ from waiting import wait
 from mlem_core import Store, explain, run, stimulus_map
 from mlem_core.analysis.run import coded_otherwise, values_to_resolve
 from mlem_core.inference import layer_intervals
-from mlem_core.inference.caveats import HARDLY
+from mlem_core.inference.intervals import terms_and_whole
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
-from mlem_core.inference.tables import terms_and_whole
+from mlem_core.inference.resample import HARDLY
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.tables import BY_LAYER
 from mlem_core.robustness import audit, multiverse
