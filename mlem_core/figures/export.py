@@ -11,14 +11,14 @@ import shutil
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.press import PX_PER_MM, Paper, on_pages
+from mlem_core.figures.press import PX_PER_MM, Paper, on_paper
 from mlem_core.figures.style import DARK, INK, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")
@@ -36,23 +36,18 @@ def on_dark_page(figure: go.Figure) -> go.Figure:
     return go.Figure(figure).update_layout({n: {"colorscale": own} for n, own in scales.items()})
 
 
-def as_files(
-    figure: go.Figure | Sequence[go.Figure],
-    name: str,
+def as_file(
+    figure: go.Figure,
     format: str,
     paper: Paper | None = None,
     *,
     title: str = "",
     caption: str = "",
-) -> dict[str, bytes]:
-    """Files of a figure by their names.
-
-    A PDF has all pages of the figure. Of an SVG or PNG each further page is a file of its own:
-    `name`-2.svg and so on.
+) -> bytes:
+    """Content of a file of a figure.
 
     Parameters
     ----------
-    figure : or, of a PDF, SVG or PNG, its pages on this paper, as `on_pages` gives them
     format : "pdf", "svg", "png" or "html"; PDF and SVG are vector graphics whose text stays text.
         An SVG names its font, a PDF carries it. HTML is interactive, needs no network and keeps the
         figure's own size.
@@ -67,26 +62,18 @@ def as_files(
     """
     check_choice("format of a figure", format, _PICTURES)
     if format == "html":
-        return {f"{name}.html": _page(figure, title, caption)}
+        return _page(figure, title, caption)
     paper = paper or Paper()
     # Pixels are whole: the exact resolution goes into the file.
     scale = paper.scale * (paper.dpi / 96 if format == "png" else 1)
-    written = [
-        image(page, format, width=page.layout.width, height=page.layout.height, scale=scale)
-        for page in (on_pages(figure, paper) if isinstance(figure, go.Figure) else figure)
-    ]
+    page = on_paper(figure, paper)
+    size = {"width": page.layout.width, "height": page.layout.height, "scale": scale}
+    written = image(page, format, **size)
     if format == "pdf":
-        return {f"{name}.pdf": _document(written, title)}
-    done = [
-        _with_dpi(one, paper.dpi) if format == "png" else _svg_with_title(_in_mm(one, paper), title)
-        for one in written
-    ]
-    return {f"{name}{f'-{at}' * (at > 1)}.{format}": one for at, one in enumerate(done, 1)}
-
-
-def as_file(figure: go.Figure, format: str, paper: Paper | None = None, **words: str) -> bytes:
-    """Content of the first file of `as_files`, which takes the same."""
-    return next(iter(as_files(figure, "", format, paper, **words).values()))
+        return _with_title(written, title)
+    if format == "png":
+        return _with_dpi(written, paper.dpi)
+    return _svg_with_title(_in_mm(written, paper), title)
 
 
 def can_write_images() -> bool:
@@ -219,14 +206,11 @@ def _svg_with_title(svg: bytes, title: str) -> bytes:
     return head.group() + element + svg[head.end() :]
 
 
-def _document(pages: Sequence[bytes], title: str) -> bytes:
-    """One PDF of these pages, with a title in place of its writer's."""
-    from pypdf import PdfReader, PdfWriter
+def _with_title(pdf: bytes, title: str) -> bytes:
+    """The PDF with a title in place of its writer's."""
+    from pypdf import PdfWriter
 
-    document, file = PdfWriter(), io.BytesIO()
-    for page in pages:
-        document.append(PdfReader(io.BytesIO(page)))
-    document.metadata = PdfReader(io.BytesIO(pages[0])).metadata
+    document, file = PdfWriter(clone_from=io.BytesIO(pdf)), io.BytesIO()
     document.add_metadata({"/Title": title} if title else {})
     document.write(file)
     return file.getvalue()

@@ -310,12 +310,11 @@ def _download(
     if paper is not None and not figures.can_write_images():
         _from_the_browser(made, name, form, paper)
         return
-    file, write = form.download(made, name, paper)
     st.download_button(
         f"Download {form.label}",
-        data=stored.token_bound(write),
-        file_name=file,
-        mime=form.mime if file.endswith(form.name) else "application/zip",
+        data=stored.token_bound(partial(form.write, made, name, paper)),
+        file_name=f"{name}.{form.name}",
+        mime=form.mime,
         key=f"download {at}",
         type="primary",
         icon=":material/download:",
@@ -326,7 +325,8 @@ def _download(
 
 def _from_the_browser(made: RenderedFigure, name: str, form: ExportFormat, paper: Paper) -> None:
     """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
-    from mlem_core.report.formats import FORMATS, pages_of
+    from mlem_core import figures
+    from mlem_core.report.formats import FORMATS
 
     if not form.by_visitor:
         others = listed([one.label for one in FORMATS.values() if one.by_visitor])
@@ -337,24 +337,24 @@ def _from_the_browser(made: RenderedFigure, name: str, form: ExportFormat, paper
         )
         return
     scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
-    for page, drawn in enumerate(pages_of(made, paper), 1):
-        st.plotly_chart(
-            drawn,
-            theme=None,
-            key=f"preview {name} {page}",
-            config={
-                "displaylogo": False,
-                "displayModeBar": True,
-                "modeBarButtons": [["toImage"]],
-                "toImageButtonOptions": {
-                    "format": form.name,
-                    "filename": f"{name}-{page}" if page > 1 else name,
-                    "width": paper.width,
-                    "height": drawn.layout.height,
-                    "scale": scale,
-                },
+    drawn = figures.on_paper(made.figure, paper)
+    st.plotly_chart(
+        drawn,
+        theme=None,
+        key=f"preview {name}",
+        config={
+            "displaylogo": False,
+            "displayModeBar": True,
+            "modeBarButtons": [["toImage"]],
+            "toImageButtonOptions": {
+                "format": form.name,
+                "filename": name,
+                "width": paper.width,
+                "height": drawn.layout.height,
+                "scale": scale,
             },
-        )
+        },
+    )
     st.caption(f"The camera over the picture saves it as {form.label}, from your browser.")
 
 

@@ -181,26 +181,24 @@ class Card:
             )
 
     def _preview(self, made: RenderedFigure) -> None:
+        from mlem_core import figures
 
-        from mlem_core.report.formats import pages_of
-
-        pages = pages_of(made, self.paper)
+        drawn = figures.on_paper(made.figure, self.paper)
         # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
         place = f"report-preview-{self.name}"
         st.html(
             f"<style>.st-key-{place} {{overflow-x: auto}} "
-            f".st-key-{place} > * {{min-width: {pages[0].layout.width:.0f}px}}</style>"
+            f".st-key-{place} > * {{min-width: {drawn.layout.width:.0f}px}}</style>"
         )
         with st.container(key=place):
-            for page, drawn in enumerate(pages):
-                st.plotly_chart(
-                    drawn,
-                    key=f"report figure {self.name} {page}",
-                    theme=None,
-                    width="content",
-                    config={"staticPlot": True},
-                    alt=made.title,
-                )
+            st.plotly_chart(
+                drawn,
+                key=f"report figure {self.name}",
+                theme=None,
+                width="content",
+                config={"staticPlot": True},
+                alt=made.title,
+            )
 
     def _words(self, made: RenderedFigure) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""
@@ -239,12 +237,12 @@ class Card:
                 # A page stands in the place of pictures that nothing here can write.
                 if (form.printed and not images) or (name == "html" and images):
                     continue
-                file, write = form.download(made, self.name, self.paper)
+                write = partial(form.write, made, self.name, self.paper)
                 st.download_button(
                     form.label,
                     # Here LaTeX has the figure beside its table.
                     data=stored.token_bound(tex if name == "tex" else write),
-                    file_name=f"{self.name}.tex" if name == "tex" else file,
+                    file_name=f"{self.name}.{name}",
                     key=f"report {name} {self.name}",
                     icon=":material/download:",
                     on_click="ignore",
