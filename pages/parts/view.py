@@ -1,74 +1,16 @@
-"""View of an analysis: what the user keeps of it, its results, and those of likely next clicks."""
+"""View of an analysis: what the user keeps of it, and its results."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.base.typing import layer_name, parse_layer
 from pages.parts import background, choices, naming, stored
 from pages.parts.choices import plain
-
-# The browser draws first.
-PAUSE = 0.5  # seconds
-# What takes longer is too much to compute for a click that may not come; so it is on a machine
-# with other things to do.
-LONGEST = 1.0  # seconds
-# With more windows in use than this, what one of them may ask for next costs the others more.
-MOST_WINDOWS = 2
-RECENTLY = 60.0  # seconds; a window that has asked for nothing since is not in use
-_one_at_a_time = threading.Lock()
-_used: dict[str, float] = {}  # window -> when it last asked
-
-
-def stop_prefetch() -> None:
-    """Leave it: the user has clicked, and all of the machine is needed for that."""
-    stopped: threading.Event | None = st.session_state.get("prefetch")
-    if stopped is not None:
-        stopped.set()
-
-
-def prefetch(calls: Sequence[Callable[[], object]]) -> None:
-    """Make these calls, whose results are kept, after a pause, until `stop_prefetch`."""
-    stop_prefetch()
-    if crowded():
-        return
-    stopped = st.session_state["prefetch"] = threading.Event()
-    threading.Thread(target=stored.token_bound(_make), args=(stopped, calls), daemon=True).start()
-
-
-def crowded() -> bool:
-    """Whether so many windows are in use, this one included, that nothing is computed ahead."""
-    run, now = get_script_run_ctx(), time.monotonic()
-    if run is not None:
-        _used[run.session_id] = now
-    for window in [window for window, when in list(_used.items()) if now - when > RECENTLY]:
-        _used.pop(window, None)
-    return len(_used) > MOST_WINDOWS
-
-
-def _make(stopped: threading.Event, calls: Sequence[Callable[[], object]]) -> None:
-    if stopped.wait(PAUSE):
-        return
-    for call in calls:
-        with _one_at_a_time:
-            if stopped.is_set():
-                return
-            # What goes wrong is said where it is asked for.
-            began = time.monotonic()
-            with contextlib.suppress(Exception):
-                call()
-            if time.monotonic() - began > LONGEST:
-                return
-
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -82,8 +24,6 @@ T = TypeVar("T")
 
 # The choice that draws no marks of the audit.
 HIDDEN = "hidden"
-# With more features than this what one click may ask for is not prefetched.
-MOST_PREFETCHED = 12
 
 
 @stored.kept(256)
@@ -192,22 +132,10 @@ class View:
 
     def results(self) -> Results | None:
         """The tables for what is kept; None while they are computed (which is shown)."""
-        stop_prefetch()
         results = self._tables()
         if results is None:
             _compute(self)
-        else:
-            near = self._one_click_away()
-            prefetch([partial(_results, self.job_id, one, self.analysis) for one in near])
         return results
-
-    def _one_click_away(self) -> list[Selection]:
-        """Selections with one feature ticked on or off, where they are quick."""
-        names = self.all_features
-        if self._is_slow or self.selection.interactions or len(names) > MOST_PREFETCHED:
-            return []
-        near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
-        return [replace(self.selection, features=tuple(one)) for one in near if one]
 
     def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> FigureContext | None:
         """Context of the view's figures; None as `results`.
