@@ -36,7 +36,7 @@ def layers_body() -> None:
 
 def _show_all_layers(view: View) -> None:
     """Figures of all layers together, a part at a time."""
-    if not has_pairs(view) or view.results() is None:
+    if not has_pairs(view):
         return
     part = choices.choose_part("Part", {name: title for name, (title, _) in PARTS.items()}, "part")
     frame.attempt(partial(PARTS[part][1], view))
@@ -69,6 +69,8 @@ def _show_model_maps(view: View) -> None:
 
 def _model_maps(view: View) -> None:
     models = list(dict.fromkeys(model for model, _ in view.layers))
+    shown = view.shown()
+    features = shown.all_features
     first, second = st.columns(2)
     with first:
         model = choices.choose_one(
@@ -78,15 +80,12 @@ def _model_maps(view: View) -> None:
     with second:
         color = choices.choose_one(
             "Colour of the stimuli",
-            view.all_features,
+            features,
             "colour",
             easiest_to_read(view.analysis.stimuli, view.features),
-            format_func=naming.of_features(view.all_features),
+            format_func=naming.of_features(features),
             help="The feature that colours the maps.",
         )
-    shown = view.shown()
-    if shown is None:
-        return
     with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
         # Where one cannot be had, this says why.
         for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
@@ -106,7 +105,7 @@ def _models_alike(view: View) -> None:
         st.info(said, icon=":material/info:")
         chosen = {}
     shown, panel = view.shown(**chosen), Panel.of(view, "why_layers", **chosen)
-    if shown is None or panel is None:
+    if panel is None:
         return
     means = models_alike(shown)
     terms = naming.of_features(list(means["term"]))
@@ -135,8 +134,6 @@ def _groups(view: View) -> None:
     from mlem_core.groups.summary import group_lines, training_lines
 
     shown = view.shown()
-    if shown is None:
-        return
     summary, training = of_groups(shown), of_training(shown)
     if summary is None and training is None:
         st.caption("No group of this analysis has two models, and none is of one training.")
@@ -176,10 +173,7 @@ def _surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains."""
     from mlem_core.measures import decomposition as of
 
-    shown = view.shown()
-    if shown is None:
-        return
-    table = _table(shown)
+    table = _table(view.shown())
     if table.empty:
         st.caption(f"None of the pairs stands out, or there are fewer than {of.FEWEST}.")
         return

@@ -10,7 +10,7 @@ import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.pairs.similarities import RSA
-from pages.parts import background, choices, naming, stored, uncertainty
+from pages.parts import background, choices, naming
 from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 
@@ -62,11 +62,7 @@ def chosen_similarity() -> str:
 
 def compared_layers(view: View) -> LayerSimilarity:
     """All layers by the similarity that is looked at; by RSA where it is not computed yet."""
-    from mlem_core.analysis.similarities import kept_similarity, of_tables
-
-    name = chosen_similarity()
-    of_layers = view.once(name, lambda: kept_similarity(view.analysis, name, stored.store()))
-    return of_tables(view.analysis) if of_layers is None else of_layers
+    return view.shown(similarity=chosen_similarity()).layer_similarity
 
 
 def option(of_layers: LayerSimilarity) -> dict[str, Any]:
@@ -75,54 +71,25 @@ def option(of_layers: LayerSimilarity) -> dict[str, Any]:
     return {} if similarity.of_ranks else {"similarity": similarity.name}
 
 
-def explanation(view: View, a: str, b: str, similarity: str = RSA) -> Explanation:
-    """Explanation of the similarity of layers "model:layer" a and b, in the user's names.
-
-    A similarity other than RSA has to be in the store.
-    """
-    from mlem_core.inference.explanation import best_known
-
-    why, of = _explained(view, a, b, similarity), (view.analysis, view.selection, stored.store())
-    known = uncertainty.intervals_of(view, similarity), uncertainty.chance_of(view, similarity)
-    best = best_known(why, *of, known[0], chance=known[1])
-    return replace(best, names=naming.now(), coding=view.coding)
-
-
-def _explained(view: View, a: str, b: str, similarity: str) -> Explanation:
-    from mlem_core.analysis.similarities import compared
-    from mlem_core.inference.explanation import explain
-
-    sides, features = (parse_layer(a), parse_layer(b)), view.selection.features
-
-    def explained() -> Explanation:
-        of_layers = compared(view.analysis, similarity, stored.store())
-        return explain(view.analysis, *sides, features=features, compared=of_layers)
-
-    why = view.once(("why", sides, similarity), explained)
-    assert why is not None
-    return why
-
-
-def explained_with_transfer(view: View, a: str, b: str) -> Explanation:
+def explained_with_transfer(view: View) -> Explanation:
     """The explanation of the two layers with S_feat, S_rest and transfer.
 
     Without transfer where metrics are slow to fit and the work that makes intervals is not done.
     """
     from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference import explanation as explanations
+    from mlem_core.inference.explanation import with_transfer
     from mlem_core.inference.partial import PARTS
 
-    known, n = explanation(view, a, b), len(PARTS)
+    shown, n = view.shown(), len(PARTS)
+    known = shown.why
     if len(known.partial) > n or estimator_named(view.selection.estimator).slow:
         return known
 
     def transfers() -> pd.DataFrame:
-        why = _explained(view, a, b, RSA)
-        why = explanations.with_transfer(why, view.analysis, view.selection)
-        return why.partial.iloc[n:]
+        return with_transfer(known, view.analysis, view.selection).partial.iloc[n:]
 
     with st.spinner("Carrying the metrics over …"):
-        more = view.once(("transfer", a, b), transfers)
+        more = shown.once(("transfer", shown.pair), transfers)
     return replace(known, partial=pd.concat((known.partial, more), ignore_index=True))
 
 

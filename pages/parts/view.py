@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -20,18 +20,42 @@ if TYPE_CHECKING:
     from mlem_core.figures.context import FigureContext
     from mlem_core.tasks.followups import Followup
 
-T = TypeVar("T")
-
 # The choice that draws no marks of the audit.
 HIDDEN = "hidden"
+
+
+class _UnfittedError(Exception):
+    """The tables take long, and are not in the store yet."""
 
 
 @stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
     from mlem_core.analysis import methods
+    from mlem_core.estimators.registry import estimator_named
 
     kept = methods.kept_results(_analysis, stored.store(), selection)
+    if kept is None and estimator_named(selection.estimator).slow:
+        raise _UnfittedError  # what raises is not kept
     return _analysis.results_of(selection) if kept is None else kept
+
+
+def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results | None:
+    """The tables for what is kept of an analysis; None while they are computed (which is shown)."""
+    try:
+        return _results(job_id, selection, analysis)
+    except _UnfittedError:
+        st.info(
+            f"The estimator {selection.estimator} takes about a second a layer. It is "
+            "computed once; after that every look is quick.",
+            icon=":material/hourglass:",
+        )
+        task = background.work(job_id, "fits", selection.to_dict())
+        if not task.folder.exists():
+            task.begin()
+        background.offer(
+            task, "Fit the metric models", "Fits every layer that is shown, in the background."
+        )
+        return None
 
 
 @stored.kept(32)
@@ -62,11 +86,13 @@ class View:
     job_id : of the analysis, see `mlem_core.tasks.analyses.find`
     analysis : as loaded
     selection : what the user keeps of it
+    results : the tables for that
     """
 
     job_id: str
     analysis: Analysis
     selection: Selection
+    results: Results
 
     @property
     def analysis_id(self) -> str:
@@ -79,89 +105,29 @@ class View:
         return list(self.selection.features)
 
     @property
-    def coding(self) -> str:
-        """Coding of the features, see `mlem_core.pairs.columns.coding`."""
-        return self.analysis.tables.coding_of(self.features, naming.now())
-
-    @property
     def layers(self) -> list[Layer]:
         """(model, layer) kept by the user."""
         return list(self.selection.layers)
-
-    @property
-    def all_features(self) -> list[str]:
-        """Features of the analysis, in its order; their place decides the colours."""
-        return [feature.name for feature in self.analysis.stimuli.features]
 
     @property
     def layer_names(self) -> list[str]:
         """ "model:layer" of each kept layer."""
         return [layer_name(layer) for layer in self.layers]
 
-    def once(self, key: Hashable, make: Callable[[], T | None]) -> T | None:
-        """Value of `make()`, kept in memory unless it is None: what is not there yet may come.
-
-        The figures keep theirs in the same place, see `mlem_core.figures.context.Selected.once`:
-        what both need has the same key.
-
-        Parameters
-        ----------
-        key : with all that it depends on but the analysis and what is kept of it
-        """
-        memory = _memory(self.job_id, self.selection)
-        found: T | None = memory.get(key)
-        if found is None and (found := make()) is not None:
-            memory[key] = found
-        return found
-
-    @property
-    def _is_slow(self) -> bool:
-        """Whether its tables take long and are kept in the store."""
-        from mlem_core.estimators.registry import estimator_named
-
-        return estimator_named(self.selection.estimator).slow
-
-    def _tables(self) -> Results | None:
-        """The tables for what is kept; None where they take long and are not in the store yet."""
-        if not self._is_slow:
-            return _results(self.job_id, self.selection, self.analysis)
-        from mlem_core.analysis import methods
-
-        of = self.analysis, stored.store(), self.selection
-        return self.once("fits", lambda: methods.kept_results(*of))
-
-    def results(self) -> Results | None:
-        """The tables for what is kept; None while they are computed (which is shown)."""
-        results = self._tables()
-        if results is None:
-            _compute(self)
-        return results
-
-    def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> FigureContext | None:
-        """Context of the view's figures; None as `results`.
-
-        Parameters
-        ----------
-        marked : rows of the stimuli that are marked in their maps
-        options : of figures, beside what is chosen
-        """
+    def shown(self, **options: str) -> FigureContext:
+        """Context of the view's figures, by what is chosen now; `options` stand beside that."""
         from mlem_core.figures.context import Drawing, FigureContext
 
-        results = self._tables() or self.results()
-        if results is None:
-            return None
-        a, b = map(parse_layer, self.pair)
         drawing = Drawing(
-            None if a == b else (a, b),
+            self.chosen_pair,
             stored.store(),
             flags=choices.get_one("marks") != HIDDEN,
             names=naming.now(),
             options=self.options(**options),
             screen=True,
-            marked=marked,
         )
         memory = _memory(self.job_id, self.selection)
-        return FigureContext(self.analysis, self.selection, results, drawing, memory)
+        return FigureContext(self.analysis, self.selection, self.results, drawing, memory)
 
     def options(self, **more: str) -> dict[str, str]:
         """Chosen options of figures, without empty ones."""
@@ -170,9 +136,13 @@ class View:
 
     def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
         """Work on the analysis that goes on in the background, whether it was started or not."""
-        from mlem_core.tasks import followups
+        return background.work(self.job_id, kind, options)
 
-        return followups.followup_of(kind, self.job_id, options, stored.store())
+    @property
+    def chosen_pair(self) -> tuple[Layer, Layer] | None:
+        """The two different layers that all pages look at; None where there is one layer."""
+        a, b = self.pair
+        return None if a == b else (parse_layer(a), parse_layer(b))
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -183,22 +153,16 @@ class View:
         return (a, b) if a != b and {a, b} <= {*there} else defaults
 
 
-def _compute(view: View) -> None:
-    st.info(
-        f"The estimator {view.selection.estimator} takes about a second a layer. It is "
-        "computed once; after that every look is quick.",
-        icon=":material/hourglass:",
-    )
-    task = view.work("fits", view.selection.to_dict())
-    if not task.folder.exists():
-        task.begin()
-    background.offer(
-        task, "Fit the metric models", "Fits every layer that is shown, in the background."
-    )
+def view_of(job_id: str, selection: Selection | None = None) -> View | None:
+    """A finished analysis, by default all of it; None while its tables are computed."""
+    analysis = stored.open_analysis(job_id)
+    chosen = analysis.select() if selection is None else selection
+    results = results_of(job_id, analysis, chosen)
+    return None if results is None else View(job_id, analysis, chosen, results)
 
 
-def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
-    """Whether representations of some models of a view are not here; if so, it offers to make them.
+def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str) -> bool:
+    """Whether representations of some models are not here; if so, it offers to make them.
 
     Parameters
     ----------
@@ -206,12 +170,12 @@ def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
     """
     from mlem_core.analysis.maps import without_representations
 
-    lacking = without_representations(view.analysis, models, stored.store())
+    lacking = without_representations(analysis, models, stored.store())
     if lacking:
         named = plain(" and ".join(map(naming.now().model, lacking)))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
-            view.work("representations", {"models": lacking}),
+            background.work(job_id, "representations", {"models": lacking}),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
@@ -243,6 +207,8 @@ def pair_of_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    first = view.once("first look", lambda: view.analysis.most_alike(view.layers))
-    a, b = map(layer_name, first or ())
+    memory = _memory(view.job_id, view.selection)
+    if "first look" not in memory:
+        memory["first look"] = view.analysis.most_alike(view.layers)
+    a, b = map(layer_name, memory["first look"])
     return a, b

@@ -36,7 +36,6 @@ from pages.parts.view import View, has_pairs, lacks
 
 if TYPE_CHECKING:
     from mlem_core.figures.context import FigureContext
-    from mlem_core.inference.explained import Explanation
     from mlem_core.inference.what_else import Rest
     from mlem_core.tasks.followups import Followup
 
@@ -70,9 +69,7 @@ def show_pair(view: View) -> None:
 def _canvas(view: View) -> None:
     from mlem_core.figures.canvas import canvas_data
 
-    shown = view.shown(**alike.option(alike.compared_layers(view)))
-    if shown is None:
-        return
+    shown = view.shown(similarity=alike.chosen_similarity())
 
     def chosen() -> None:
         alike.look_at(view, *st.session_state["canvas"]["pair"])
@@ -162,7 +159,7 @@ def _details(view: View) -> None:
 
 def _beside(view: View, a: str, b: str) -> None:
     """Numbers that RSA mixes, apart, and the ceilings, each with its definition in its help."""
-    why = alike.explained_with_transfer(view, a, b)
+    why = alike.explained_with_transfer(view)
     rows = [(said.name, said.value, said.sentence) for said in why.beside]
     for (_, row), layer, side in zip(
         why.whole.iloc[1:].iterrows(), (a, b), ("first", "second"), strict=True
@@ -185,8 +182,7 @@ def _tau(view: View, a: str, b: str) -> None:
 
 def _rest(view: View, a: str, b: str) -> None:
     """What columns that are no features would explain of the RSA of the two layers."""
-    shown = view.shown()
-    rest = None if shown is None else shown.rest
+    rest = view.shown().rest
     if rest is None:
         st.caption(
             "Words around it, length, frequency, predictions of a model, other columns of your "
@@ -240,7 +236,7 @@ def _figures(view: View, a: str, b: str) -> None:
     left, right = st.columns(2, gap="large")
     with left:
         exporting.show_figure(view, "why", **chosen)
-        st.caption(plain(alike.explanation(view, a, b, **chosen).sentence))
+        st.caption(plain(view.shown(**chosen).why.sentence))
         screens.example_link()
     with right:
         for place in "ab":
@@ -259,9 +255,10 @@ def _pairs(view: View, a: str, b: str) -> None:
     """The pairs of stimuli behind a term of RSA."""
     from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 
-    why: Explanation = alike.explanation(view, a, b)
+    shown = view.shown()
+    terms = shown.why.terms
     # No pair is behind what any labels contribute.
-    own = why.terms[~why.terms["term"].isin(IDENTITIES)]
+    own = terms[~terms["term"].isin(IDENTITIES)]
     terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
     first, second = st.columns(2, vertical_alignment="bottom")
     with first:
@@ -286,13 +283,13 @@ def _pairs(view: View, a: str, b: str) -> None:
     asked = view.analysis, stored.store(), sides, view.selection.features, term
     # They have been looked up before, or came with the example.
     looked_up = "The pairs are looked up in the representations of "
-    if kept_at(*asked, most=most) is None and lacks(view, models, looked_up):
+    if kept_at(*asked, most=most) is None and lacks(view.job_id, view.analysis, models, looked_up):
         return
     with st.spinner("Looking for the pairs of stimuli …"):
-        pairs = view.once(
+        pairs = shown.once(
             ("behind", *sides, term, most), lambda: pair_contributions(*asked, most=most)
         )
-    if pairs is None or pairs.empty:
+    if pairs.empty:
         st.caption("There are no such pairs.")
         return
     _show_pairs(pairs, a, b, words=view.analysis.stimuli.word_index is not None)
