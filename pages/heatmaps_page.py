@@ -11,11 +11,19 @@ import streamlit as st
 from mlem_core.base.text import fraction
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
-from pages.parts import alike, choices, exporting, frame, naming, uncertainty, values
+from pages.parts import choices, exporting, frame, naming, uncertainty, values
 from pages.parts.choices import without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
-from pages.parts.view import View, has_pairs, pair_of_layers
+from pages.parts.view import (
+    View,
+    choose_similarity,
+    compared_layers,
+    has_pairs,
+    look_at_cell,
+    option,
+    pair_of_layers,
+)
 
 ORDERS = {"model": "by model", "clustering": "similar ones together (RSA)"}
 
@@ -47,11 +55,11 @@ def _matrices(view: View) -> None:
     from mlem_core.measures.similarity import agreement
 
     _order(view)
-    of_layers = alike.choose_similarity(view)
-    panel = Panel.of(view, "similarity", **alike.option(of_layers))
+    of_layers = choose_similarity(view)
+    panel = Panel.of(view, "similarity", **option(of_layers))
     if panel is None:
         return
-    panel.on_click(partial(alike.look_at_cell, view))
+    panel.on_click(partial(look_at_cell, view))
     name, shown, interval = of_layers.similarity.name, view.shown(), None
     if (bounds := shown.intervals_of(name)) is not None:
         key = "agreement", name
@@ -112,7 +120,7 @@ def _similar_in(view: View) -> None:
     )
     panel = Panel.of(view, "similar_in", partial=name)
     if panel is not None:
-        panel.on_click(partial(alike.look_at_cell, view))
+        panel.on_click(partial(look_at_cell, view))
 
 
 def _published(view: View) -> None:
@@ -158,7 +166,7 @@ def _similarities(view: View, a: str, b: str) -> None:
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
-    of_layers = alike.compared_layers(view)
+    of_layers = compared_layers(view)
     by = of_layers.similarity
     if not by.of_ranks:
         st.metric(

@@ -244,7 +244,7 @@ def _delete(job: Job, name: str) -> None:
 
     trash.delete(job.id, name, stored.store())
     if choices.get_one("analysis") == job.id:
-        choices.open_job("", step=False)
+        choices.open_job("")
     st.rerun()
 
 

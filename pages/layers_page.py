@@ -12,11 +12,18 @@ import streamlit as st
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.stimulus_maps import MOST, points_of
-from pages.parts import alike, choices, exporting, frame, naming, uncertainty
+from pages.parts import choices, exporting, frame, naming, uncertainty
 from pages.parts.choices import plain, without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
-from pages.parts.view import View, has_pairs
+from pages.parts.view import (
+    View,
+    choose_similarity,
+    has_pairs,
+    one_after_the_other,
+    open_why,
+    option,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +61,7 @@ def _clickable_maps(view: View) -> None:
     if panel is not None:
         chosen = panel.select("points", "lasso")
         with place:
-            alike.one_after_the_other(view, chosen, "map")
+            one_after_the_other(view, chosen, "map")
 
 
 def _show_model_maps(view: View) -> None:
@@ -98,8 +105,8 @@ def _models_alike(view: View) -> None:
     from mlem_core.figures.terms import models_alike
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
-    of_layers = alike.choose_similarity(view)
-    chosen = alike.option(of_layers)
+    of_layers = choose_similarity(view)
+    chosen = option(of_layers)
     if of_layers.similarity.no_terms:
         said = f"{of_layers.similarity.no_terms} What follows is RSA."
         st.info(said, icon=":material/info:")
@@ -190,7 +197,7 @@ def _surprises(view: View) -> None:
                 icon=":material/arrow_forward:",
                 help="Shows these two layers.",
             ):
-                alike.open_why(view, a, b)
+                open_why(view, a, b)
     exporting.show_table(
         table,
         "surprises",

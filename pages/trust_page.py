@@ -11,7 +11,6 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import (
-    alike,
     background,
     choices,
     exporting,
@@ -23,7 +22,7 @@ from pages.parts import (
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
-from pages.parts.view import View, pair_of_layers
+from pages.parts.view import View, chosen_similarity, pair_of_layers
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
@@ -60,7 +59,7 @@ def _verdicts(view: View) -> None:
     """Whether each claim on the chosen two layers holds, fails, or is not tested."""
     from mlem_core.figures.canvas import verdicts
 
-    shown = view.shown(similarity=alike.chosen_similarity())
+    shown = view.shown(similarity=chosen_similarity())
     if not shown.several:
         return
     table, icons = verdicts(shown), {"holds": ":green[●]", "fails": ":red[●]"}
@@ -105,7 +104,7 @@ def _tests(view: View) -> None:
         )
         a, b = view.pair
         if a != b:
-            chosen = shown.intervals_of(alike.chosen_similarity()) or intervals
+            chosen = shown.intervals_of(chosen_similarity()) or intervals
             name = chosen.similarity
             uncertainty.show_tests(
                 view,

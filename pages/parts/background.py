@@ -148,7 +148,7 @@ def _dismiss(job: Job) -> None:
         choices.put("analysis", None)
 
 
-def work(job_id: str, kind: str, options: Mapping[str, Any]) -> Followup:
+def work_on(job_id: str, kind: str, options: Mapping[str, Any]) -> Followup:
     """Work on an analysis that goes on in the background, whether it was started or not."""
     from mlem_core.tasks import followups
 

@@ -63,7 +63,16 @@ def open_view(url_path: str) -> View | None:
         _show_notices(analysis)
     with st.sidebar:
         selection, changes = _choose_selection(job_id, analysis)
-        _offer_undo()
+        st.button(
+            "Reset",
+            icon=":material/restart_alt:",
+            key="reset",
+            disabled=not choices.can_reset(),
+            on_click=choices.reset,
+            width="stretch",
+            help="Takes back all choices: shows this analysis as it was run. The browser's Back "
+            "takes back the last one.",
+        )
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
         st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
@@ -116,7 +125,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
     if not job_id and latest is not None:
-        choices.open_job(latest.id, step=False)
+        choices.open_job(latest.id)
         return latest.id
     if not job_id:
         what = "There is no analysis yet: choose stimuli and models and run one"
@@ -237,30 +246,6 @@ def _ways_on(latest: Job | None) -> None:
                 help="Shows the latest analysis that is done.",
             )
         st.page_link(SCREENS["new"].file, label="Go to New analysis", icon=SCREENS["new"].icon)
-
-
-def _offer_undo() -> None:
-    """The ways back from what was chosen; what cannot be taken back now is greyed out."""
-    with st.container(horizontal=True):
-        st.button(
-            "Undo",
-            icon=":material/undo:",
-            key="undo",
-            disabled=not choices.can_undo(),
-            on_click=choices.undo,
-            width="stretch",
-            help="Takes back the last choice: a feature, a layer, a pair, another analysis.",
-        )
-        st.button(
-            "Reset",
-            icon=":material/restart_alt:",
-            key="reset",
-            disabled=not choices.can_reset(),
-            on_click=choices.reset,
-            width="stretch",
-            help="Takes back all choices: shows this analysis as it was run. Undo brings them "
-            "back.",
-        )
 
 
 @st.fragment

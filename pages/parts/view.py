@@ -1,4 +1,4 @@
-"""View of an analysis: what the user keeps of it, and its results."""
+"""View of an analysis: what the user keeps of it, its results, and the two layers looked at."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, naming, stored
 from pages.parts.choices import plain
+from pages.parts.screens import SCREENS
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.base.typing import Layer
     from mlem_core.figures.context import FigureContext
     from mlem_core.tasks.followups import Followup
@@ -49,7 +52,7 @@ def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results
             "computed once; after that every look is quick.",
             icon=":material/hourglass:",
         )
-        task = background.work(job_id, "fits", selection.to_dict())
+        task = background.work_on(job_id, "fits", selection.to_dict())
         if not task.folder.exists():
             task.begin()
         background.offer(
@@ -136,7 +139,7 @@ class View:
 
     def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
         """Work on the analysis that goes on in the background, whether it was started or not."""
-        return background.work(self.job_id, kind, options)
+        return background.work_on(self.job_id, kind, options)
 
     @property
     def chosen_pair(self) -> tuple[Layer, Layer] | None:
@@ -175,7 +178,7 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
         named = plain(" and ".join(map(naming.now().model, lacking)))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
-            background.work(job_id, "representations", {"models": lacking}),
+            background.work_on(job_id, "representations", {"models": lacking}),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
@@ -212,3 +215,107 @@ def _first_look(view: View) -> tuple[str, str]:
         memory["first look"] = view.analysis.most_alike(view.layers)
     a, b = map(layer_name, memory["first look"])
     return a, b
+
+
+def choose_similarity(view: View) -> LayerSimilarity:
+    """Let the user choose the similarity that is looked at beside τ; all layers by it.
+
+    RSA where it is not computed yet; then there is the button that computes it.
+    """
+    from mlem_core.pairs.similarities import SIMILARITIES
+
+    name = choices.choose_one(
+        "By distances",
+        list(SIMILARITIES),
+        "similarity",
+        RSA,
+        format_func=lambda name: SIMILARITIES[name].label,
+        help="What two layers are compared by, beside their features. RSA: ranks of all distances. "
+        "CKA: squared distances, where large ones count most. Neighbours: which stimuli are "
+        "nearest, where small ones count. Procrustes: one layer turned onto the other. CCA: "
+        "directions that go together.",
+    )
+    of_layers = compared_layers(view)
+    if name != of_layers.similarity.name:
+        similarity = SIMILARITIES[name]
+        st.caption(f"The {similarity.called} has not been computed yet; what is shown is RSA.")
+        background.offer(
+            view.work("similarity", {"name": name}),
+            f"Compute {similarity.short}",
+            "Compares all pairs of stimuli in every layer again, in the background; about a second "
+            "a layer, and models are run again whose representations are no longer there.",
+        )
+    return of_layers
+
+
+def chosen_similarity() -> str:
+    """The name of the similarity that is looked at."""
+    from mlem_core.pairs.similarities import SIMILARITIES
+
+    name = choices.get_one("similarity", RSA)
+    return name if name in SIMILARITIES else RSA
+
+
+def compared_layers(view: View) -> LayerSimilarity:
+    """All layers by the similarity that is looked at; by RSA where it is not computed yet."""
+    return view.shown(similarity=chosen_similarity()).layer_similarity
+
+
+def option(of_layers: LayerSimilarity) -> dict[str, Any]:
+    """The option of figures that draws them by this similarity, which is not named if it is RSA."""
+    similarity = of_layers.similarity
+    return {} if similarity.of_ranks else {"similarity": similarity.name}
+
+
+def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
+    """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
+    clicked = [point["customdata"] for point in points if "customdata" in point]
+    layers = [layer_name(clicked[0][at : at + 2]) for at in (0, 2)] if clicked else []
+    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
+        look_at(view, *layers)
+
+
+def look_at(view: View, a: str, b: str) -> None:
+    """Make two layers "model:layer" the pair that all pages look at."""
+    choices.open_job(view.analysis_id)  # it may be shown without having been chosen
+    choices.put_all({"a": [a], "b": [b]})
+
+
+def open_why(view: View, a: str, b: str) -> None:
+    """Open the canvas of two layers "model:layer"."""
+    look_at(view, a, b)
+    st.switch_page(SCREENS["home"].file)
+
+
+def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) -> None:
+    """Two layers are chosen by two clicks, on points that stand for one layer each.
+
+    Parameters
+    ----------
+    points : that are selected now; `customdata` begins with model and layer
+    where : of the figure, in the key of the button
+    """
+    now = [layer_name(point["customdata"][:2]) for point in points if "customdata" in point]
+    now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
+    # The layer of the click before is the other one of the pair.
+    clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])
+    if now and now != clicked[-len(now) :]:
+        clicked[:] = [*(layer for layer in clicked if layer not in now), *now][-2:]
+    clicked[:] = [layer for layer in clicked if layer in view.layer_names]
+    if len(clicked) == 2:
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            a, b = clicked
+            st.markdown(f"**{plain(naming.layer(a))}** and **{plain(naming.layer(b))}**")
+            if st.button(
+                "Look at these two",
+                icon=SCREENS["home"].icon,
+                key=f"look at {where}",
+                type="primary",
+                help="Shows how similar they are, and why.",
+            ):
+                open_why(view, a, b)
+    elif clicked:
+        st.info(
+            f"{plain(naming.layer(clicked[0]))} is chosen; click a second layer.",
+            icon=":material/ads_click:",
+        )

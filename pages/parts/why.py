@@ -21,7 +21,6 @@ from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
 from pages.parts import (
-    alike,
     background,
     choices,
     exporting,
@@ -32,10 +31,20 @@ from pages.parts import (
     uncertainty,
 )
 from pages.parts.choices import plain
-from pages.parts.view import View, has_pairs, lacks
+from pages.parts.view import (
+    View,
+    choose_similarity,
+    chosen_similarity,
+    compared_layers,
+    has_pairs,
+    lacks,
+    look_at,
+    option,
+)
 
 if TYPE_CHECKING:
     from mlem_core.figures.context import FigureContext
+    from mlem_core.inference.explained import Explanation
     from mlem_core.inference.what_else import Rest
     from mlem_core.tasks.followups import Followup
 
@@ -69,10 +78,10 @@ def show_pair(view: View) -> None:
 def _canvas(view: View) -> None:
     from mlem_core.figures.canvas import canvas_data
 
-    shown = view.shown(similarity=alike.chosen_similarity())
+    shown = view.shown(similarity=chosen_similarity())
 
     def chosen() -> None:
-        alike.look_at(view, *st.session_state["canvas"]["pair"])
+        look_at(view, *st.session_state["canvas"]["pair"])
 
     _component()(
         # As bytes: Streamlit would write the same text twice.
@@ -99,7 +108,16 @@ def _wait(view: View, shown: FigureContext) -> None:
     why, maps = shown.why, lacking_maps(shown)
     known = settled(why)
     a, b = view.pair
-    work = None if known else alike.work_for_intervals(view, a, b, why.similarity.name)
+    chosen = view.selection
+    options = {
+        "a": list(parse_layer(a)),
+        "b": list(parse_layer(b)),
+        "features": view.features,
+        "estimator": chosen.estimator,
+        "interactions": chosen.interactions,
+        "similarity": why.similarity.name,
+    }
+    work = None if known else view.work("error-bars", options)
     background.give_way(work)
     if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
         with contextlib.suppress(InputError, OSError):
@@ -159,7 +177,7 @@ def _details(view: View) -> None:
 
 def _beside(view: View, a: str, b: str) -> None:
     """Numbers that RSA mixes, apart, and the ceilings, each with its definition in its help."""
-    why = alike.explained_with_transfer(view)
+    why = _with_transfer(view)
     rows = [(said.name, said.value, said.sentence) for said in why.beside]
     for (_, row), layer, side in zip(
         why.whole.iloc[1:].iterrows(), (a, b), ("first", "second"), strict=True
@@ -174,6 +192,28 @@ def _beside(view: View, a: str, b: str) -> None:
         value, _, interval = text.partition(" [")
         span = interval.rstrip("]").replace(", ", " to ")
         place.metric(plain(name), value, **uncertainty.below_metric(span), help=plain(help))
+
+
+def _with_transfer(view: View) -> Explanation:
+    """The explanation of the two layers with S_feat, S_rest and transfer.
+
+    Without transfer where metrics are slow to fit and the work that makes intervals is not done.
+    """
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.explanation import with_transfer
+    from mlem_core.inference.partial import PARTS
+
+    shown, n = view.shown(), len(PARTS)
+    known = shown.why
+    if len(known.partial) > n or estimator_named(view.selection.estimator).slow:
+        return known
+
+    def transfers() -> pd.DataFrame:
+        return with_transfer(known, view.analysis, view.selection).partial.iloc[n:]
+
+    with st.spinner("Carrying the metrics over …"):
+        more = shown.once(("transfer", shown.pair), transfers)
+    return replace(known, partial=pd.concat((known.partial, more), ignore_index=True))
 
 
 def _tau(view: View, a: str, b: str) -> None:
@@ -225,14 +265,14 @@ def _add_one(view: View, rest: Rest) -> None:
 
 def _others(view: View, a: str, b: str) -> None:
     """The choice of the similarity that the canvas shows."""
-    of_layers = alike.choose_similarity(view)
+    of_layers = choose_similarity(view)
     if of_layers.similarity.no_terms:
         st.info(of_layers.similarity.no_terms, icon=":material/info:")
 
 
 def _figures(view: View, a: str, b: str) -> None:
     """Content of the canvas, as figures that can be saved."""
-    chosen = alike.option(alike.compared_layers(view))
+    chosen = option(compared_layers(view))
     left, right = st.columns(2, gap="large")
     with left:
         exporting.show_figure(view, "why", **chosen)
