@@ -24,12 +24,9 @@ def because_body() -> None:
         )
         return
     asked = _ask(view, able)
-    context = view.shown(marked=(), **asked)
-    if context is None:
-        return
     from mlem_core.figures.why import erasure_shown
 
-    found = erasure_shown(context)
+    found = erasure_shown(view.shown(**asked))
     if found is None:
         _offer(view, asked)
         return
@@ -88,10 +85,7 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
 
 def _largest(view: View) -> str:
     """The feature that matters most on average."""
-    results = view.results()
-    if results is None:
-        return view.features[0]
-    means = results.importance.groupby("feature")["importance"].mean()
+    means = view.results.importance.groupby("feature")["importance"].mean()
     return str(means.reindex(view.features).idxmax())
 
 

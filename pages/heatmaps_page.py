@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
 from mlem_core.base.text import fraction
 from mlem_core.figures import captions
 from mlem_core.figures.compare import importance_of
-from pages.parts import alike, choices, exporting, frame, naming, uncertainty, values
+from pages.parts import choices, exporting, frame, naming, uncertainty, values
 from pages.parts.choices import without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
-from pages.parts.view import View, has_pairs, pair_of_layers
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.results import Results
+from pages.parts.view import (
+    View,
+    choose_similarity,
+    compared_layers,
+    has_pairs,
+    look_at_cell,
+    option,
+    pair_of_layers,
+)
 
 ORDERS = {"model": "by model", "clustering": "similar ones together (RSA)"}
 
@@ -29,35 +34,39 @@ def heatmaps_body() -> None:
 
 def _show_heatmaps(view: View) -> None:
     """The matrices of how similar all layers are, and the importances in two of them."""
-    results = view.results() if has_pairs(view) else None
-    if results is not None:
-        frame.alone(partial(_linked, view, results))
+    if has_pairs(view):
+        frame.alone(partial(_linked, view))
         exporting.show_tab(view, "pairs")
 
 
-def _linked(view: View, results: Results) -> None:
+def _linked(view: View) -> None:
     left, right = st.container(key="matrices").columns(2, gap="large")
     with left:
         place = st.container()
     with right:
         a, b = pair_of_layers(view)
         with place:
-            frame.attempt(partial(_matrices, view, results))
-        frame.attempt(partial(_features, view, results, a, b))
+            frame.attempt(partial(_matrices, view))
+        frame.attempt(partial(_features, view, a, b))
 
 
-def _matrices(view: View, results: Results) -> None:
+def _matrices(view: View) -> None:
+    from mlem_core.inference.tables import agreement_interval
+
     from mlem_core.measures.similarity import agreement
 
     _order(view)
-    of_layers = alike.choose_similarity(view)
-    panel = Panel.of(view, "similarity", **alike.option(of_layers))
+    of_layers = choose_similarity(view)
+    panel = Panel.of(view, "similarity", **option(of_layers))
     if panel is None:
         return
-    panel.on_click(partial(alike.look_at_cell, view))
-    interval = uncertainty.agreement_bounds(view, of_layers.similarity.name)
+    panel.on_click(partial(look_at_cell, view))
+    name, shown, interval = of_layers.similarity.name, view.shown(), None
+    if (bounds := shown.intervals_of(name)) is not None:
+        key = "agreement", name
+        interval = shown.once(key, lambda: agreement_interval(bounds, view.layers)[1:])
     values = of_layers.values_of(view.layers)
-    agree = agreement(results.similarity_profiles.to_numpy(), values)
+    agree = agreement(view.results.similarity_profiles.to_numpy(), values)
     _agreement(agree, uncertainty.around(interval))
     if not of_layers.similarity.of_ranks:
         return
@@ -83,7 +92,7 @@ def _order(view: View) -> None:
             help="Similar layers beside each other, with their tree, or each model's layers in "
             "their order.",
         )
-        if uncertainty.flag_reasons(view):
+        if view.shown().audit is not None:
             uncertainty.choose_marks()
 
 
@@ -112,7 +121,7 @@ def _similar_in(view: View) -> None:
     )
     panel = Panel.of(view, "similar_in", partial=name)
     if panel is not None:
-        panel.on_click(partial(alike.look_at_cell, view))
+        panel.on_click(partial(look_at_cell, view))
 
 
 def _published(view: View) -> None:
@@ -130,18 +139,19 @@ def _published(view: View) -> None:
     )
 
 
-def _features(view: View, results: Results, a: str, b: str) -> None:
+def _features(view: View, a: str, b: str) -> None:
     """Importances and similarities of two layers."""
     exporting.show_figure(view, "compare")
-    _similarities(view, results, a, b)
+    _similarities(view, a, b)
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
     frame.folded_part(
-        values.TITLE, ":material/call_split:", "values", partial(values.show_in_two, view, results)
+        values.TITLE, ":material/call_split:", "values", partial(values.show_in_two, view)
     )
 
 
-def _similarities(view: View, results: Results, a: str, b: str) -> None:
+def _similarities(view: View, a: str, b: str) -> None:
+    results = view.results
     around_tau, around_rsa = uncertainty.intervals_of_pair(view, a, b)
     left, right = st.columns(2)
     left.metric(
@@ -157,7 +167,7 @@ def _similarities(view: View, results: Results, a: str, b: str) -> None:
         **uncertainty.around(around_rsa),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
-    of_layers = alike.compared_layers(view)
+    of_layers = compared_layers(view)
     by = of_layers.similarity
     if not by.of_ranks:
         st.metric(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from mlem_core.base.errors import InputError
 from mlem_core.base.room import shared
 from mlem_core.base.text import fraction, listed, many
 from pages.form import state
@@ -202,8 +201,6 @@ def _more(job: Job, names: dict[str, str]) -> None:
             typed=True,
         ),
     )
-    if job.status().state == "done":
-        _offer_link(job.id)
     _compare(job, names)
     with st.container(horizontal=True):
         if st.button(
@@ -247,7 +244,7 @@ def _delete(job: Job, name: str) -> None:
 
     trash.delete(job.id, name, stored.store())
     if choices.get_one("analysis") == job.id:
-        choices.open_job("", step=False)
+        choices.open_job("")
     st.rerun()
 
 
@@ -280,49 +277,6 @@ def _undo(deleted: Deleted) -> None:
     ):
         trash.restore(deleted, stored.store())
         st.rerun()
-
-
-def _offer_link(job_id: str) -> None:
-    """Buttons that make a link to an analysis that nobody can guess, show it, and take it back."""
-    if shared() is None or job_id == stored.EXAMPLE:
-        return
-    from mlem_core.tasks import visitors
-
-    store = stored.store()
-    secret = visitors.shared_as(job_id, store)
-    if not secret:
-        st.button(
-            "Show to others",
-            icon=":material/share:",
-            key=f"share {job_id}",
-            on_click=partial(_share, job_id),
-            help="Makes a link. Whoever has it gets a copy of this analysis, with its stimuli.",
-        )
-        return
-    st.caption("Whoever has this link gets a copy of the analysis, with its stimuli:")
-    st.code(f"{_server()}/?{frame.SHARED}={secret}", language=None, wrap_lines=True)
-    st.button(
-        "Take the link back",
-        icon=":material/link_off:",
-        key=f"unshare {job_id}",
-        on_click=partial(visitors.unshare, job_id, store),
-        help="The link shows nothing any more; those who have opened it keep their copies.",
-    )
-
-
-def _share(job_id: str) -> None:
-    from mlem_core.tasks import visitors
-
-    try:
-        visitors.share(job_id, stored.store())
-    except InputError as error:
-        st.toast(str(error))
-
-
-def _server() -> str:
-    """The address of the server as the browser knows it, with the path it is served under."""
-    here = (st.context.url or "").rstrip("/")
-    return here.removesuffix("/home")  # the page of the list
 
 
 frame.page(home_body)

@@ -12,11 +12,18 @@ import streamlit as st
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
 from mlem_core.figures.stimulus_maps import MOST, points_of
-from pages.parts import alike, choices, exporting, frame, naming, uncertainty
+from pages.parts import choices, exporting, frame, naming, uncertainty
 from pages.parts.choices import plain, without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import show_view
-from pages.parts.view import View, has_pairs
+from pages.parts.view import (
+    View,
+    choose_similarity,
+    has_pairs,
+    one_after_the_other,
+    open_why,
+    option,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +43,7 @@ def layers_body() -> None:
 
 def _show_all_layers(view: View) -> None:
     """Figures of all layers together, a part at a time."""
-    if not has_pairs(view) or view.results() is None:
+    if not has_pairs(view):
         return
     part = choices.choose_part("Part", {name: title for name, (title, _) in PARTS.items()}, "part")
     frame.attempt(partial(PARTS[part][1], view))
@@ -54,7 +61,7 @@ def _clickable_maps(view: View) -> None:
     if panel is not None:
         chosen = panel.select("points", "lasso")
         with place:
-            alike.one_after_the_other(view, chosen, "map")
+            one_after_the_other(view, chosen, "map")
 
 
 def _show_model_maps(view: View) -> None:
@@ -69,6 +76,8 @@ def _show_model_maps(view: View) -> None:
 
 def _model_maps(view: View) -> None:
     models = list(dict.fromkeys(model for model, _ in view.layers))
+    shown = view.shown()
+    features = shown.all_features
     first, second = st.columns(2)
     with first:
         model = choices.choose_one(
@@ -78,15 +87,12 @@ def _model_maps(view: View) -> None:
     with second:
         color = choices.choose_one(
             "Colour of the stimuli",
-            view.all_features,
+            features,
             "colour",
             easiest_to_read(view.analysis.stimuli, view.features),
-            format_func=naming.of_features(view.all_features),
+            format_func=naming.of_features(features),
             help="The feature that colours the maps.",
         )
-    shown = view.shown()
-    if shown is None:
-        return
     with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
         # Where one cannot be had, this says why.
         for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
@@ -99,14 +105,14 @@ def _models_alike(view: View) -> None:
     from mlem_core.figures.terms import models_alike
     from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
-    of_layers = alike.choose_similarity(view)
-    chosen = alike.option(of_layers)
+    of_layers = choose_similarity(view)
+    chosen = option(of_layers)
     if of_layers.similarity.no_terms:
         said = f"{of_layers.similarity.no_terms} What follows is RSA."
         st.info(said, icon=":material/info:")
         chosen = {}
     shown, panel = view.shown(**chosen), Panel.of(view, "why_layers", **chosen)
-    if shown is None or panel is None:
+    if panel is None:
         return
     means = models_alike(shown)
     terms = naming.of_features(list(means["term"]))
@@ -135,8 +141,6 @@ def _groups(view: View) -> None:
     from mlem_core.groups.summary import group_lines, training_lines
 
     shown = view.shown()
-    if shown is None:
-        return
     summary, training = of_groups(shown), of_training(shown)
     if summary is None and training is None:
         st.caption("No group of this analysis has two models, and none is of one training.")
@@ -176,10 +180,7 @@ def _surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains."""
     from mlem_core.measures import decomposition as of
 
-    shown = view.shown()
-    if shown is None:
-        return
-    table = _table(shown)
+    table = _table(view.shown())
     if table.empty:
         st.caption(f"None of the pairs stands out, or there are fewer than {of.FEWEST}.")
         return
@@ -196,7 +197,7 @@ def _surprises(view: View) -> None:
                 icon=":material/arrow_forward:",
                 help="Shows these two layers.",
             ):
-                alike.open_why(view, a, b)
+                open_why(view, a, b)
     exporting.show_table(
         table,
         "surprises",

@@ -40,24 +40,19 @@ def profiles_body() -> None:
 
 def _show_profiles(view: View) -> None:
     """The profiles of all layers, and what else there is to say of them."""
-    results = view.results()
-    panel = Panel.of(view, "profiles")
-    if results is None or panel is None:
-        return
-    panel.show()
-    if said := below_ceiling(results, view.selection.estimator):
+    exporting.show_figure(view, "profiles")
+    if said := below_ceiling(view.results, view.selection.estimator):
         st.caption(plain(said))
     uncertainty.offer_intervals(view)
     uncertainty.offer_chance(view)
     exporting.show_table(
-        results.scores,
+        view.results.scores,
         "scores",
         "Held-out scores of each layer and fold",
-        captions.scores(view.coding),
+        captions.scores(view.shown().coding),
     )
-    of_values = partial(values.show_in_layers, results=results)
     for title, icon, name, body in (
-        (values.TITLE, "call_split", "values", of_values),
+        (values.TITLE, "call_split", "values", values.show_in_layers),
         ("Where features correlate: other importances", "link", "correlated", _correlated),
         (
             "How well each method predicts, and MLEM against FR-RSA",
@@ -173,7 +168,7 @@ def _baseline(view: View) -> None:
     task = view.work("baseline", {"name": name, "layers": view.layers})
     figure = "unit_scores" if name == "univariate" else f"baseline_{name.replace('-', '_')}"
     done = task.status().state == "done"
-    made = view.once(("tables", task.id), task.tables) if done else None
+    made = view.shown().once(("tables", task.id), task.tables) if done else None
     panel = Panel.of(view, figure)
     if made is None or panel is None:
         background.offer(
@@ -184,10 +179,9 @@ def _baseline(view: View) -> None:
         )
         return
     panel.show()
-    results = view.results()
-    if name == "univariate" and results is not None:
+    if name == "univariate":
         exporting.show_table(
-            methods.units(panel.drawn.data, results),
+            methods.units(panel.drawn.data, view.results),
             "units",
             "Single units in numbers",
             "median, best: of the held-out ρ of the units of a layer; whole: of the metric model "

@@ -85,7 +85,7 @@ def _names(view: View) -> None:
 
     with st.expander("Names of features and models", icon=":material/badge:"):
         called = naming.now()
-        features = view.all_features
+        features = view.shown().all_features
         models = list(dict.fromkeys(model for model, _ in view.analysis.layers))
         table = pd.DataFrame(
             {
@@ -125,14 +125,11 @@ def _rename(key: str, identifiers: Sequence[str]) -> None:
     notes.change_notes(report_cards.analysis_id(), stored.store(), change)
 
 
-def _written(view: View, called: Names) -> dict[str, str] | None:
-    """methods.md, methods.tex and references.bib; None while the tables are computed."""
+def _written(view: View, called: Names) -> dict[str, str]:
+    """methods.md, methods.tex and references.bib."""
     from mlem_core.report import methods
 
-    results = view.results()
-    if results is None:
-        return None
-    return methods.texts(view.analysis, results, view.selection, called)
+    return methods.texts(view.analysis, view.results, view.selection, called)
 
 
 @st.fragment
@@ -146,8 +143,6 @@ def _methods_texts(view: View) -> None:
         return
     with part:
         written = _written(view, naming.now())
-        if written is None:
-            return
         st.markdown(written["methods.md"])
         st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
         st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
@@ -182,10 +177,7 @@ def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> N
         return "\n".join(parts).encode()
 
     def everything() -> bytes:
-        written = _written(view, called)
-        if written is None:
-            raise InputError("the tables are still computed; try again when they are there.")
-        return as_zip(*whole(), paper, str(form), written)
+        return as_zip(*whole(), paper, str(form), _written(view, called))
 
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from mlem_core.data.levels import STIMULUS
@@ -28,9 +27,7 @@ def _show_stimuli(view: View) -> None:
         features=[feature.name for feature in stimuli.features],
         images=Path(view.analysis.spec.stimuli).parent if STIMULUS in stimuli.table else None,
     )
-    # How features vary together is the same whatever is fitted: with ridge there is no wait.
-    quick = replace(view.selection, estimator="ridge", interactions=False)
-    exporting.show_tab(replace(view, selection=quick), "stimuli")
+    exporting.show_tab(view, "stimuli")
 
 
 frame.page(stimuli_body)

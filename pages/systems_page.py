@@ -33,9 +33,6 @@ def _show_systems(view: View) -> None:
     from mlem_core.groups.members import table_of_distances
     from mlem_core.groups.systems import FEWEST
 
-    shown = view.shown()
-    if shown is None:
-        return
     models = {model for model, _ in view.layers}
     if len(models) < FEWEST:
         st.info(
@@ -45,7 +42,7 @@ def _show_systems(view: View) -> None:
         )
         return
     with st.spinner("Comparing the systems …"):
-        summary = group_summary(shown)
+        summary = group_summary(view.shown())
         table = table_of_distances(*summary.system_distances)
     frame.alone(partial(_overview, view, summary, table))
     uncertainty.offer_intervals(view)
@@ -119,8 +116,7 @@ def _choose(view: View, points: list[dict[str, Any]]) -> None:
     from mlem_core.figures.systems import system_cells
 
     clicked = [point["customdata"] for point in points if "customdata" in point]
-    shown = view.shown()
-    of = None if shown is None else systems_of(shown)
+    of = systems_of(view.shown())
     if not clicked or of is None:
         return
     cells, rows = system_cells(of)
@@ -145,8 +141,7 @@ def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -
     """Profiles of the two chosen systems, their alignment, and their distances in numbers."""
     from mlem_core.figures.groups import chosen_systems
 
-    shown = view.shown()
-    pair = None if shown is None else chosen_systems(shown)
+    pair = chosen_systems(view.shown())
     if pair is None:
         return
     left, right = st.columns((9, 3), gap="large")

@@ -11,7 +11,6 @@ import streamlit as st
 from mlem_core.base.typing import parse_layer
 from mlem_core.pairs.similarities import RSA
 from pages.parts import (
-    alike,
     background,
     choices,
     exporting,
@@ -23,7 +22,7 @@ from pages.parts import (
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import open_view
-from pages.parts.view import View, pair_of_layers
+from pages.parts.view import View, chosen_similarity, pair_of_layers
 
 if TYPE_CHECKING:
     from mlem_core.base.typing import Layer
@@ -60,8 +59,8 @@ def _verdicts(view: View) -> None:
     """Whether each claim on the chosen two layers holds, fails, or is not tested."""
     from mlem_core.figures.canvas import verdicts
 
-    shown = view.shown(**alike.option(alike.compared_layers(view)))
-    if shown is None or not shown.several:
+    shown = view.shown(similarity=chosen_similarity())
+    if not shown.several:
         return
     table, icons = verdicts(shown), {"holds": ":green[●]", "fails": ":red[●]"}
     table["verdict"] = [f"{icons.get(one, ':gray[○]')}\xa0{one}" for one in table["verdict"]]
@@ -84,7 +83,8 @@ def _tests(view: View) -> None:
     from mlem_core.inference.resample import drawn_of
     from mlem_core.pairs.similarities import SIMILARITIES
 
-    intervals = uncertainty.intervals_of(view)
+    shown = view.shown()
+    intervals = shown.intervals
     if intervals is None:
         st.markdown("There are no intervals yet of what is shown.")
         uncertainty.offer_intervals(view)
@@ -104,7 +104,7 @@ def _tests(view: View) -> None:
         )
         a, b = view.pair
         if a != b:
-            chosen = uncertainty.intervals_of(view, alike.chosen_similarity()) or intervals
+            chosen = shown.intervals_of(chosen_similarity()) or intervals
             name = chosen.similarity
             uncertainty.show_tests(
                 view,
@@ -133,24 +133,28 @@ def _audit(view: View) -> None:
     """Findings of the audit on every layer, or the button that makes it."""
     from mlem_core.robustness.flags import summary
 
-    audit = uncertainty.audit_of(view)
+    shown = view.shown()
+    audit = shown.audit
     if audit is None:
         st.markdown(
             "Runs the analysis again without the stimuli at position 0, with cosine distance, with "
             "standardised units, without outlier units and with random weights, and says which "
             "conclusions change."
         )
-        uncertainty.offer_audit(view)
+        background.offer(
+            view.work("audit", {}),
+            "Audit every layer",
+            "Works in the background on stored representations; only the control with random "
+            "weights runs the models again. It takes a few minutes.",
+        )
         return
-    shown, panel = view.shown(), Panel.of(view, "audit")
-    if shown is None or shown.flagged is None or panel is None:
-        return
+    assert shown.flagged is not None
     said = shown.once(("audit in words", repr(shown.names)), lambda: summary(audit, shown.names))
     with st.container(border=True):
         st.markdown("\n".join(f"- {plain(one)}" for one in said))
     for notice in audit.notices:
         st.caption(plain(notice))
-    panel.show()
+    exporting.show_figure(view, "audit")
     exporting.show_table(
         shown.flagged.sort_values("severity", ascending=False, kind="stable"),
         "audit-marks",
@@ -217,9 +221,10 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
     """Whether the claim holds: in all combinations, and over other stimuli."""
     from mlem_core.robustness.claims import beyond, of_chance, over_stimuli, verdict
 
-    intervals = uncertainty.intervals_of(view, claim.similarities[-1])
+    shown = view.shown()
+    intervals = shown.intervals_of(claim.similarities[-1])
     stimuli = None if intervals is None else over_stimuli(claim, intervals)
-    chance = uncertainty.importance_chance(view) if claim.features else None
+    chance = shown.importance_chance if claim.features else None
     with st.container(border=True):
         sentence = claim.named(naming.now())
         if multiverse is not None:
@@ -309,7 +314,7 @@ def _with_pooling(view: View) -> tuple[str, ...]:
 def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     from mlem_core.robustness.claims import CLAIMS, Claim, measures
 
-    names = view.all_features
+    names = view.shown().all_features
     middle, right = st.columns(2)
     if CLAIMS[kind].similar:
         limit = 50
@@ -324,10 +329,7 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
                     "Threshold (%)", "limit", 10, -100, 100, help="The similarity in hundredths."
                 )
         return Claim(kind, tuple(layers), measure=measure, threshold=limit / 100)
-    results = view.results()
-    if results is None:
-        return None
-    means = results.importance
+    means = view.results.importance
     model, layer = layers[0]
     of_layer = means[(means["model"] == model) & (means["layer"] == layer)]
     mean = of_layer.groupby("feature")["importance"].mean().sort_values(ascending=False)

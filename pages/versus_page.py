@@ -12,7 +12,7 @@ from pages.parts import background, choices, exporting, frame, naming, opening, 
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
-from pages.parts.view import View
+from pages.parts.view import View, view_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,16 +32,17 @@ def versus_body() -> None:
     if ids[0] == ids[1]:
         st.info("Choose two different analyses.", icon=":material/info:")
         return
-    views = opening.whole_view(ids[0]), opening.whole_view(ids[1])
+    first, second = view_of(ids[0]), view_of(ids[1])
+    if first is None or second is None:
+        return
+    views = first, second
     names = stored.analysis_names()
     called = names.get(ids[0], "first"), names.get(ids[1], "second")
     _what_differs(views, called)
-    results = views[0].results(), views[1].results()
-    if results[0] is not None and results[1] is not None:
-        from mlem_core.figures.naming import naming as named
+    from mlem_core.figures.naming import naming as named
 
-        with named(naming.shared_names(*ids)):
-            _answers(views, (results[0], results[1]), called)
+    with named(naming.shared_names(*ids)):
+        _answers(views, called)
 
 
 def _choose(done: list[str]) -> tuple[str, str]:
@@ -79,24 +80,20 @@ def _what_differs(views: tuple[View, View], called: tuple[str, str]) -> None:
     exporting.show_table(table, "what-differs", "What differs", about)
 
 
-def _answers(
-    views: tuple[View, View], results: tuple[Results, Results], called: tuple[str, str]
-) -> None:
+def _answers(views: tuple[View, View], called: tuple[str, str]) -> None:
     from mlem_core import figures
     from mlem_core.figures import two_analyses as drawings
     from mlem_core.figures.context import RenderedFigure
     from mlem_core.robustness import two_analyses
 
-    features = list(dict.fromkeys([*views[0].all_features, *views[1].all_features]))
-    drawn = [
-        figures.with_interactions(one.importance, view.all_features)
-        for one, view in zip(results, views, strict=True)
-    ]
+    results = views[0].results, views[1].results
+    shown = [view.shown() for view in views]
+    features = list(dict.fromkeys([*shown[0].all_features, *shown[1].all_features]))
     st.subheader("Profiles side by side")
     profiles = figures.side_by_side(
         (results[0].importance, results[1].importance),
         (results[0].scores, results[1].scores),
-        list(dict.fromkeys([*features, *drawn[0], *drawn[1]])),
+        list(dict.fromkeys([*features, *shown[0].terms, *shown[1].terms])),
     )
     caption = drawings.side_by_side_caption(called)
     Panel(RenderedFigure(profiles, "", caption, _both(results)), "two-profiles").show()
@@ -106,7 +103,7 @@ def _answers(
     intervals = _intervals(views)
     correction = uncertainty.chosen_correction()
     over = intervals.over if intervals is not None else ""
-    _replicates(views, results, intervals)
+    _replicates(views, intervals)
     st.subheader("Difference of importances")
     of_importance = two_analyses.importance_differences(results, intervals, correction)
     draw = partial(figures.importance_differences, of_importance.table, features)
@@ -137,16 +134,16 @@ def _answers(
     ).show()
 
 
-def _replicates(
-    views: tuple[View, View], results: tuple[Results, Results], intervals: Paired | None
-) -> None:
+def _replicates(views: tuple[View, View], intervals: Paired | None) -> None:
     """Whether the second repeats the first; nothing where they share no feature."""
     from mlem_core.robustness.two_analyses import replication
 
-    if {*views[0].all_features}.isdisjoint(views[1].all_features):
+    first, second = views
+    if {*first.features}.isdisjoint(second.features):
         return
     st.subheader("Does it replicate?")
-    said, tables = replication((views[0].analysis, views[1].analysis), results, intervals)
+    both, results = (first.analysis, second.analysis), (first.results, second.results)
+    said, tables = replication(both, results, intervals)
     st.markdown("\n- ".join(map(plain, said)))
     about = "Pearson correlations over layers and features, or pairs of layers."
     exporting.show_table(tables["correlations"], "replication", "Correlations", about)
@@ -176,9 +173,7 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
     from mlem_core.robustness import two_analyses
 
     first, second, store = views[0].analysis, views[1].analysis, stored.store()
-    found = views[0].once(
-        ("paired", views[1].job_id), lambda: two_analyses.find_paired(first, second, store)
-    )
+    found = two_analyses.find_paired(first, second, store)
     if found is None:
         layers = [list(one) for one in two_analyses.common_layers(first, second)]
         background.offer(

@@ -25,10 +25,19 @@ from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
-from mlem_core.pairs.build import LARGE, LayerWork, PassOptions, assembled, one_layer, pair_tables
+from mlem_core.pairs.build import (
+    LARGE,
+    LayerWork,
+    PassOptions,
+    assembled,
+    load_pair_tables,
+    one_layer,
+    pair_tables,
+    save_pair_tables,
+)
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign, n_pairs
-from mlem_core.pairs.layer_sums import LayerSums, cuda_device
+from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables, coarse_notes
@@ -254,8 +263,7 @@ def keep_layer(index: PairIndex, scores: DesignScores, root: Path, item: LayerIt
         return source[item.number] if isinstance(source, Representations) else source
 
     def make() -> LayerParts:
-        work = replace(item.work, device=cuda_device(item.work.device or "cpu"))
-        found, path = one_layer(index, rows, work, parts=True), _ranks(store, item.key)
+        found, path = one_layer(index, rows, item.work), _ranks(store, item.key)
         assert found.doubled is not None
         path.parent.mkdir(exist_ok=True)
         with replacing(path, synced=False) as temporary:
@@ -288,7 +296,7 @@ def _by_workers(of: _Pass, keys: Sequence[dict[str, Any]]) -> Passed:
     def item(at: int) -> Any:
         (model, number), source = layers[at]
         name = f"{model} layer {number}"
-        work = LayerWork(spec.distance_of(model), name, True, True, spec.device)
+        work = LayerWork(spec.distance_of(model), name, True, True, True)
         if source.folder is not None and source.folder.is_relative_to(store.root):
             return LayerItem(source, number, work, keys[at])
         return Big(lambda: LayerItem(np.asarray(source[number]), number, work, keys[at]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from itertools import chain
 from os import PathLike
@@ -358,15 +358,6 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
     }
     kept["precomputed"] = tuple(name for name in spec.precomputed if name in names)
     return with_models(replace(spec, representations=tuple(files), **kept), spec.models)
-
-
-def elsewhere(spec: AnalysisSpec, where: Callable[[str], str]) -> AnalysisSpec:
-    """Specification with other paths of its files: of stimuli, representations and RDMs."""
-    files, rdms = (
-        tuple((name, where(path)) for name, path in named)
-        for named in (spec.representations, spec.rdms)
-    )
-    return replace(spec, stimuli=where(spec.stimuli), representations=files, rdms=rdms)
 
 
 def with_models(

@@ -245,16 +245,19 @@ class Selected:
 class FigureContext(Selected):
     """Context of figures: what is selected, and what was computed beside its tables."""
 
-    @cached_property
-    def intervals(self) -> LayerIntervals | None:
+    def intervals_of(self, similarity: str) -> LayerIntervals | None:
         """Confidence intervals of what is selected, where they have been computed."""
         store, n = self.drawing.store, self.drawing.replicates
         if store is None:
             return None
-        asked = self.analysis, store, self.selection
-        return self.once(
-            ("intervals", n), lambda: layer_intervals.known_intervals(*asked, n_replicates=n)
-        )
+        asked = self.analysis, store, replace(self.selection, similarity=similarity)
+        make = partial(layer_intervals.known_intervals, *asked, n_replicates=n)
+        return self.once(("intervals", similarity, n), make)
+
+    @cached_property
+    def intervals(self) -> LayerIntervals | None:
+        """Confidence intervals by the similarity of the selection."""
+        return self.intervals_of(self.selection.similarity)
 
     @property
     def over(self) -> str:
@@ -325,6 +328,12 @@ class FigureContext(Selected):
             return None
         return self.once(name, lambda: similarities.kept_similarity(self.analysis, name, store))
 
+    @property
+    def layer_similarity(self) -> LayerSimilarity:
+        """All layers by the chosen similarity; by RSA where it is not computed."""
+        found = self._compared
+        return similarities.of_tables(self.analysis) if found is None else found
+
     @cached_property
     def compared(self) -> LayerSimilarity | None:
         """Selected layers by the chosen similarity; None where it is RSA, or not computed."""
@@ -340,21 +349,18 @@ class FigureContext(Selected):
     @property
     def chance(self) -> Chance | None:
         """Contributions under permuted labels, by the chosen similarity, where they are known."""
-        return self.chance_of(RSA if self._compared is None else self._compared.similarity.name)
+        return self.chance_of(self.layer_similarity.similarity.name)
 
     @cached_property
     def why(self) -> Explanation:
         """Explanation of the two layers' similarity, with the best intervals that there are now."""
-        chosen, store = self.selection, self.drawing.store
-        compared = self._compared
-        name = RSA if compared is None else compared.similarity.name
-
-        def explained() -> Explanation:
-            return explain(self.analysis, *self.pair, chosen.features, compared=compared)
-
-        why = self.once(("why", self.pair, name), explained)
-        found = best_known(why, self.analysis, chosen, store, self.intervals, chance=self.chance)
-        return replace(found, names=self.names, coding=self.coding)
+        chosen, compared = self.selection, self.layer_similarity
+        name, of = compared.similarity.name, (self.analysis, *self.pair, chosen.features)
+        why = self.once(("why", self.pair, name), lambda: explain(*of, compared=compared))
+        known = self.drawing.store, self.intervals_of(name), self.chance
+        return replace(
+            best_known(why, self.analysis, chosen, *known), names=self.names, coding=self.coding
+        )
 
 
 Draw = Callable[[FigureContext], RenderedFigure | None]

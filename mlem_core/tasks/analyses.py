@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import shutil
 import sys
@@ -18,7 +17,7 @@ from mlem_core.analysis import files
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.layer_tables import TABLES
 from mlem_core.analysis.run import coded_otherwise, run, values_to_resolve
-from mlem_core.analysis.spec import AnalysisSpec, elsewhere
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, replacing, replacing_files, write_json
 from mlem_core.base.typing import Report
@@ -148,24 +147,13 @@ def find(job_id: str, store: Store) -> Job | None:
     with contextlib.suppress(OSError, ValueError):
         # What was asked stands in the result too, under its seal.
         if sealed(result, RESULT, "analysis.json"):
-            return Job(job_id, folder, _of_this_store(files.kept_spec(result), store))
+            return Job(job_id, folder, files.kept_spec(result))
     try:
         return Job(
             job_id, folder, AnalysisSpec.from_dict(read_json(folder / "spec.json", strict=True))
         )
     except (OSError, ValueError):
         return None  # absent, or of another version
-
-
-def _of_this_store(spec: AnalysisSpec, store: Store) -> AnalysisSpec:
-    """The spec with its uploads where this store has them, as it has those of a taken analysis."""
-
-    def here(path: str) -> str:
-        _, folder, inside = path.rpartition(f"{os.sep}uploads{os.sep}")
-        ours = store.root / "uploads" / inside
-        return str(ours) if folder and inside and ours.exists() else path
-
-    return elsewhere(spec, here)
 
 
 def recent(store: Store) -> list[Job]:

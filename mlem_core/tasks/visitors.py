@@ -1,4 +1,4 @@
-"""The visitors of a shared server: a store for each, and an analysis that one shows to others.
+"""The visitors of a shared server: a store for each.
 
 A visitor is who has a token, a secret that the server has given and the browser keeps. The store
 of a visitor lies under the token's digest, so that what is on the disk lets nobody in; whatever
@@ -8,8 +8,6 @@ it, and of no other.
     visitors/DIGEST/          a store
         seen                  an empty file: when the visitor was last here
         address               stands for the network address that the visitor was last here from
-        shared/ID.json        the secret of a link to an analysis
-    links/DIGEST.json         whose analysis a link is to
     server.key                the secret by which the server signs tokens
 """
 
@@ -27,24 +25,21 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
 
-from mlem_core.analysis.spec import AnalysisSpec, elsewhere
 from mlem_core.base.errors import InputError
-from mlem_core.base.files import read_json, replacing, write_json
+from mlem_core.base.files import read_json, replacing
 from mlem_core.base.room import VISITORS
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, limits
+from mlem_core.tasks import limits
 from mlem_core.tasks.runner import under_way
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 TOKEN = re.compile(rf"{_SECRET.pattern}\.{_SECRET.pattern}")
-_BYTES = 32  # of the secret by which a server signs
+_BYTES = 32  # of a secret
 DAY = 86400.0
-_GONE = "this link is to no analysis (any more); ask who sent it to you for another one."
 
 
 def signature(text: str, root: Path) -> str:
@@ -86,14 +81,9 @@ def _read_key(path: Path) -> bytes:
         return b""
 
 
-def _new_secret() -> str:
-    """A secret of 256 bits, as a cookie or an address can hold it."""
-    return secrets.token_urlsafe(32)
-
-
 def new_token(root: Path) -> str:
     """The token of a new visitor: a secret, and the signature of the server of that store."""
-    secret = _new_secret()
+    secret = secrets.token_urlsafe(_BYTES)
     return f"{secret}.{signature(secret, root)}"
 
 
@@ -131,7 +121,7 @@ def store_of(token: str, root: Path, address: str = "") -> Store:
 
 
 def _store(token: str, root: Path) -> Path:
-    return root / VISITORS / _digest(token)
+    return root / VISITORS / hashlib.sha256(token.encode()).hexdigest()[:40]
 
 
 def _network(address: str) -> str:
@@ -144,127 +134,6 @@ def _network(address: str) -> str:
         return str(parsed)
     mapped = parsed.ipv4_mapped
     return str(mapped or ipaddress.ip_network((parsed, 64), strict=False))
-
-
-def share(job_id: str, store: Store) -> str:
-    """The secret of a link that shows an analysis to whoever has it; the same one each time.
-
-    Parameters
-    ----------
-    store : of the visitor whose analysis it is
-
-    Raises
-    ------
-    InputError
-        There is no such analysis, or it is not done.
-    """
-    job = analyses.find(job_id, store)
-    if job is None or not job.result.is_dir():
-        raise InputError("only an analysis that is done can be shown to others.")
-    secret = shared_as(job_id, store) or _new_secret()
-    kept = _secret_of(job_id, store)
-    kept.parent.mkdir(exist_ok=True)
-    link = _link(secret, store.root.parent.parent)
-    link.parent.mkdir(exist_ok=True)
-    write_json(link, {"visitor": store.root.name, "analysis": job_id})
-    write_json(kept, {"secret": secret})
-    return secret
-
-
-def shared_as(job_id: str, store: Store) -> str:
-    """The secret of the link to an analysis; empty where there is none."""
-    return str(read_json(_secret_of(job_id, store)).get("secret", ""))
-
-
-def _secret_of(job_id: str, store: Store) -> Path:
-    """The file with the secret of the link to an analysis, if it has one."""
-    return store.root / "shared" / f"{job_id}.json"
-
-
-def unshare(job_id: str, store: Store) -> None:
-    """Have the link to an analysis show nothing any more; copies that others have stay theirs."""
-    secret = shared_as(job_id, store)
-    if secret:
-        _link(secret, store.root.parent.parent).unlink(missing_ok=True)
-        _secret_of(job_id, store).unlink(missing_ok=True)
-
-
-def take(secret: str, store: Store) -> str:
-    """Take an analysis that somebody shows by a link; its id.
-
-    The visitor gets a copy of it with the files that it is about, and none of its owner's notes.
-
-    Parameters
-    ----------
-    store : of the visitor who has the link
-
-    Raises
-    ------
-    InputError
-        The link is to nothing: never was, was taken back, or the analysis was deleted; or the disk
-        that visitors may fill is full.
-    """
-    root = store.root.parent.parent
-    about = read_json(_link(secret, root)) if _SECRET.fullmatch(secret) else {}
-    if not about:
-        raise InputError(_GONE)
-    owner, job_id = root / VISITORS / str(about["visitor"]), str(about["analysis"])
-    source, target = owner / "jobs" / job_id, store.root / "jobs" / job_id
-    if owner == store.root or (target / "result").is_dir():
-        return job_id
-    limits.check_room(store.root)
-    try:
-        spec = AnalysisSpec.from_dict(read_json(source / "spec.json", strict=True))
-        target.parent.mkdir(exist_ok=True)
-        with _aside(store.root, f"taken-{job_id}") as aside:
-            if (target / "result").is_dir():
-                return job_id
-            copy = aside / job_id
-            copy.mkdir()
-            shutil.copytree(source / "result", copy / "result")
-            write_json(copy / "spec.json", _own_files(spec, owner, store.root, aside).to_dict())
-            shutil.rmtree(target, ignore_errors=True)  # one that failed or was cancelled
-            copy.rename(target)
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(_GONE) from error
-    return job_id
-
-
-@contextlib.contextmanager
-def _aside(root: Path, name: str) -> Iterator[Path]:
-    """A folder that goes in the end; where the process is killed, as soon as the store is opened.
-
-    One process at a time has the one of that name.
-    """
-    with (
-        filelock.FileLock(root / "locks" / f"{name}.lock"),
-        tempfile.TemporaryDirectory(prefix=f"{name}.", dir=root / "unfinished") as temporary,
-    ):
-        yield Path(temporary)
-
-
-def _own_files(spec: AnalysisSpec, owner: Path, root: Path, aside: Path) -> AnalysisSpec:
-    """The spec with the uploads of its owner as uploads of the store at `root`.
-
-    Parameters
-    ----------
-    aside : where they are copied first
-    """
-
-    def as_own(path: str) -> str:
-        source = Path(path)
-        if not source.is_relative_to(owner / "uploads"):
-            return path
-        target = root / source.relative_to(owner)
-        if not target.exists() and source.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            copy = shutil.copytree if source.is_dir() else shutil.copy2
-            whole = aside / target.parent.name
-            whole.mkdir(exist_ok=True)
-            Path(copy(source, whole / source.name)).rename(target)
-        return str(target)
-
-    return elsewhere(spec, as_own)
 
 
 def purge_uploads(store: Store, days: float) -> None:
@@ -286,7 +155,7 @@ def purge_uploads(store: Store, days: float) -> None:
 
 
 def forget_visitors(root: Path, days: float) -> None:
-    """Remove what visitors have left who were not here for so many days, and links to nothing.
+    """Remove what visitors have left who were not here for so many days.
 
     A visitor who has kept nothing is forgotten after a day; one whose runs go on is kept.
     """
@@ -300,17 +169,3 @@ def forget_visitors(root: Path, days: float) -> None:
                 grave = Path(tempfile.mkdtemp(prefix="visitor.", dir=root / "unfinished"))
                 folder.rename(grave / folder.name)
                 shutil.rmtree(grave, ignore_errors=True)
-    for link in (root / "links").glob("*.json"):
-        about = read_json(link)
-        job = root / VISITORS / str(about.get("visitor")) / "jobs" / str(about.get("analysis"))
-        # An analysis that was deleted can come back, and with it the link.
-        if not job.is_dir() and not any((job.parent.parent / "trash").glob(f"{job.name}-*")):
-            link.unlink(missing_ok=True)
-
-
-def _link(secret: str, root: Path) -> Path:
-    return root / "links" / f"{_digest(secret)}.json"
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()[:40]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -146,6 +146,13 @@ def _dismiss(job: Job) -> None:
     _watched().pop(job.id, None)
     if choices.get_one("analysis") == job.id and job.status().state != "done":
         choices.put("analysis", None)
+
+
+def work_on(job_id: str, kind: str, options: Mapping[str, Any]) -> Followup:
+    """Work on an analysis that goes on in the background, whether it was started or not."""
+    from mlem_core.tasks import followups
+
+    return followups.followup_of(kind, job_id, options, stored.store())
 
 
 def begin_ahead(task: Followup) -> None:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 State = dict[str, list[str]]
 
-MOST_KEPT = 200  # steps that can be undone
-
 
 @dataclass
 class History:
@@ -44,14 +42,12 @@ class History:
     page : url_path of the page that is shown
     held : names of the choices that an address of the page holds
     said : what its address says, as the last run left it
-    earlier : what was chosen before each choice, the latest last
     """
 
     state: State = field(default_factory=dict)
     page: str | None = None
     held: Collection[str] = ()
     said: State = field(default_factory=dict)
-    earlier: list[State] = field(default_factory=list)
 
     def arrive(self, page: str, said: State, held: Collection[str], *, back: bool) -> None:
         """Take over what the address says at the beginning of a run.
@@ -69,43 +65,12 @@ class History:
         kept = {name: values for name, values in self.state.items() if name not in held}
         self.state = {**(kept if back else self.state), **said}
 
-    def choose(self, chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> bool:
-        """Set choices; None or nothing is the default. Whether that changes any.
-
-        Parameters
-        ----------
-        step : whether it is a step that can be undone
-        """
+    def choose(self, chosen: Mapping[str, Sequence[str] | None]) -> bool:
+        """Set choices; None or nothing is the default. Whether that changes any."""
         after = {**self.state, **{name: list(values or []) for name, values in chosen.items()}}
         after = {name: values for name, values in after.items() if values}
-        if after == self.state:
-            return False
-        if step:
-            self.earlier = [*self.earlier, self.state][-MOST_KEPT:]
-        self.state = after
-        return True
-
-    def undo(self, names: Collection[str]) -> dict[str, list[str]] | None:
-        """Former values of what the last choice of any of these names has changed.
-
-        An empty list is the default; None where there is nothing to undo. The step is forgotten.
-        """
-        while self.earlier:
-            before = self.earlier.pop()
-            changed = {
-                name: before.get(name, [])
-                for name in names
-                if before.get(name, []) != self.state.get(name, [])
-            }
-            if changed:
-                return changed
-        return None
-
-    def can_undo(self, names: Collection[str]) -> bool:
-        """Whether there is anything to undo among these names."""
-        return any(
-            before.get(name) != self.state.get(name) for before in self.earlier for name in names
-        )
+        changes, self.state = after != self.state, after
+        return changes
 
 
 # What the URL may hold; every one is a list of texts.
@@ -205,14 +170,9 @@ def put(name: str, values: Sequence[str] | None) -> None:
     put_all({name: values})
 
 
-def put_all(chosen: Mapping[str, Sequence[str] | None], *, step: bool = True) -> None:
-    """Set several parts, in one step of the browser's history.
-
-    Parameters
-    ----------
-    step : whether the user did it, and may undo it
-    """
-    if _history().choose(chosen, step=step):
+def put_all(chosen: Mapping[str, Sequence[str] | None]) -> None:
+    """Set several parts, in one step of the browser's history."""
+    if _history().choose(chosen):
         _write()
 
 
@@ -318,32 +278,15 @@ def whole_number(label: str, name: str, default: int, low: int, high: int, **mor
     return int(st.number_input(label, low, high, **more))
 
 
-def open_job(job_id: str, *, step: bool = True) -> None:
-    """Make a job the one that all pages show; what was chosen in another one is forgotten.
-
-    Parameters
-    ----------
-    step : as in `put_all`
-    """
+def open_job(job_id: str) -> None:
+    """Make a job the one that all pages show; what was chosen in another one is forgotten."""
     others = VIEW if job_id != get_one("analysis") else ()
-    put_all({**dict.fromkeys(others), "analysis": [job_id]}, step=step)
-
-
-def undo() -> None:
-    """Take back the last choice among those of a view."""
-    changed = _history().undo(VIEW)
-    if changed is not None:
-        put_all(changed, step=False)
+    put_all({**dict.fromkeys(others), "analysis": [job_id]})
 
 
 def reset() -> None:
     """Take back all choices of the shown analysis."""
     put_all(dict.fromkeys(name for name in VIEW if name != "analysis"))
-
-
-def can_undo() -> bool:
-    """Whether there is a choice of a view to take back."""
-    return _history().can_undo(VIEW)
 
 
 def can_reset() -> bool:

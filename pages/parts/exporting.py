@@ -128,15 +128,7 @@ class Panel:
     printed: Callable[[bool], RenderedFigure] | None = None
 
     @classmethod
-    def of(
-        cls,
-        view: View,
-        figure: str,
-        name: str = "",
-        *,
-        marked: tuple[int, ...] = (),
-        **options: str,
-    ) -> Panel | None:
+    def of(cls, view: View, figure: str, name: str = "", **options: str) -> Panel | None:
         """A figure of the core's registry, of what a view shows; None where there is none.
 
         Parameters
@@ -144,13 +136,12 @@ class Panel:
         figure : its name in `mlem_core.figures.plots.FIGURES`
         name : of its files and its widgets, where that is not the figure's
         options : as of a panel
-        marked : rows of the stimuli that are marked in their maps
         """
         from mlem_core.figures.plots import FIGURES, draw
 
-        context = view.shown(marked=marked, **options)
-        drawn = None if context is None else draw(figure, context)
-        if context is None or drawn is None:
+        context = view.shown(**options)
+        drawn = draw(figure, context)
+        if drawn is None:
             return None
 
         def narrow() -> Figure:

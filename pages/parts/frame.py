@@ -17,11 +17,8 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
-from mlem_core.base.room import shared
 from pages.parts import background, choices, naming, stored
 from pages.parts.choices import plain
-
-SHARED = "shared"  # in an address: the secret of a link that one visitor has made for others
 
 
 def page(body: Callable[[], None]) -> None:
@@ -29,23 +26,10 @@ def page(body: Callable[[], None]) -> None:
     here = Path(body.__code__.co_filename).stem.removesuffix("_page")
     # The address of a canvas is that of a finding; the form keeps what it knows in the session.
     held = {"home": choices.VIEW, "versus": choices.VERSUS}
-    attempt(_open_shared)
     choices.sync(here, held.get(here, (*choices.FORM, *choices.VIEW)))
     attempt(background.show_runs)
     attempt(body)
     _keep_what_is_loaded(body.__code__.co_filename)
-
-
-def _open_shared() -> None:
-    """Open the analysis of the link by which the visitor has come, if that is how."""
-    secret = st.query_params.get(SHARED)
-    if secret is None or shared() is None:
-        return
-    from mlem_core.tasks import visitors
-
-    # Gone from the address first, so that what is wrong is said once.
-    del st.query_params[SHARED]
-    st.query_params["analysis"] = visitors.take(secret, stored.store())
 
 
 @functools.cache

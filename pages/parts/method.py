@@ -14,7 +14,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
 from pages.parts import choices, naming, stored
 from pages.parts.choices import plain, progress_text
-from pages.parts.view import View, lacks
+from pages.parts.view import lacks
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -98,7 +98,7 @@ def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
     return names if apart == "yes" else ()
 
 
-def other_tables(view: View, changes: dict[str, Any]) -> str | None:
+def other_tables(job_id: str, analysis: Analysis, changes: dict[str, Any]) -> str | None:
     """The id of the same analysis with other tables, which are made here where there are none yet.
 
     None where that takes representations that are not on this machine, which is then said.
@@ -109,9 +109,9 @@ def other_tables(view: View, changes: dict[str, Any]) -> str | None:
     """
     from mlem_core.tasks import analyses
 
-    spec, tables = view.analysis.spec, view.analysis.tables
+    spec, tables = analysis.spec, analysis.tables
     by_value = bool(changes.get("values", tables.resolved))
-    other = analyses.coded_id(view.job_id, changes.get("missing", spec.missing), by_value)
+    other = analyses.coded_id(job_id, changes.get("missing", spec.missing), by_value)
     if other in _made():
         return other
     if by_value or "missing" in changes:
@@ -120,8 +120,8 @@ def other_tables(view: View, changes: dict[str, Any]) -> str | None:
             "below are those of the analysis as it was run. They are made from the representations "
             "of "
         )
-        models = [name for name in spec.models if name in view.analysis.manifest["models"]]
-        if lacks(view, models, what_for):
+        models = [name for name in spec.models if name in analysis.manifest["models"]]
+        if lacks(job_id, analysis, models, what_for):
             return None
     bar = st.progress(0.0, text=f"Making the {_named(changes)} …")
 

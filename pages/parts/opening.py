@@ -13,12 +13,11 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
-from mlem_core.base.typing import parse_layer
 from mlem_core.estimators.registry import check_values
 from pages.parts import background, choices, frame, method, naming, report_cards, stored
 from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
-from pages.parts.view import View
+from pages.parts.view import View, view_of
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
@@ -64,7 +63,16 @@ def open_view(url_path: str) -> View | None:
         _show_notices(analysis)
     with st.sidebar:
         selection, changes = _choose_selection(job_id, analysis)
-        _offer_undo()
+        st.button(
+            "Reset",
+            icon=":material/restart_alt:",
+            key="reset",
+            disabled=not choices.can_reset(),
+            on_click=choices.reset,
+            width="stretch",
+            help="Takes back all choices: shows this analysis as it was run. The browser's Back "
+            "takes back the last one.",
+        )
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
         st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
@@ -76,12 +84,17 @@ def open_view(url_path: str) -> View | None:
     except InputError as error:
         st.error(f"The choices under How it is computed: {plain(error)}", icon=":material/error:")
         return None
-    view = View(job_id, analysis, selection)
-    other = method.other_tables(view, changes) if changes else None
+    if url_path == "stimuli":
+        # How features vary together is the same whatever is fitted: with ridge there is no wait.
+        selection = replace(selection, estimator="ridge", interactions=False)
+    other = method.other_tables(job_id, analysis, changes) if changes else None
     if other is not None:
-        analysis = stored.open_analysis(other)
-        there = tuple(layer for layer in selection.layers if layer in analysis.layers)
-        view = View(other, analysis, replace(selection, layers=there))
+        layers = stored.open_analysis(other).layers
+        there = tuple(layer for layer in selection.layers if layer in layers)
+        job_id, selection = other, replace(selection, layers=there)
+    view = view_of(job_id, selection)
+    if view is None:
+        return None
     report_cards.remember(view)
     with head:
         _offer_capsule(view)
@@ -99,12 +112,6 @@ def has_systems() -> bool:
     return False
 
 
-def whole_view(job_id: str) -> View:
-    """A finished analysis with everything in it, as it was run."""
-    analysis = stored.open_analysis(job_id)
-    return View(job_id, analysis, analysis.select())
-
-
 def finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
     from mlem_core.tasks import analyses
@@ -118,7 +125,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
     job_id = choices.get_one("analysis")
     latest = next(iter(done.values()), None)
     if not job_id and latest is not None:
-        choices.open_job(latest.id, step=False)
+        choices.open_job(latest.id)
         return latest.id
     if not job_id:
         what = "There is no analysis yet: choose stimuli and models and run one"
@@ -241,30 +248,6 @@ def _ways_on(latest: Job | None) -> None:
         st.page_link(SCREENS["new"].file, label="Go to New analysis", icon=SCREENS["new"].icon)
 
 
-def _offer_undo() -> None:
-    """The ways back from what was chosen; what cannot be taken back now is greyed out."""
-    with st.container(horizontal=True):
-        st.button(
-            "Undo",
-            icon=":material/undo:",
-            key="undo",
-            disabled=not choices.can_undo(),
-            on_click=choices.undo,
-            width="stretch",
-            help="Takes back the last choice: a feature, a layer, a pair, another analysis.",
-        )
-        st.button(
-            "Reset",
-            icon=":material/restart_alt:",
-            key="reset",
-            disabled=not choices.can_reset(),
-            on_click=choices.reset,
-            width="stretch",
-            help="Takes back all choices: shows this analysis as it was run. Undo brings them "
-            "back.",
-        )
-
-
 @st.fragment
 def _offer_capsule(view: View) -> None:
     """A button behind which the capsule is made, in the background, and downloaded."""
@@ -288,11 +271,8 @@ def _offer_capsule(view: View) -> None:
 def _make_capsule(view: View) -> None:
     from mlem_core.tasks import followups
 
-    selection, (a, b) = view.selection, view.pair
-    options = {
-        **selection.to_dict(),
-        "pair": [] if a == b else [list(parse_layer(layer)) for layer in (a, b)],
-    }
+    selection, pair = view.selection, view.chosen_pair
+    options = {**selection.to_dict(), "pair": list(map(list, pair or ()))}
     st.markdown(
         f"One zip, a capsule, of what is shown: {many(len(selection.features), 'feature')} in "
         f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
@@ -309,9 +289,8 @@ def _make_page(view: View) -> None:
     """The analysis as one HTML page, made in the background, and downloaded."""
     from mlem_core.tasks import followups
 
-    if len(view.layers) < 2:
+    if (pair := view.chosen_pair) is None:
         return
-    a, b = map(parse_layer, view.pair)
     st.markdown(
         "One HTML page that anybody can open, without this program and without a network: the "
         "canvas with every two layers, profiles, tables, methods."
@@ -324,8 +303,8 @@ def _make_page(view: View) -> None:
     options = {
         **view.selection.to_dict(),
         **{
-            "a": list(a),
-            "b": list(b),
+            "a": list(pair[0]),
+            "b": list(pair[1]),
             "stimuli": stimuli,
             "title": stored.analysis_names().get(view.job_id, view.job_id),
         },
@@ -358,16 +337,15 @@ def _as_text(view: View) -> None:
     from mlem_core.analysis.files import of_selection, python_of, shell_line
     from mlem_core.base.room import shared
 
-    spec = of_selection(view.analysis.spec, view.selection, view.all_features)
+    spec = of_selection(view.analysis.spec, view.selection, view.shown().all_features)
     if shared() is not None:
         # Where an upload lies on a server is nobody's concern.
         spec = replace(spec, stimuli=Path(spec.stimuli).name)
-    a, b = view.pair
+    pair = view.chosen_pair
     lines = [shell_line("analyze", spec, "--out=results")]
-    if a != b:
-        lines.append(shell_line("why", spec, a, b))
+    if pair is not None:
+        lines.append(shell_line("why", spec, *view.pair))
     st.markdown("The same as a command")
     st.code("\n".join(lines), language="bash", wrap_lines=True)
     st.markdown("The same in Python")
-    pair = None if a == b else (parse_layer(a), parse_layer(b))
     st.code(python_of(spec, pair), language="python", wrap_lines=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from mlem_core.base.typing import parse_layer
 from pages.parts import choices, naming, stored
 
 if TYPE_CHECKING:
@@ -42,9 +41,8 @@ def chosen_figure(figure: str, options: Mapping[str, str]) -> Chosen | None:
     view: View | None = st.session_state.get("view")
     if view is None:
         return None
-    a, b = map(parse_layer, view.pair)
-    pair = None if a == b else (a, b)
-    return Chosen(figure, view.job_id, view.selection, pair, view.options(**options))
+    shown = view.selection, view.chosen_pair, view.options(**options)
+    return Chosen(figure, view.job_id, *shown)
 
 
 def analysis_id() -> str:
@@ -87,14 +85,11 @@ def _read(kept: Sequence[Mapping[str, object]]) -> tuple[list[Chosen], list[str]
 def drawn(one: Chosen, called: Names, *, narrow: bool, flags: bool = True) -> RenderedFigure | None:
     """A figure of the report, drawn again; None while its tables are computed (which is shown)."""
     from mlem_core.figures.plots import Drawing
-    from pages.parts.view import View
+    from pages.parts.view import view_of
 
-    analysis = stored.open_analysis(one.analysis)
-    results = View(one.analysis, analysis, one.selection).results()
-    if results is None:
-        return None
+    view = view_of(one.analysis, one.selection)
     drawing = Drawing(store=stored.store(), narrow=narrow, flags=flags, names=called)
-    return one.drawn(analysis, results, drawing)
+    return None if view is None else one.drawn(view.analysis, view.results, drawing)
 
 
 _HELPS = {

@@ -15,11 +15,7 @@ from pages.parts.choices import plain
 from pages.parts.view import HIDDEN, View
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.inference.chance import Chance
     from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals
-    from mlem_core.robustness.flags import Audit
 
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
@@ -27,38 +23,6 @@ CORRECTION_NAMES = {
     "none": "not corrected",
 }
 SHOWN = "shown"
-Reasons = dict[str, dict[Any, str]]
-
-
-def intervals_of(view: View, similarity: str = RSA) -> LayerIntervals | None:
-    """The intervals of what a view shows; None where they have not been computed."""
-    from mlem_core.inference import layer_intervals
-    from mlem_core.inference.resample import REPLICATES
-
-    asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
-    # Figures have the same key for those of RSA.
-    key = ("intervals", REPLICATES) if similarity == RSA else ("intervals", similarity)
-    return view.once(key, lambda: layer_intervals.known_intervals(*asked))
-
-
-def chance_of(view: View, similarity: str = RSA) -> Chance | None:
-    """Contributions to all layers under permuted labels; None where they are not known."""
-    from mlem_core.inference.layer_intervals import known_layer_chance
-
-    asked = view.analysis, stored.store(), replace(view.selection, similarity=similarity)
-    # Figures have the same key.
-    return view.once(("chance of layers", similarity), lambda: known_layer_chance(*asked))
-
-
-def agreement_bounds(view: View, similarity: str = RSA) -> tuple[float, float] | None:
-    """The interval of the agreement of both similarities; None where there is none."""
-    from mlem_core.inference.intervals import agreement_interval
-
-    intervals = intervals_of(view, similarity)
-    if intervals is None:
-        return None
-    key = ("agreement", similarity)
-    return view.once(key, lambda: agreement_interval(intervals, view.layers)[1:])
 
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
@@ -67,8 +31,9 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     from mlem_core.pairs.resampling_units import Units
     from mlem_core.pairs.similarities import SIMILARITIES
 
-    known = chance_of(view, similarity) or not SIMILARITIES[similarity].divides
-    if intervals_of(view, similarity) is not None and known:
+    shown = view.shown()
+    known = shown.chance_of(similarity) or not SIMILARITIES[similarity].divides
+    if shown.intervals_of(similarity) is not None and known:
         return
     chosen = replace(view.selection, similarity=similarity)
     background.offer(
@@ -80,15 +45,6 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
     )
 
 
-def importance_chance(view: View) -> pd.DataFrame | None:
-    """Importances by chance; None where they are not known."""
-    from mlem_core.inference.importance_chance import known_chance
-
-    asked = view.analysis, stored.store(), view.selection
-    # Figures have the same key.
-    return view.once("importance chance", lambda: known_chance(*asked))
-
-
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
     from mlem_core.estimators.registry import estimator_named
@@ -97,7 +53,7 @@ def offer_chance(view: View) -> None:
     chosen, n = view.selection, PERMUTATIONS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
-    if importance_chance(view) is not None:
+    if view.shown().importance_chance is not None:
         return
     background.offer(
         view.work("importance-chance", chosen.to_dict()),
@@ -222,7 +178,7 @@ def intervals_of_pair(
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
     from mlem_core.inference.intervals import similarity_table
 
-    intervals = intervals_of(view)
+    intervals = view.shown().intervals
     if intervals is None or a == b:
         return None, None
     layers = [parse_layer(a), parse_layer(b)]
@@ -232,31 +188,6 @@ def intervals_of_pair(
         for name in ("weighted_tau", "rsa")
     )
     return tau, rsa
-
-
-def audit_of(view: View, similarity: str = RSA) -> Audit | None:
-    """The audit of the analysis; None where there is none yet."""
-    from mlem_core.robustness.audit import find_audit
-
-    # Figures have the same key for that of RSA.
-    key = "audit" if similarity == RSA else ("audit", similarity)
-    return view.once(key, lambda: find_audit(view.analysis, stored.store(), similarity))
-
-
-def flag_reasons(view: View, similarity: str = RSA) -> Reasons:
-    """Reasons why layers, or pairs of layers, are flagged, by measure; empty without an audit."""
-    from mlem_core.robustness.flags import flags, reasons
-
-    audit, names = audit_of(view, similarity), naming.now()
-    if audit is None:
-        return {}
-
-    def by_measure() -> Reasons:
-        flagged = flags(audit, names)
-        measures = ("profiles", "scores", similarity, "tau")
-        return {measure: dict(reasons(flagged, measure)) for measure in measures}
-
-    return view.once(("reasons", repr(names), similarity), by_measure) or {}
 
 
 def choose_marks() -> None:
@@ -271,28 +202,22 @@ def choose_marks() -> None:
     )
 
 
-def offer_audit(view: View, similarity: str = RSA) -> None:
-    """The button that makes the audit, or its progress."""
-    background.offer(
-        view.work("audit", {} if similarity == RSA else {"similarity": similarity}),
-        "Audit every layer",
-        "Works in the background on stored representations; only the control with random "
-        "weights runs the models again. It takes a few minutes.",
-    )
-
-
-def say_of_pair(view: View, a: str, b: str, similarity: str = RSA) -> None:
+def say_of_pair(view: View, a: str, b: str) -> None:
     """Sentences of the audit on two layers "model:layer" that a page compares."""
-    from mlem_core.robustness.flags import of_two
+    from mlem_core.robustness.flags import of_two, reasons
 
+    flagged = view.shown().flagged
+    if flagged is None:
+        return
     one, other = naming.layer(a), naming.layer(b)
     names = {
         "a": f"The profile of {one}",
         "b": f"The profile of {other}",
         "both": f"The similarity of {one} and {other}",
     }
-    flagged = of_two(flag_reasons(view, similarity), parse_layer(a), parse_layer(b))
-    sentences = [plain(f"{names[side]}: {why}.") for side, why in flagged.items()]
+    by_measure = {measure: reasons(flagged, measure) for measure in ("profiles", RSA, "tau")}
+    marked = of_two(by_measure, parse_layer(a), parse_layer(b))
+    sentences = [plain(f"{names[side]}: {why}.") for side, why in marked.items()]
     if sentences:
         with st.expander("The audit flags these layers", icon=":material/warning:"):
             st.markdown("\n".join(f"- {one}" for one in sentences))

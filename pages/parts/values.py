@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from mlem_core.base.typing import parse_layer
-from pages.parts import choices, exporting, naming, uncertainty
+from pages.parts import choices, exporting, naming
 from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.method import values_to_tell_apart
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 TITLE = "Features coded by value"
 
 
-def show_in_layers(view: View, results: Results) -> None:
+def show_in_layers(view: View) -> None:
     """The distances of the values of a feature: in one layer, with their map, and over layers."""
+    results = view.results
     if not results.resolved:
         _offer(view)
         return
@@ -38,7 +39,7 @@ def show_in_layers(view: View, results: Results) -> None:
             format_func=naming.layer,
             help="The layer of the large matrix and of the map.",
         )
-    above = above_chance(uncertainty.importance_chance(view), parse_layer(layer), feature)
+    above = above_chance(view.shown().importance_chance, parse_layer(layer), feature)
     called = naming.now().feature(feature)
     st.caption(plain(chance_in_words(above, called, naming.layer(layer))))
     left, right = st.columns(2, gap="large")
@@ -59,12 +60,12 @@ def show_in_layers(view: View, results: Results) -> None:
     exporting.draw_table(own, "value-distances", table_caption(called))
 
 
-def show_in_two(view: View, results: Results) -> None:
+def show_in_two(view: View) -> None:
     """The distances of the values of a feature in two layers against each other."""
-    if not results.resolved:
+    if view.results.resolved:
+        exporting.show_figure(view, "values_compared", feature=_feature(view.results))
+    else:
         _offer(view)
-        return
-    exporting.show_figure(view, "values_compared", feature=_feature(results))
 
 
 def _feature(results: Results) -> str:

@@ -1,97 +1,64 @@
-"""View of an analysis: what the user keeps of it, its results, and those of likely next clicks."""
+"""View of an analysis: what the user keeps of it, its results, and the two layers looked at."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.base.typing import layer_name, parse_layer
+from mlem_core.pairs.similarities import RSA
 from pages.parts import background, choices, naming, stored
 from pages.parts.choices import plain
-
-# The browser draws first.
-PAUSE = 0.5  # seconds
-# What takes longer is too much to compute for a click that may not come; so it is on a machine
-# with other things to do.
-LONGEST = 1.0  # seconds
-# With more windows in use than this, what one of them may ask for next costs the others more.
-MOST_WINDOWS = 2
-RECENTLY = 60.0  # seconds; a window that has asked for nothing since is not in use
-_one_at_a_time = threading.Lock()
-_used: dict[str, float] = {}  # window -> when it last asked
-
-
-def stop_prefetch() -> None:
-    """Leave it: the user has clicked, and all of the machine is needed for that."""
-    stopped: threading.Event | None = st.session_state.get("prefetch")
-    if stopped is not None:
-        stopped.set()
-
-
-def prefetch(calls: Sequence[Callable[[], object]]) -> None:
-    """Make these calls, whose results are kept, after a pause, until `stop_prefetch`."""
-    stop_prefetch()
-    if crowded():
-        return
-    stopped = st.session_state["prefetch"] = threading.Event()
-    threading.Thread(target=stored.token_bound(_make), args=(stopped, calls), daemon=True).start()
-
-
-def crowded() -> bool:
-    """Whether so many windows are in use, this one included, that nothing is computed ahead."""
-    run, now = get_script_run_ctx(), time.monotonic()
-    if run is not None:
-        _used[run.session_id] = now
-    for window in [window for window, when in list(_used.items()) if now - when > RECENTLY]:
-        _used.pop(window, None)
-    return len(_used) > MOST_WINDOWS
-
-
-def _make(stopped: threading.Event, calls: Sequence[Callable[[], object]]) -> None:
-    if stopped.wait(PAUSE):
-        return
-    for call in calls:
-        with _one_at_a_time:
-            if stopped.is_set():
-                return
-            # What goes wrong is said where it is asked for.
-            began = time.monotonic()
-            with contextlib.suppress(Exception):
-                call()
-            if time.monotonic() - began > LONGEST:
-                return
-
+from pages.parts.screens import SCREENS
 
 if TYPE_CHECKING:
     from mlem_core.analysis.analysis import Analysis
     from mlem_core.analysis.results import Results
     from mlem_core.analysis.selection import Selection
+    from mlem_core.analysis.similarities import LayerSimilarity
     from mlem_core.base.typing import Layer
     from mlem_core.figures.context import FigureContext
     from mlem_core.tasks.followups import Followup
 
-T = TypeVar("T")
-
 # The choice that draws no marks of the audit.
 HIDDEN = "hidden"
-# With more features than this what one click may ask for is not prefetched.
-MOST_PREFETCHED = 12
+
+
+class _UnfittedError(Exception):
+    """The tables take long, and are not in the store yet."""
 
 
 @stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
     from mlem_core.analysis import methods
+    from mlem_core.estimators.registry import estimator_named
 
     kept = methods.kept_results(_analysis, stored.store(), selection)
+    if kept is None and estimator_named(selection.estimator).slow:
+        raise _UnfittedError  # what raises is not kept
     return _analysis.results_of(selection) if kept is None else kept
+
+
+def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results | None:
+    """The tables for what is kept of an analysis; None while they are computed (which is shown)."""
+    try:
+        return _results(job_id, selection, analysis)
+    except _UnfittedError:
+        st.info(
+            f"The estimator {selection.estimator} takes about a second a layer. It is "
+            "computed once; after that every look is quick.",
+            icon=":material/hourglass:",
+        )
+        task = background.work_on(job_id, "fits", selection.to_dict())
+        if not task.folder.exists():
+            task.begin()
+        background.offer(
+            task, "Fit the metric models", "Fits every layer that is shown, in the background."
+        )
+        return None
 
 
 @stored.kept(32)
@@ -122,11 +89,13 @@ class View:
     job_id : of the analysis, see `mlem_core.tasks.analyses.find`
     analysis : as loaded
     selection : what the user keeps of it
+    results : the tables for that
     """
 
     job_id: str
     analysis: Analysis
     selection: Selection
+    results: Results
 
     @property
     def analysis_id(self) -> str:
@@ -139,101 +108,29 @@ class View:
         return list(self.selection.features)
 
     @property
-    def coding(self) -> str:
-        """Coding of the features, see `mlem_core.pairs.columns.coding`."""
-        return self.analysis.tables.coding_of(self.features, naming.now())
-
-    @property
     def layers(self) -> list[Layer]:
         """(model, layer) kept by the user."""
         return list(self.selection.layers)
-
-    @property
-    def all_features(self) -> list[str]:
-        """Features of the analysis, in its order; their place decides the colours."""
-        return [feature.name for feature in self.analysis.stimuli.features]
 
     @property
     def layer_names(self) -> list[str]:
         """ "model:layer" of each kept layer."""
         return [layer_name(layer) for layer in self.layers]
 
-    def once(self, key: Hashable, make: Callable[[], T | None]) -> T | None:
-        """Value of `make()`, kept in memory unless it is None: what is not there yet may come.
-
-        The figures keep theirs in the same place, see `mlem_core.figures.context.Selected.once`:
-        what both need has the same key.
-
-        Parameters
-        ----------
-        key : with all that it depends on but the analysis and what is kept of it
-        """
-        memory = _memory(self.job_id, self.selection)
-        found: T | None = memory.get(key)
-        if found is None and (found := make()) is not None:
-            memory[key] = found
-        return found
-
-    @property
-    def _is_slow(self) -> bool:
-        """Whether its tables take long and are kept in the store."""
-        from mlem_core.estimators.registry import estimator_named
-
-        return estimator_named(self.selection.estimator).slow
-
-    def _tables(self) -> Results | None:
-        """The tables for what is kept; None where they take long and are not in the store yet."""
-        if not self._is_slow:
-            return _results(self.job_id, self.selection, self.analysis)
-        from mlem_core.analysis import methods
-
-        of = self.analysis, stored.store(), self.selection
-        return self.once("fits", lambda: methods.kept_results(*of))
-
-    def results(self) -> Results | None:
-        """The tables for what is kept; None while they are computed (which is shown)."""
-        stop_prefetch()
-        results = self._tables()
-        if results is None:
-            _compute(self)
-        else:
-            near = self._one_click_away()
-            prefetch([partial(_results, self.job_id, one, self.analysis) for one in near])
-        return results
-
-    def _one_click_away(self) -> list[Selection]:
-        """Selections with one feature ticked on or off, where they are quick."""
-        names = self.all_features
-        if self._is_slow or self.selection.interactions or len(names) > MOST_PREFETCHED:
-            return []
-        near = [[n for n in names if (n in self.features) != (n == one)] for one in names]
-        return [replace(self.selection, features=tuple(one)) for one in near if one]
-
-    def shown(self, *, marked: tuple[int, ...] = (), **options: str) -> FigureContext | None:
-        """Context of the view's figures; None as `results`.
-
-        Parameters
-        ----------
-        marked : rows of the stimuli that are marked in their maps
-        options : of figures, beside what is chosen
-        """
+    def shown(self, **options: str) -> FigureContext:
+        """Context of the view's figures, by what is chosen now; `options` stand beside that."""
         from mlem_core.figures.context import Drawing, FigureContext
 
-        results = self._tables() or self.results()
-        if results is None:
-            return None
-        a, b = map(parse_layer, self.pair)
         drawing = Drawing(
-            None if a == b else (a, b),
+            self.chosen_pair,
             stored.store(),
             flags=choices.get_one("marks") != HIDDEN,
             names=naming.now(),
             options=self.options(**options),
             screen=True,
-            marked=marked,
         )
         memory = _memory(self.job_id, self.selection)
-        return FigureContext(self.analysis, self.selection, results, drawing, memory)
+        return FigureContext(self.analysis, self.selection, self.results, drawing, memory)
 
     def options(self, **more: str) -> dict[str, str]:
         """Chosen options of figures, without empty ones."""
@@ -242,9 +139,13 @@ class View:
 
     def work(self, kind: str, options: Mapping[str, Any]) -> Followup:
         """Work on the analysis that goes on in the background, whether it was started or not."""
-        from mlem_core.tasks import followups
+        return background.work_on(self.job_id, kind, options)
 
-        return followups.followup_of(kind, self.job_id, options, stored.store())
+    @property
+    def chosen_pair(self) -> tuple[Layer, Layer] | None:
+        """The two different layers that all pages look at; None where there is one layer."""
+        a, b = self.pair
+        return None if a == b else (parse_layer(a), parse_layer(b))
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -255,22 +156,16 @@ class View:
         return (a, b) if a != b and {a, b} <= {*there} else defaults
 
 
-def _compute(view: View) -> None:
-    st.info(
-        f"The estimator {view.selection.estimator} takes about a second a layer. It is "
-        "computed once; after that every look is quick.",
-        icon=":material/hourglass:",
-    )
-    task = view.work("fits", view.selection.to_dict())
-    if not task.folder.exists():
-        task.begin()
-    background.offer(
-        task, "Fit the metric models", "Fits every layer that is shown, in the background."
-    )
+def view_of(job_id: str, selection: Selection | None = None) -> View | None:
+    """A finished analysis, by default all of it; None while its tables are computed."""
+    analysis = stored.open_analysis(job_id)
+    chosen = analysis.select() if selection is None else selection
+    results = results_of(job_id, analysis, chosen)
+    return None if results is None else View(job_id, analysis, chosen, results)
 
 
-def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
-    """Whether representations of some models of a view are not here; if so, it offers to make them.
+def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str) -> bool:
+    """Whether representations of some models are not here; if so, it offers to make them.
 
     Parameters
     ----------
@@ -278,12 +173,12 @@ def lacks(view: View, models: Sequence[str], what_for: str) -> bool:
     """
     from mlem_core.analysis.representations import without_representations
 
-    lacking = without_representations(view.analysis, models, stored.store())
+    lacking = without_representations(analysis, models, stored.store())
     if lacking:
         named = plain(" and ".join(map(naming.now().model, lacking)))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
-            view.work("representations", {"models": lacking}),
+            background.work_on(job_id, "representations", {"models": lacking}),
             "Get the representations",
             "Runs the models on the stimuli, in the background; some seconds for a small model.",
         )
@@ -315,6 +210,112 @@ def pair_of_layers(view: View) -> tuple[str, str]:
 
 def _first_look(view: View) -> tuple[str, str]:
     """The two layers that are looked at before any are chosen."""
-    first = view.once("first look", lambda: view.analysis.most_alike(view.layers))
-    a, b = map(layer_name, first or ())
+    memory = _memory(view.job_id, view.selection)
+    if "first look" not in memory:
+        memory["first look"] = view.analysis.most_alike(view.layers)
+    a, b = map(layer_name, memory["first look"])
     return a, b
+
+
+def choose_similarity(view: View) -> LayerSimilarity:
+    """Let the user choose the similarity that is looked at beside τ; all layers by it.
+
+    RSA where it is not computed yet; then there is the button that computes it.
+    """
+    from mlem_core.pairs.similarities import SIMILARITIES
+
+    name = choices.choose_one(
+        "By distances",
+        list(SIMILARITIES),
+        "similarity",
+        RSA,
+        format_func=lambda name: SIMILARITIES[name].label,
+        help="What two layers are compared by, beside their features. RSA: ranks of all distances. "
+        "CKA: squared distances, where large ones count most. Neighbours: which stimuli are "
+        "nearest, where small ones count. Procrustes: one layer turned onto the other. CCA: "
+        "directions that go together.",
+    )
+    of_layers = compared_layers(view)
+    if name != of_layers.similarity.name:
+        similarity = SIMILARITIES[name]
+        st.caption(f"The {similarity.called} has not been computed yet; what is shown is RSA.")
+        background.offer(
+            view.work("similarity", {"name": name}),
+            f"Compute {similarity.short}",
+            "Compares all pairs of stimuli in every layer again, in the background; about a second "
+            "a layer, and models are run again whose representations are no longer there.",
+        )
+    return of_layers
+
+
+def chosen_similarity() -> str:
+    """The name of the similarity that is looked at."""
+    from mlem_core.pairs.similarities import SIMILARITIES
+
+    name = choices.get_one("similarity", RSA)
+    return name if name in SIMILARITIES else RSA
+
+
+def compared_layers(view: View) -> LayerSimilarity:
+    """All layers by the similarity that is looked at; by RSA where it is not computed yet."""
+    return view.shown(similarity=chosen_similarity()).layer_similarity
+
+
+def option(of_layers: LayerSimilarity) -> dict[str, Any]:
+    """The option of figures that draws them by this similarity, which is not named if it is RSA."""
+    similarity = of_layers.similarity
+    return {} if similarity.of_ranks else {"similarity": similarity.name}
+
+
+def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
+    """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
+    clicked = [point["customdata"] for point in points if "customdata" in point]
+    layers = [layer_name(clicked[0][at : at + 2]) for at in (0, 2)] if clicked else []
+    if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
+        look_at(view, *layers)
+
+
+def look_at(view: View, a: str, b: str) -> None:
+    """Make two layers "model:layer" the pair that all pages look at."""
+    choices.open_job(view.analysis_id)  # it may be shown without having been chosen
+    choices.put_all({"a": [a], "b": [b]})
+
+
+def open_why(view: View, a: str, b: str) -> None:
+    """Open the canvas of two layers "model:layer"."""
+    look_at(view, a, b)
+    st.switch_page(SCREENS["home"].file)
+
+
+def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) -> None:
+    """Two layers are chosen by two clicks, on points that stand for one layer each.
+
+    Parameters
+    ----------
+    points : that are selected now; `customdata` begins with model and layer
+    where : of the figure, in the key of the button
+    """
+    now = [layer_name(point["customdata"][:2]) for point in points if "customdata" in point]
+    now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
+    # The layer of the click before is the other one of the pair.
+    clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])
+    if now and now != clicked[-len(now) :]:
+        clicked[:] = [*(layer for layer in clicked if layer not in now), *now][-2:]
+    clicked[:] = [layer for layer in clicked if layer in view.layer_names]
+    if len(clicked) == 2:
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            a, b = clicked
+            st.markdown(f"**{plain(naming.layer(a))}** and **{plain(naming.layer(b))}**")
+            if st.button(
+                "Look at these two",
+                icon=SCREENS["home"].icon,
+                key=f"look at {where}",
+                type="primary",
+                help="Shows how similar they are, and why.",
+            ):
+                open_why(view, a, b)
+    elif clicked:
+        st.info(
+            f"{plain(naming.layer(clicked[0]))} is chosen; click a second layer.",
+            icon=":material/ads_click:",
+        )

@@ -21,7 +21,6 @@ from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
 from pages.parts import (
-    alike,
     background,
     choices,
     exporting,
@@ -32,7 +31,16 @@ from pages.parts import (
     uncertainty,
 )
 from pages.parts.choices import plain
-from pages.parts.view import View, has_pairs, lacks
+from pages.parts.view import (
+    View,
+    choose_similarity,
+    chosen_similarity,
+    compared_layers,
+    has_pairs,
+    lacks,
+    look_at,
+    option,
+)
 
 if TYPE_CHECKING:
     from mlem_core.figures.context import FigureContext
@@ -70,12 +78,10 @@ def show_pair(view: View) -> None:
 def _canvas(view: View) -> None:
     from mlem_core.figures.canvas import canvas_data
 
-    shown = view.shown(**alike.option(alike.compared_layers(view)))
-    if shown is None:
-        return
+    shown = view.shown(similarity=chosen_similarity())
 
     def chosen() -> None:
-        alike.look_at(view, *st.session_state["canvas"]["pair"])
+        look_at(view, *st.session_state["canvas"]["pair"])
 
     _component()(
         # As bytes: Streamlit would write the same text twice.
@@ -102,7 +108,16 @@ def _wait(view: View, shown: FigureContext) -> None:
     why, maps = shown.why, lacking_maps(shown)
     known = settled(why)
     a, b = view.pair
-    work = None if known else alike.work_for_intervals(view, a, b, why.similarity.name)
+    chosen = view.selection
+    options = {
+        "a": list(parse_layer(a)),
+        "b": list(parse_layer(b)),
+        "features": view.features,
+        "estimator": chosen.estimator,
+        "interactions": chosen.interactions,
+        "similarity": why.similarity.name,
+    }
+    work = None if known else view.work("error-bars", options)
     background.give_way(work)
     if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
         with contextlib.suppress(InputError, OSError):
@@ -162,7 +177,7 @@ def _details(view: View) -> None:
 
 def _beside(view: View, a: str, b: str) -> None:
     """Numbers that RSA mixes, apart, and the ceilings, each with its definition in its help."""
-    why = alike.explained_with_transfer(view, a, b)
+    why = _with_transfer(view)
     rows = [(said.name, said.value, said.sentence) for said in why.beside]
     for (_, row), layer, side in zip(
         why.whole.iloc[1:].iterrows(), (a, b), ("first", "second"), strict=True
@@ -179,14 +194,35 @@ def _beside(view: View, a: str, b: str) -> None:
         place.metric(plain(name), value, **uncertainty.below_metric(span), help=plain(help))
 
 
+def _with_transfer(view: View) -> Explanation:
+    """The explanation of the two layers with S_feat, S_rest and transfer.
+
+    Without transfer where metrics are slow to fit and the work that makes intervals is not done.
+    """
+    from mlem_core.estimators.registry import estimator_named
+    from mlem_core.inference.explanation import with_transfer
+    from mlem_core.inference.partial import PARTS
+
+    shown, n = view.shown(), len(PARTS)
+    known = shown.why
+    if len(known.partial) > n or estimator_named(view.selection.estimator).slow:
+        return known
+
+    def transfers() -> pd.DataFrame:
+        return with_transfer(known, view.analysis, view.selection).partial.iloc[n:]
+
+    with st.spinner("Carrying the metrics over …"):
+        more = shown.once(("transfer", shown.pair), transfers)
+    return replace(known, partial=pd.concat((known.partial, more), ignore_index=True))
+
+
 def _tau(view: View, a: str, b: str) -> None:
     exporting.show_figure(view, "why_tau")
 
 
 def _rest(view: View, a: str, b: str) -> None:
     """What columns that are no features would explain of the RSA of the two layers."""
-    shown = view.shown()
-    rest = None if shown is None else shown.rest
+    rest = view.shown().rest
     if rest is None:
         st.caption(
             "Words around it, length, frequency, predictions of a model, other columns of your "
@@ -229,18 +265,18 @@ def _add_one(view: View, rest: Rest) -> None:
 
 def _others(view: View, a: str, b: str) -> None:
     """The choice of the similarity that the canvas shows."""
-    of_layers = alike.choose_similarity(view)
+    of_layers = choose_similarity(view)
     if of_layers.similarity.no_terms:
         st.info(of_layers.similarity.no_terms, icon=":material/info:")
 
 
 def _figures(view: View, a: str, b: str) -> None:
     """Content of the canvas, as figures that can be saved."""
-    chosen = alike.option(alike.compared_layers(view))
+    chosen = option(compared_layers(view))
     left, right = st.columns(2, gap="large")
     with left:
         exporting.show_figure(view, "why", **chosen)
-        st.caption(plain(alike.explanation(view, a, b, **chosen).sentence))
+        st.caption(plain(view.shown(**chosen).why.sentence))
         screens.example_link()
     with right:
         for place in "ab":
@@ -259,9 +295,10 @@ def _pairs(view: View, a: str, b: str) -> None:
     """The pairs of stimuli behind a term of RSA."""
     from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 
-    why: Explanation = alike.explanation(view, a, b)
+    shown = view.shown()
+    terms = shown.why.terms
     # No pair is behind what any labels contribute.
-    own = why.terms[~why.terms["term"].isin(IDENTITIES)]
+    own = terms[~terms["term"].isin(IDENTITIES)]
     terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
     first, second = st.columns(2, vertical_alignment="bottom")
     with first:
@@ -286,13 +323,13 @@ def _pairs(view: View, a: str, b: str) -> None:
     asked = view.analysis, stored.store(), sides, view.selection.features, term
     # They have been looked up before, or came with the example.
     looked_up = "The pairs are looked up in the representations of "
-    if kept_at(*asked, most=most) is None and lacks(view, models, looked_up):
+    if kept_at(*asked, most=most) is None and lacks(view.job_id, view.analysis, models, looked_up):
         return
     with st.spinner("Looking for the pairs of stimuli …"):
-        pairs = view.once(
+        pairs = shown.once(
             ("behind", *sides, term, most), lambda: pair_contributions(*asked, most=most)
         )
-    if pairs is None or pairs.empty:
+    if pairs.empty:
         st.caption("There are no such pairs.")
         return
     _show_pairs(pairs, a, b, words=view.analysis.stimuli.word_index is not None)

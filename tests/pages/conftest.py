@@ -9,14 +9,13 @@ from screens import Own, asked, in_this_process, ran
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
-from pages.parts import stored, view, why
+from pages.parts import stored, why
 
 
 @pytest.fixture(autouse=True)
 def window(monkeypatch):
     """No process and no thread outlives a click, and nothing of another test is known."""
     monkeypatch.setattr(runner, "start_process", in_this_process)
-    monkeypatch.setattr(view, "prefetch", lambda calls: None)
     # A test that wants the intervals of a canvas asks for them.
     monkeypatch.setattr(why, "begin", lambda work: None)
     monkeypatch.delenv("MLEM_SHARED", raising=False)

@@ -173,14 +173,10 @@ def test_two_are_compared_side_by_side(own):
     assert "folds (3; 4)" in screen.said
 
 
-@pytest.mark.parametrize("page", ["profiles", "trust"])
-def test_undo_and_reset_take_back_what_was_chosen(own, page):
-    screen = Screen(page, analysis=own.jobs[0].id)
-    assert screen.buttons["undo"].disabled and screen.buttons["reset"].disabled
+def test_reset_takes_back_what_was_chosen(own):
+    screen = Screen("trust", analysis=own.jobs[0].id)
+    assert screen.buttons["reset"].disabled
     screen.tick_off("kind").tick_off("noun")
     assert screen.address["features"] == ["position"]
-    assert screen.press("undo").address["features"] == ["noun", "position"]
-    screen.press("reset")
-    assert "features" not in screen.address
-    assert screen.press("undo").address["features"] == ["noun", "position"]
-    assert screen.widget("button_group", "choice features").value == ["noun", "position"]
+    assert "features" not in screen.press("reset").address
+    assert screen.widget("button_group", "choice features").value == ["noun", "position", "kind"]
