@@ -16,7 +16,7 @@ from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.registry import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.pairs.build import PassOptions, pair_tables
-from mlem_core.pairs.columns import chosen_to_resolve, ends, feature_columns, pair_numbers
+from mlem_core.pairs.columns import ends, feature_columns, pair_numbers, resolved_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
@@ -43,9 +43,7 @@ def tables_of(
     resolved: Sequence[str],
 ) -> PairTables:
     """The pair tables of some layers, some features resolved by value."""
-    columns = feature_columns(stimuli)
-    columns = feature_columns(stimuli, resolved=chosen_to_resolve(columns, resolved))
-    index = PairIndex.build(columns, folds)
+    index = PairIndex.build(resolved_columns(stimuli, resolved), folds)
     return pair_tables(
         index, [lambda rows=rows: rows for rows in layers], options=PassOptions(workers=1)
     )

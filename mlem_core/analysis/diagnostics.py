@@ -24,7 +24,7 @@ from mlem_core.data.levels import STIMULUS, level_of
 from mlem_core.data.stimuli import StimulusSet, group_name
 from mlem_core.estimators.normal_equations import training_blocks
 from mlem_core.pairs.build import tables_without_layers
-from mlem_core.pairs.columns import AUTO, FeatureColumn, chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import AUTO, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.patterns import PairIndex
@@ -66,8 +66,8 @@ def lint(
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
     values = () if spec.values == AUTO else spec.values
-    resolved = chosen_to_resolve(feature_columns(stimuli), values)
-    columns = feature_columns(stimuli, resolved=resolved)
+    columns = resolved_columns(stimuli, values)
+    resolved = [column.name for column in columns if column.names]
     levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
     refused, notes = "", tuple[str, ...]()
@@ -80,7 +80,9 @@ def lint(
         check_weights(some, spec.interactions)
         index = PairIndex.build(some, fold_of[rows], spec.missing)
         tables, notes = tables_without_layers(index), index.notes
-    tables = tables.with_interactions(spec.interactions and not resolved)
+    tables = tables.with_interactions(
+        spec.interactions and not any(column.names for column in columns)
+    )
     findings = [*_duplicates(stimuli), *_missing(columns, spec.missing), *_values(columns, folds)]
     findings += _size(stimuli, folds, tables)
     if refused:

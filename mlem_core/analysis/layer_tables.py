@@ -35,7 +35,7 @@ from mlem_core.pairs.build import (
     pair_tables,
     save_pair_tables,
 )
-from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.columns import FeatureColumn
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
@@ -72,16 +72,16 @@ TABLES = Stage("pair-tables", 4, LayerTables)
 def layer_tables(
     spec: AnalysisSpec,
     stimuli: StimulusSet,
-    coding: tuple[IntArray, Sequence[str]],
+    coding: tuple[IntArray, Sequence[FeatureColumn]],
     sources: Mapping[Layer, Representations],
     store: Store,
     report: Report,
 ) -> LayerTables:
     """The tables of the layers that can be used; if none can, what is wrong with the first one.
 
-    `coding` is the fold of each stimulus, and the features that are resolved by value.
+    `coding` is the fold of each stimulus, and the columns of the features.
     """
-    folds, resolved = coding
+    folds, columns = coding
     items = untested_items(folds, stimuli.groups, stimuli.items)
     design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=items)
     progress = counting(report, "pair tables", "layers")
@@ -90,7 +90,6 @@ def layer_tables(
     def make() -> LayerTables:
         progress(0, len(sources))
         _check_room(design, sources, store)
-        columns = feature_columns(stimuli, resolved=resolved)
         index = PairIndex.build(columns, folds, spec.missing, design=design)
         check_memory(
             2 * index.n_cells * len(sources) * bytes_of_cell(spec.folds),

@@ -33,7 +33,7 @@ from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import can_resolve
 from mlem_core.estimators.ridge_solver import ALPHAS
-from mlem_core.pairs.columns import chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.tables import PairTables, same_or_different
 from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
@@ -147,31 +147,36 @@ def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet 
     stimuli = spec.kept.of(whole)
     folds, asked = _folds(whole, spec), spec
     spec = with_choices_open(asked, stimuli)
-    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
-    check_cost(feature_columns(stimuli, resolved=resolved), spec)
+    columns = resolved_columns(stimuli, spec.values)
+    check_cost(columns, spec)
     sources, notices = layer_sources(spec, whole, store, report)
     notices = [*whole.notes, *notices]
 
     def of_rows(rows: IntArray) -> PairTables:
-        own, few, there = spec, stimuli, sources
+        own, few, there, coded = spec, stimuli, sources, columns
         if len(rows) < len(stimuli):
             own, few = replace(spec, pairs=0), stimuli.take(rows)
+            coded = feature_columns(few, resolved=_resolved(columns))
             there = {k: replace(s, _read=partial(s.of, stimuli=rows)) for k, s in there.items()}
-        return layer_tables(own, few, (folds[rows], resolved), there, store, report).tables
+        return layer_tables(own, few, (folds[rows], coded), there, store, report).tables
 
     spec, chosen = settled(asked, stimuli, of_rows)
-    resolved = chosen_to_resolve(feature_columns(stimuli), spec.values)
+    columns = resolved_columns(stimuli, spec.values)
     tables, rsa, notes, kept, errors = layer_tables(
-        spec, stimuli, (folds, resolved), sources, store, report
+        spec, stimuli, (folds, columns), sources, store, report
     )
     layers = [list(sources)[i] for i in kept]
-    named = replace(spec, values=resolved)
+    named = replace(spec, values=_resolved(columns))
     notices += [*notes, *lint(stimuli, named, tables).said, *_alike(layers, tables, rsa)]
     manifest = manifest_of(named, whole, stimuli, sources, layers, notices)
     manifest |= {CHOSEN: chosen} if chosen else {}
     return Analysis(
         spec, stimuli, layers, tables, rsa, folds, notices, manifest, whole, pair_errors=errors
     )
+
+
+def _resolved(columns: Sequence[FeatureColumn]) -> tuple[str, ...]:
+    return tuple(column.name for column in columns if column.names)
 
 
 def _folds(whole: StimulusSet, spec: AnalysisSpec) -> IntArray:

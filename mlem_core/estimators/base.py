@@ -23,7 +23,7 @@ from mlem_core.estimators.registry import Solver
 from mlem_core.estimators.registry import held_out_scores as held_out_scores
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, RidgeSolver
 from mlem_core.pairs.build import check_rows, pair_tables
-from mlem_core.pairs.columns import MISSING, FeatureColumn, chosen_to_resolve, feature_columns
+from mlem_core.pairs.columns import MISSING, FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, distance_named, metrics
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
@@ -138,10 +138,9 @@ class MetricModel(BaseEstimator):
         if not isinstance(self.interactions, bool | np.bool_):
             raise InputError(f"interactions is {self.interactions!r}; expected True or False.")
         check_choice("policy for missing values", self.missing, MISSING)
-        columns = feature_columns(X)
+        columns = resolved_columns(X, self.values)
         if not columns:
             raise InputError("found no feature to fit; at least one is needed.")
-        columns = feature_columns(X, resolved=chosen_to_resolve(columns, self.values))
         return columns, self._neural(y, len(X))
 
     def _neural(self, y: NDArray[np.floating], n_stimuli: int) -> NDArray[Any]:

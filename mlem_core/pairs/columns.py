@@ -84,7 +84,7 @@ def feature_columns(
     Parameters
     ----------
     spans : the ranges that scale ordered features to [0, 1], by default their own
-    resolved : features that are resolved by value, see `chosen_to_resolve`; with the names of
+    resolved : features that are resolved by value, see `resolved_columns`; with the names of
         their values, where these are not those of the stimuli
 
     Raises
@@ -160,8 +160,10 @@ def _kind_and_values(name: str, column: pd.Series) -> tuple[Kind, NDArray[Any]]:
     return "ordered", values
 
 
-def chosen_to_resolve(columns: Sequence[FeatureColumn], names: Sequence[str]) -> tuple[str, ...]:
-    """The names of the features to resolve by value, in the order of the columns.
+def resolved_columns(
+    stimuli: StimulusSet | pd.DataFrame, names: Sequence[str]
+) -> list[FeatureColumn]:
+    """`feature_columns`, those of these names resolved by value.
 
     Parameters
     ----------
@@ -172,13 +174,13 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], names: Sequence[str]) ->
     InputError
         An unknown feature, or one with too many values.
     """
-    names = names_in(names)
+    columns, names = feature_columns(stimuli), names_in(names)
     by_name = {column.name: column for column in columns}
     can = [column.name for column in columns if column.resolvable]
-    if tuple(names) == ALL and "all" not in by_name:
-        return tuple(can)
-    if tuple(names) == NONE and "none" not in by_name:
-        return ()
+    if names == ALL and "all" not in by_name:
+        names = tuple(can)
+    if names == NONE and "none" not in by_name:
+        names = ()
     for name in names:
         if not isinstance(name, str) or name not in by_name:
             raise unknown("feature to resolve by value", name, [*by_name, "all", "none"])
@@ -190,7 +192,7 @@ def chosen_to_resolve(columns: Sequence[FeatureColumn], names: Sequence[str]) ->
                 f"to resolve it by value (the limit is {MOST_RESOLVED[column.kind]}); "
                 f"{merge * (column.kind == 'nominal')}choose of {listed(can) if can else 'none'}."
             )
-    return tuple(name for name in by_name if name in names)
+    return [column.with_names() if column.name in names else column for column in columns]
 
 
 def coding(kinds: Sequence[str], resolved: Sequence[str], names: Names | None = None) -> str:

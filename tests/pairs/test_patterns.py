@@ -15,10 +15,10 @@ from mlem_core.analysis import pair_errors as module
 from mlem_core.analysis.pair_errors import half_samples
 from mlem_core.estimators.normal_equations import held_out_correlations, moments, training_blocks
 from mlem_core.pairs.columns import (
-    chosen_to_resolve,
     coding,
     feature_columns,
     principal_coordinates,
+    resolved_columns,
 )
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of
 from mlem_core.pairs.patterns import block_numbers, bytes_of_cell
@@ -341,7 +341,7 @@ def test_a_few_values_can_be_told_apart(given):
     np.testing.assert_allclose(index.levels[0], [0, 0.5, 1, 0, 0.75, 0])
     assert index.value_names == (("i0", "i1", "i2"),)
     with refused("'own'", "too many"):
-        chosen_to_resolve(feature_columns(given[0]), ["own"])
+        resolved_columns(given[0], ["own"])
 
 
 def test_principal_coordinates_have_the_distances(given):
