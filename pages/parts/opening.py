@@ -345,7 +345,7 @@ def _as_text(view: View) -> None:
     lines = [shell_line("analyze", spec, "--out=results")]
     if pair is not None:
         lines.append(shell_line("why", spec, *view.pair))
-    st.markdown("The same as a command")
-    st.code("\n".join(lines), language="bash", wrap_lines=True)
-    st.markdown("The same in Python")
-    st.code(python_of(spec, pair), language="python", wrap_lines=True)
+    with st.expander("The same as a command"):
+        st.code("\n".join(lines), language="bash", wrap_lines=True)
+    with st.expander("The same in Python"):
+        st.code(python_of(spec, pair), language="python", wrap_lines=True)
