@@ -51,7 +51,7 @@ def _linked(view: View) -> None:
 
 
 def _matrices(view: View) -> None:
-    from mlem_core.inference.tables import agreement_interval
+    from mlem_core.inference.intervals import agreement_interval
 
     from mlem_core.measures.similarity import agreement
 
