@@ -23,7 +23,7 @@ from mlem_core.data.added import Candidate, as_feature
 from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.inference.chance import largest_chance
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, relabelled_pairs, square_of
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, square_of
 from mlem_core.inference.resample import in_parts, jackknife
 from mlem_core.pairs.columns import FeatureColumn, codes_of, feature_columns
 from mlem_core.pairs.crossfit import CrossFit, explained_alone, places, share_alone
@@ -239,7 +239,8 @@ class Beside(NamedTuple):
         )
         f, everyone = len(tables.features), np.arange(len(own))
         more = replace(pairs, tables=with_it, coded=(*pairs.coded, coded))
-        return cls(own, Relabelled.of(more, f), *relabelled_pairs(more, f, everyone))
+        relabelled = Relabelled.of(more, f)
+        return cls(own, relabelled, *relabelled.ranked(everyone))
 
     def by_chance(self, base: Base, n_permutations: int) -> tuple[str, FloatArray]:
         """Level of the labels, and gains (n_permutations,) when they are permuted.

@@ -142,23 +142,25 @@ def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
 
 
 def partial_intervals(
-    intervals: LayerIntervals, a: Layer, b: Layer, parts: pd.DataFrame
+    intervals: LayerIntervals, a: Layer, b: Layer, table: pd.DataFrame
 ) -> pd.DataFrame:
     """S_feat and S_rest of two layers with their intervals, where these are known.
 
     Parameters
     ----------
-    parts : quantity, value of the two, see `mlem_core.inference.partial.parts`
+    table : quantity, value of the two, see `parts`, and maybe of more, which have no interval
 
     Returns
     -------
     quantity, value and, with up to 12 features, lower, upper
     """
     if not len(intervals.partial_error):
-        return parts
+        return table
     i, j = intervals.places((a, b))
-    value, error = parts["value"].to_numpy(), intervals.partial_error[:, i, j]
-    return bounded(parts, by_error(value, error, intervals.sizes, limits(value)))
+    two, n = table.iloc[: len(PARTS)], len(PARTS)
+    value, error = two["value"].to_numpy(), intervals.partial_error[:, i, j]
+    found = bounded(two, by_error(value, error, intervals.sizes, limits(value)))
+    return pd.concat((found, table.iloc[n:]), ignore_index=True) if len(table) > n else found
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from mlem_core.inference.bootstrap import (
 )
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import PERMUTATIONS
-from mlem_core.inference.layer_pairs import LayerPairs, for_replicates, relabelled_pairs
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, for_replicates
 from mlem_core.inference.resample import (
     Estimate,
     Replicates,
@@ -212,7 +212,7 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
             ways = exchanges(some, pairs.folds, chance.features[f])
             way = next(way for way in ways if way.level == level)
             for at, givers in enumerate(way.draw(LABELS, rng)):
-                labelled, tables = relabelled_pairs(pairs, f, givers)
+                labelled, tables = Relabelled.of(pairs, f).ranked(givers)
                 own = labelled.by_stimulus, tables
                 if sampled:
                     order = rng.permutation(len(tables.features))
@@ -269,7 +269,7 @@ class Comparison(NamedTuple):
         if not similarity.divides:
             pairs = LayerPairs.without_pairs(analysis, layers)
         elif resampled_part(analysis.design, analysis.folds).is_complete:
-            pairs = LayerPairs.unranked(analysis, layers, store, features).coarse
+            pairs = LayerPairs.of(analysis, layers, store, features, ranked=False).coarse
         else:
             raise InputError(
                 f"found {analysis.design.n_pairs:,} pairs of stimuli; intervals of the "
