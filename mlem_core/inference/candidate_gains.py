@@ -204,10 +204,7 @@ class Beside(NamedTuple):
     ) -> Beside:
         """Pairs with a candidate, coded by value where pairs suffice.
 
-        Raises
-        ------
-        InputError
-            It distinguishes no pairs, or nearly all of them; chance is not known.
+        Raises InputError: it distinguishes no pairs, or nearly all of them; chance is not known.
         """
         own = as_feature(stimuli, candidate)
         column = feature_columns(own)[0]
@@ -247,10 +244,7 @@ class Beside(NamedTuple):
 
         Permutations are the same for all candidates of a level.
 
-        Raises
-        ------
-        InputError
-            Too few stimuli take the labels of others.
+        Raises InputError: too few stimuli take the labels of others.
         """
         name, folds = self.tables.features[-1], self.relabelled.pairs.folds
         values, rng = self.stimuli.values(name), np.random.default_rng(0)

@@ -166,14 +166,11 @@ class ErasedRuns:
     ) -> list[Eraser]:
         """The eraser of each fold, fitted on states (n_rows, n_units) of its training.
 
+        Raises InputError: the concept is the same in all training stimuli of a fold.
+
         Parameters
         ----------
         rows : the stimuli of the states; None: all
-
-        Raises
-        ------
-        InputError
-            The concept is the same in all training stimuli of a fold.
         """
         rows = np.arange(len(self.stimuli)) if rows is None else rows
         there, folds, found = concept.there[rows], self.folds[rows], []

@@ -136,14 +136,11 @@ def explanation_of(
 
     Its values are those of `explain`, but for rounding.
 
+    Raises as `mlem_core.inference.intervals.terms_and_whole`.
+
     Parameters
     ----------
     chance : of the two layers, which contributions are beyond then
-
-    Raises
-    ------
-    InputError
-        As `mlem_core.inference.intervals.terms_and_whole`.
     """
     terms, whole = terms_and_whole(intervals, *why.layers)
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
@@ -237,16 +234,13 @@ def with_chance(
 
     Without contributions it stays as it is.
 
+    Raises InputError: representations that are no longer in the store.
+
     Parameters
     ----------
     why : as `explain` gives it
     store : where the representations are
     progress : called with the number of features done and their total
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer in the store.
     """
     features = list(why.features["term"])
     if not why.similarity.divides:

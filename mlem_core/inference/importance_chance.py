@@ -52,6 +52,9 @@ def importances_by_chance(
 
     The models are fitted anew, with their regularisation, for each permutation of each feature.
 
+    Raises InputError: interactions; fewer than 20 permutations; representations that are no longer
+    in the store.
+
     Parameters
     ----------
     selection : None is the whole analysis; an estimator that is slow takes hours
@@ -62,11 +65,6 @@ def importances_by_chance(
     model, layer, feature, level, moved, importance, chance (mean over permutations), excess, p
     (corrected over the features of a layer); NaN in the last three where too few stimuli change
     their labels
-
-    Raises
-    ------
-    InputError
-        Interactions; fewer than 20 permutations; representations that are no longer in the store.
     """
     chosen = analysis.select() if selection is None else selection
     check_permutations(n_permutations)
@@ -318,15 +316,12 @@ def kept_chance(
 ) -> pd.DataFrame:
     """`score_above_chance` of what is chosen of an analysis; kept in the store.
 
+    Raises InputError: representations that are no longer in the store.
+
     Parameters
     ----------
     selection : an estimator that is slow takes hours
     report : called as the layers are done
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer in the store.
     """
     model, say = estimator_named(selection.estimator).model(), report or (lambda _: None)
 

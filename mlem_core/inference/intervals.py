@@ -146,14 +146,11 @@ def check_permutations(n: int) -> None:
 def corrected(p: FloatArray, correction: str = "bh") -> FloatArray:
     """p-values (n,) corrected over the family that they make.
 
+    Raises InputError: an unknown correction.
+
     Parameters
     ----------
     correction : "bh" (false discovery rate, Benjamini and Hochberg 1995), "bonferroni" or "none"
-
-    Raises
-    ------
-    InputError
-        An unknown correction.
     """
     from scipy.stats import false_discovery_control
 
@@ -330,15 +327,12 @@ def terms_and_whole(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The terms of two layers, and the whole, as an `Explanation` has them.
 
+    Raises InputError: contributions to all layers that have no intervals; an unknown layer.
+
     Returns
     -------
     term, value, lower, upper; and quantity (the similarity, "ceiling_a", "ceiling_b"), value,
     lower, upper
-
-    Raises
-    ------
-    InputError
-        Contributions to all layers that have no intervals; an unknown layer.
     """
     both = intervals.places((a, b))
     i, j = both

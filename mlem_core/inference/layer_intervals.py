@@ -75,17 +75,14 @@ def layer_intervals(
 ) -> LayerIntervals:
     """The confidence intervals of layers of an analysis; kept in the store.
 
+    Raises InputError: too few sentences or replicates; representations that are no longer in the
+    store; more layers than fit into memory.
+
     Parameters
     ----------
     selection : None is the whole analysis
     n_replicates : bootstrap replicates, for the shape of intervals and for those of τ
     report : called as the work goes on; what it raises stops the work
-
-    Raises
-    ------
-    InputError
-        Too few sentences or replicates; representations that are no longer in the store; more
-        layers than fit into memory.
     """
     chosen = analysis.select() if selection is None else selection
     say = report or (lambda _: None)
@@ -301,15 +298,12 @@ def stimuli_left(
 ) -> Left:
     """The similarity of a selection and its terms without each block; kept in the store.
 
+    Raises as `layer_intervals`.
+
     Returns
     -------
     of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
     similarity; that alone where it has no terms, or with more than 12 features
-
-    Raises
-    ------
-    InputError
-        As `layer_intervals`.
     """
     chosen = analysis.select() if selection is None else selection
 
@@ -336,6 +330,9 @@ def chance_of_layers(
 
     The same permutations for all layers, `PERMUTATIONS` of them.
 
+    Raises InputError: representations that are no longer in the store; more layers than fit into
+    memory.
+
     Parameters
     ----------
     selection : its features, layers and similarity count; None is the whole analysis
@@ -344,11 +341,6 @@ def chance_of_layers(
     Returns
     -------
     None for a similarity without terms
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer in the store; more layers than fit into memory.
     """
     chosen = analysis.select() if selection is None else selection
     similarity, layers, features = SIMILARITIES[chosen.similarity], chosen.layers, chosen.features

@@ -77,16 +77,13 @@ class LayerPairs:
 
         The pairs are those of the analysis, or a part of them, see `resampled_part`.
 
+        Raises InputError: a layer or feature that the analysis does not have; representations that
+        are no longer in the store.
+
         Parameters
         ----------
         features, interactions : None is what the analysis has
         ranked : False: the pairs and their cells alone, without ranks and distances
-
-        Raises
-        ------
-        InputError
-            A layer or feature that the analysis does not have; representations that are no longer
-            in the store.
         """
         design, rows = _resampled(analysis), np.arange(len(analysis.stimuli))
         made = _Made(analysis, store, rows, design)

@@ -33,6 +33,8 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     two folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs
     is the term.
 
+    Raises InputError: an unknown term; fewer than two folds.
+
     Parameters
     ----------
     pairs : of two layers
@@ -41,11 +43,6 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     Returns
     -------
     (n_pairs,) in the order of the design
-
-    Raises
-    ------
-    InputError
-        An unknown term; fewer than two folds.
     """
     pairs = pairs.coarse
     tables, n_pairs = pairs.tables, len(pairs.cells)
@@ -144,10 +141,7 @@ def pair_contributions(
 ) -> pd.DataFrame:
     """`contributing_pairs` of two layers of an analysis, `KEPT` of them; kept in the store.
 
-    Raises
-    ------
-    InputError
-        As `LayerPairs.of`, where it is not kept yet; an unknown term.
+    Raises as `LayerPairs.of`, where it is not kept yet; an unknown term.
     """
 
     def make() -> pd.DataFrame:

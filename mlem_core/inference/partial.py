@@ -35,6 +35,8 @@ PARTS = ("s_feat", "s_rest")
 def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
     """S_feat and S_rest of two layers.
 
+    Raises InputError: tables of one fold.
+
     Parameters
     ----------
     tables : of the two
@@ -43,11 +45,6 @@ def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
     Returns
     -------
     quantity ("s_feat", "s_rest"), value; NaN where there is no number
-
-    Raises
-    ------
-    InputError
-        Tables of one fold.
     """
     both = partial_similarity(tables, np.full((2, 2), rsa))
     return pd.DataFrame({"quantity": PARTS, "value": [both.features[0, 1], both.rest[0, 1]]})
@@ -88,6 +85,8 @@ def parts_again(table: pd.DataFrame, values: FloatArray, n_features: int) -> pd.
 def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     """Held-out ρ of each of two layers' metrics in both layers, means over folds.
 
+    Raises InputError: an unknown estimator, or one that cannot be fitted to these tables.
+
     Parameters
     ----------
     tables : of the two; they say which terms are weighed
@@ -96,11 +95,6 @@ def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     Returns
     -------
     quantity (`TRANSFERS`), value; a ratio is NaN where the score below it is not clearly above 0
-
-    Raises
-    ------
-    InputError
-        An unknown estimator, or one that cannot be fitted to these tables.
     """
     check_values(estimator, tables.resolved, tables.interactions)
     weights = estimator_named(estimator).model().cross_validate(tables).weights
@@ -114,15 +108,12 @@ def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
 def partial_of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSimilarity:
     """All of it for every two layers; without transfer where the estimator is slow.
 
+    Raises as `transfers`.
+
     Parameters
     ----------
     tables, estimator : as in `transfers`, of n_layers layers
     rsa : (n_layers, n_layers)
-
-    Raises
-    ------
-    InputError
-        As `transfers`.
     """
     check_values(estimator, tables.resolved, tables.interactions)
     entry = estimator_named(estimator)

@@ -65,10 +65,7 @@ def resampled_terms(pairs: LayerPairs, progress: Counted | None = None) -> Repli
     The last two are what the features explain of each layer with itself. By blocks that are left
     out alone, as for all layers at once.
 
-    Raises
-    ------
-    InputError
-        Too few sentences.
+    Raises InputError: too few sentences.
     """
     check_enough(pairs.n_groups)
     pairs, blocks = pairs.coarse, pairs.units.blocks()
@@ -90,14 +87,11 @@ def resampled_scores(
     are fitted anew where blocks are left out (see `resample.FITTED` for the estimators that cannot
     be), and those of ceilings of means by pattern that are made anew.
 
+    Raises InputError: too few replicates or sentences; an unknown estimator.
+
     Parameters
     ----------
     estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
-
-    Raises
-    ------
-    InputError
-        Too few replicates or sentences; an unknown estimator.
     """
     check_enough(pairs.n_groups, n_replicates)
     entry, blocks = estimator_named(estimator), pairs.units.blocks()
@@ -124,10 +118,7 @@ def resampled_transfers(
     Metrics are fitted anew where blocks are left out (the weights of one layer need not be near the
     best for another), not with the estimators that cannot be, see `resample.FITTED`.
 
-    Raises
-    ------
-    InputError
-        Too few sentences; an unknown estimator.
+    Raises InputError: too few sentences; an unknown estimator.
     """
     check_enough(pairs.n_groups)
     entry, blocks, alone = estimator_named(estimator), pairs.units.blocks(), pairs.by_stimulus
@@ -260,10 +251,7 @@ class Comparison(NamedTuple):
     ) -> Comparison:
         """Layers of an analysis, from the representations in the store.
 
-        Raises
-        ------
-        InputError
-            As `mlem_core.analysis.similarities.compared`; more pairs than are compared again.
+        Raises as `mlem_core.analysis.similarities.compared`; more pairs than are compared again.
         """
         check_comparable(analysis, similarity)
         if not similarity.divides:
@@ -326,14 +314,11 @@ class Comparison(NamedTuple):
 
         The similarity alone, (1,), where it has no terms.
 
+        Raises InputError: too few sentences, or too few stimuli without a block.
+
         Parameters
         ----------
         progress : called with the number of blocks left out and their total
-
-        Raises
-        ------
-        InputError
-            Too few sentences, or too few stimuli without a block.
         """
         check_enough(self.pairs.n_groups)
         blocks = self.pairs.units.blocks()

@@ -303,16 +303,13 @@ def rest_of(
 ) -> Rest:
     """`explain_rest` of pairs of two layers, or of one.
 
+    Raises InputError: too few sentences.
+
     Parameters
     ----------
     pairs : all pairs of the stimuli, with the features
     stimuli : these
     missing : what a missing value of a candidate is, see `mlem_core.pairs.patterns.PairIndex.build`
-
-    Raises
-    ------
-    InputError
-        Too few sentences.
     """
     check_enough(pairs.n_groups)
     pairs, refused = pairs.coarse, list[tuple[str, str]]()

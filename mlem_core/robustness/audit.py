@@ -59,16 +59,14 @@ def audit(
 ) -> Audit:
     """Audit every layer of an analysis; kept in the store, as are all its variants.
 
+    Raises InputError: the representations are no longer in the store; layers that cannot be
+    compared so.
+
     Parameters
     ----------
     analysis : finished; its representations are in the store
     progress : called as the work goes on; what it raises stops the work
     similarity : what two layers are compared by, of `mlem_core.pairs.similarities.SIMILARITIES`
-
-    Raises
-    ------
-    InputError
-        The representations are no longer in the store; layers that cannot be compared so.
     """
     return STAGE.get(
         store,

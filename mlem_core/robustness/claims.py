@@ -93,10 +93,7 @@ class Claim:
     def parse(cls, text: str) -> Claim:
         """Read a claim such as "top tense minilm:3" or "closer minilm:3 gpt2:5 gpt2:9 rsa".
 
-        Raises
-        ------
-        InputError
-            An unknown kind of claim, or not what it needs.
+        Raises InputError: an unknown kind of claim, or not what it needs.
         """
         try:
             kind, *words = shlex.split(text)
@@ -150,10 +147,7 @@ class Claim:
     def margins(self, multiverse: Multiverse) -> pd.Series:
         """The margin in each universe, by its number; the claim holds where it is above 0.
 
-        Raises
-        ------
-        InputError
-            A layer, feature or similarity that the multiverse does not have.
+        Raises InputError: a layer, feature or similarity that the multiverse does not have.
         """
         importance = multiverse.importance
         names = dict.fromkeys(f"{row.model}:{row.layer}" for row in importance.itertuples())
@@ -227,10 +221,7 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
 
     None for a claim about τ, or about another similarity than that of the intervals.
 
-    Raises
-    ------
-    InputError
-        A layer or feature that the intervals do not have.
+    Raises InputError: a layer or feature that the intervals do not have.
     """
     if CLAIMS[claim.kind].similar and claim.measure != intervals.similarity:
         return None

@@ -139,6 +139,9 @@ def multiverse(
 ) -> Multiverse:
     """Some layers of an analysis under every combination of choices; kept in the store.
 
+    Raises InputError: a layer that the analysis does not have, an unknown dimension or choice, no
+    universe left.
+
     Parameters
     ----------
     layers : of the analysis
@@ -146,11 +149,6 @@ def multiverse(
         None is `choices_of`
     progress : called as the work goes on; what it raises stops the work
     similarities : by which layers are compared, of `mlem_core.pairs.similarities.SIMILARITIES`
-
-    Raises
-    ------
-    InputError
-        A layer that the analysis does not have, an unknown dimension or choice, no universe left.
     """
     report = progress or (lambda _: None)
     return STAGE.get(
@@ -202,10 +200,7 @@ def multiverse_key(
 def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
     """The analysis of as little as has these layers.
 
-    Raises
-    ------
-    InputError
-        A layer of a model that is not in the analysis.
+    Raises InputError: a layer of a model that is not in the analysis.
     """
     names = [*spec.models, *(name for name, _ in spec.representations)]
     for model, _ in layers:

@@ -326,16 +326,13 @@ def replication(
     It does where the same feature matters most, and importances correlate above `REPEATED` (by the
     lower bound, where there is one).
 
+    Raises InputError: no layer and feature is in both.
+
     Returns
     -------
     sentences, the answer first; and tables: "correlations" (quantity, n, value, lower, upper:
     Pearson's, over n layers and features or pairs of layers), "importances" and "similarities" as
     `two_analyses` gives their differences
-
-    Raises
-    ------
-    InputError
-        No layer and feature is in both.
     """
     importances = importance_differences(results, intervals).table
     similarities = similarity_differences(results, intervals).table
