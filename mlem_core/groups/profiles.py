@@ -24,7 +24,7 @@ from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.groups.members import NO_STEP, Members
 from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.resample import Estimate, fewest, shaped, standard_error
+from mlem_core.inference.resample import Estimate, shaped, standard_error
 
 RHO, IMPORTANCE = "rho", "importance"
 COLUMNS = (
@@ -201,7 +201,7 @@ def estimate(
     if stimuli is not None:
         error = standard_error(statistic(stimuli.without, group_of, every), stimuli.sizes)
         variance = [*variance, error**2]
-        freedom = [*freedom, fewest(stimuli.without, stimuli.sizes) - 1]
+        freedom = [*freedom, min(stimuli.sizes) - 1]
         moved, _ = stimuli.moves(n_replicates, rng)
     if not len(freedom):
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
@@ -268,7 +268,7 @@ def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:
     variances, freedom = [values.var(axis=0, ddof=1) / n], [n - 1]
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
-        freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
+        freedom.append(min(stimuli.sizes) - 1)
     reach = reach_of(np.stack(variances), np.array(freedom))
     return Estimate(mean, mean - reach, mean + reach)
 

@@ -79,18 +79,12 @@ def _of_text(
                 causal = name
                 of = word_predictions(tokens, loaded, load_with_head(loaded))
                 likely = loaded.tokenizer.convert_ids_to_tokens(of.likeliest.tolist())
+                column, label = f"{SURPRISAL}:{name}", f"the most likely next token in {name}"
+                entropy = f"the entropy of what follows in {name}"
                 found += [
-                    _given(
-                        added_column(f"{SURPRISAL}:{name}"),
-                        f"the surprisal in {name}",
-                        of.surprisal,
-                    ),
-                    _given(f"entropy_{name}", f"the entropy of what follows in {name}", of.entropy),
-                    Candidate(
-                        f"next_token_{name}",
-                        f"the most likely next token in {name}",
-                        lambda _, likely=likely: likely,  # type: ignore[misc]
-                    ),
+                    _given(added_column(column), f"the surprisal in {name}", of.surprisal),
+                    _given(f"entropy_{name}", entropy, of.entropy),
+                    Candidate(f"next_token_{name}", label, lambda _, likely=likely: likely),  # type: ignore[misc]
                 ]
         except InputError as error:
             left_out.append((f"tokens and predictions of {name}", str(error).rstrip(".")))

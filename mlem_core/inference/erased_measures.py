@@ -285,23 +285,19 @@ class Measures:
     @cached_property
     def before(self) -> Found:
         """The measures with nothing erased."""
-        return self._found([own[self.runs.shown] for own in self.runs.before], None)
+        return self.found(None)
 
     @cached_property
     def _ranks_before(self) -> list[FoldRanks]:
         return [fold_ranks(own, self.folds, self.distance) for own in self.before.states]
 
-    def found(self, concept: Concept) -> Found:
-        """The measures with a concept erased."""
-        erasers = self.runs.erasers(self.runs.before[0], concept)
-        return self._found(self.runs.states(erasers), concept, erasers)
-
-    def _found(
-        self,
-        states: list[FloatArray],
-        concept: Concept | None,
-        erasers: Sequence[Eraser] | None = None,
-    ) -> Found:
+    def found(self, concept: Concept | None) -> Found:
+        """The measures with a concept erased, or with none."""
+        runs, erasers = self.runs, None
+        states = [own[runs.shown] for own in runs.before]
+        if concept is not None:
+            erasers = runs.erasers(runs.before[0], concept)
+            states = runs.states(erasers)
         values = [mean_scores(self._tables(states), self.estimator)[:, 2:].ravel()]
         ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
         values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
@@ -309,7 +305,7 @@ class Measures:
             values.append(np.ones(len(states) - 1))
         else:
             values += [held_out_rsa(*pair) for pair in self._without(states, concept)]
-        each = self.runs.predictions(erasers)
+        each = runs.predictions(erasers)
         values += [np.atleast_1d(np.nanmean(own)) for own in each]
         return Found(np.concatenate(values), states, each)
 

@@ -149,8 +149,8 @@ def explanation_of(
         ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
         terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
         how += f"; {beyond_chance(len(chance.draws))}"
-    own = {"others": units.others, "similarity": similarity, "how": how}
-    return replace(why, terms=terms, whole=whole, notes=notes, **own)
+    why = replace(why, others=units.others, similarity=similarity, how=how)
+    return replace(why, terms=terms, whole=whole, notes=notes)
 
 
 def with_intervals(

@@ -180,6 +180,7 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
     rows = {row["quantity"]: row for _, row in table.iterrows()}
     if not rows:
         return []
+    of_features = rows["s_feat"]["value"]
     said = [
         _part(
             "Similarity in explained part (S_feat)",
@@ -188,7 +189,7 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
             "Correlation between the feature-explained parts of the two layers (features coded "
             f"{coding}; computed between different stimuli). 1: both use the features in "
             "proportion; 0: their uses are unrelated. How much the features explain does not "
-            f"enter.{_at_ceiling(rows['s_feat'])}",
+            f"enter.{' Values above 1 are sampling error.' * (round(of_features, 2) >= 1)}",
         ),
         _part(
             "Similarity in residual part (S_rest)",
@@ -212,10 +213,6 @@ def _shown(row: pd.Series) -> str:
     if "lower" in row.index and np.isfinite(row["lower"]):
         text += f" [{fraction(row['lower'])}, {fraction(row['upper'])}]"
     return text
-
-
-def _at_ceiling(row: pd.Series) -> str:
-    return " Values above 1 are sampling error." if round(row["value"], 2) >= 1 else ""
 
 
 def _part(name: str, row: pd.Series, of: str, sentence: str) -> Said:

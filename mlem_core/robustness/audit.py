@@ -24,7 +24,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
@@ -121,9 +121,9 @@ def _tables(
     changes, pairs = [], []
     for name, variant in variants.items():
         after = LayerResults.of(variant, compared(variant, similarity, store))
-        changed, paired = compare_variant(
-            before, after.under_trained_names() if name == CONTROL else after
-        )
+        if name == CONTROL:
+            after = replace(after, layers=[(base_name(m), number) for m, number in after.layers])
+        changed, paired = compare_variant(before, after)
         changes.append(changed.assign(variant=name, same=same[name]))
         pairs.append(paired.assign(variant=name))
     layers["rho"], layers["top"] = before.rho, [before.top(i) for i in range(len(layers))]
@@ -136,9 +136,7 @@ def _tables(
 
 
 def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
-    if not tables:
-        return pd.DataFrame(columns=columns)
-    return pd.concat(tables, ignore_index=True)[columns]
+    return pd.concat(tables or [pd.DataFrame(columns=columns)], ignore_index=True)[columns]
 
 
 @dataclass(frozen=True)
@@ -178,11 +176,6 @@ class LayerResults:
             by.values,
             by.similarity.name,
         )
-
-    def under_trained_names(self) -> LayerResults:
-        """The control's layers under the names of those that they are a control of."""
-        names = [(base_name(model), layer) for model, layer in self.layers]
-        return replace(self, layers=names)
 
     def top(self, at: int) -> str:
         """The most important feature of a layer; "" where nothing matters."""
@@ -342,15 +335,12 @@ def layer_table(
     at_first = None if index is None else stimuli_at_first(index == 0, design)
     bare = {name: _bare(variant) for name, variant in variants.items()}
     audited = _Audited(_bare(analysis), bare, design, at_first)
-    n = len(analysis.layers)
-
-    def told(done: int) -> None:
-        report(Progress("audit", None, done, n, "layers"))
-
-    told(0)
+    counted, n = counting(report, "audit", "layers"), len(analysis.layers)
+    counted(0, n)
     shared, root = (audited, store.root), store.root
-    where = workers_sharing(root)
-    rows = where.results(_row, analysis.layers, shared, told, root, threads=cores())
+    rows = workers_sharing(root).results(
+        _row, analysis.layers, shared, lambda done: counted(done, n), root, threads=cores()
+    )
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}
 
@@ -374,14 +364,14 @@ def _row(audited: _Audited, root: Path, layer: Layer) -> dict[str, Any]:
     variance = variances(units)
     outliers = outlier_units(variance)
     total = float(variance.sum())
-    shares = (np.nan, np.nan)
+    shares = {"position0": np.nan, "position0_ranks": np.nan}
     if at_first is not None:
-        shares = (position_share(np.sqrt(squared), at_first), position_share(ranks, at_first))
+        of = zip(shares, (np.sqrt(squared), ranks), strict=True)
+        shares = {name: position_share(values, at_first) for name, values in of}
     return {
         "model": layer[0],
         "layer": layer[1],
-        "position0": shares[0],
-        "position0_ranks": shares[1],
+        **shares,
         "mean_cosine": mean_cosine(units) if units.size else np.nan,
         "n_units": units.shape[1],
         "n_outliers": len(outliers),

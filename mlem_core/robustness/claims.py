@@ -150,9 +150,10 @@ class Claim:
         Raises InputError: a layer, feature or similarity that the multiverse does not have.
         """
         importance = multiverse.importance
-        names = dict.fromkeys(f"{row.model}:{row.layer}" for row in importance.itertuples())
-        for model, layer in self.layers:
-            check_choice("layer of the multiverse", f"{model}:{layer}", names)
+        ends = zip(importance["model"], importance["layer"], strict=True)
+        there = dict.fromkeys(map(layer_name, ends))
+        for layer in self.layers:
+            check_choice("layer of the multiverse", layer_name(layer), there)
         check_choice("measure of the multiverse", self.measure, multiverse.measures)
         pairs = multiverse.similarity.set_index("universe")
 
@@ -233,9 +234,9 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
         lambda layer: pd.DataFrame(scores[:, place[layer]], columns=list(intervals.columns)),
         lambda a, b: pd.Series(similarity[:, place[a], place[b]]),
     ).to_numpy()
-    value, without = margin[:1], margin[1:, None]
-    numbers = [float(number[0]) for number in jackknife(value, without, intervals.sizes)[:4]]
-    return OverStimuli(numbers[0], numbers[1], numbers[2], numbers[3], intervals.units.others)
+    found = jackknife(margin[0], margin[1:], intervals.sizes)
+    value, lower, upper, p = map(float, found[:4])
+    return OverStimuli(value, lower, upper, p, intervals.units.others)
 
 
 def _is_number(text: str) -> bool:

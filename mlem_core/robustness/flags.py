@@ -285,9 +285,9 @@ def of_layers(
     ----------
     by_measure : of "profiles" and "scores", as the function `reasons`; what is absent marks nothing
     """
-    both = [by_measure.get(measure, {}) for measure in ("profiles", "scores")]
-    why = {layer: "; ".join(filter(None, (of.get(layer) for of in both))) for layer in layers}
-    return {layer: text for layer, text in why.items() if any(layer in of for of in both)}
+    both = [by_measure.get(measure, {}) for measure in _OF_LAYERS]
+    why = {layer: "; ".join(of[layer] for of in both if layer in of) for layer in layers}
+    return {layer: text for layer, text in why.items() if text}
 
 
 def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
@@ -308,6 +308,24 @@ def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> d
 
 
 _OF_LAYERS = {"profiles": "profile", "scores": "score"}
+# A column of `Audit.layers`, from where on it is striking, and what that says.
+_STRIKING = (
+    (
+        "position0_ranks",
+        POSITION_SHARE,
+        f"Position 0 accounts for at least {percent(POSITION_SHARE)} of the variance of the ranks",
+    ),
+    (
+        "outlier_share",
+        OUTLIER_SHARE,
+        f"Outlier units account for at least {percent(OUTLIER_SHARE)} of the variance",
+    ),
+    (
+        "mean_cosine",
+        MEAN_COSINE,
+        f"The mean cosine of two stimuli is at least {fraction(MEAN_COSINE, 1)}",
+    ),
+)
 
 
 def summary(audit: Audit, names: Names = NAMES) -> list[str]:
@@ -317,26 +335,12 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
     ----------
     names : how they call layers
     """
-    layers, flagged = audit.layers, flags(audit)
-    text = []
-
-    def add(where: pd.Series, finding: str) -> None:
-        if where.any():
-            chosen = [(row.model, row.layer) for row in layers[where].itertuples()]
+    layers, flagged, text = audit.layers, flags(audit), []
+    for column, least, finding in _STRIKING:
+        found = layers[layers[column] >= least]
+        if len(found):
+            chosen = list(zip(found["model"], found["layer"], strict=True))
             text.append(f"{finding}: {names.layers_title(chosen)}.")
-
-    add(
-        layers["position0_ranks"] >= POSITION_SHARE,
-        f"Position 0 accounts for at least {percent(POSITION_SHARE)} of the variance of the ranks",
-    )
-    add(
-        layers["outlier_share"] >= OUTLIER_SHARE,
-        f"Outlier units account for at least {percent(OUTLIER_SHARE)} of the variance",
-    )
-    add(
-        layers["mean_cosine"] >= MEAN_COSINE,
-        f"The mean cosine of two stimuli is at least {fraction(MEAN_COSINE, 1)}",
-    )
     n, n_pairs = len(layers), len(layers) * (len(layers) - 1) // 2
     measures = {measure: (name, f"{n} layers") for measure, name in _OF_LAYERS.items()}
     for measure in (audit.similarity.name, "tau"):
@@ -399,12 +403,8 @@ def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
     """
     if audit is None:
         return Checked()
-    pairs = audit.pairs
-    rows = pairs.iloc[:0]
-    for first, second in ((a, b), (b, a)):
-        same = (pairs["model_a"] == first[0]) & (pairs["layer_a"] == first[1])
-        same &= (pairs["model_b"] == second[0]) & (pairs["layer_b"] == second[1])
-        rows = pairs[same] if same.any() else rows
+    ends = zip(*(audit.pairs[end] for end in COLUMNS[1:5]), strict=True)
+    rows = audit.pairs[[{(m, i), (n, j)} == {a, b} for m, i, n, j in ends]]
     flagged = flags(replace(audit, changes=audit.changes.iloc[:0], pairs=rows))
     return Checked(
         tuple(zip(rows["variant"], rows[audit.similarity.name].astype(float), strict=True)),

@@ -40,7 +40,9 @@ from mlem_core.storage.store import Store
 # Profiles drawn for the interval of a difference of two τ.
 DRAWS = 400
 _SEED = 0
-# Fields of a spec that are said by what is in the analysis, or that change no number.
+# Fields of a spec that change representations.
+_OF_EXTRACTION = ("dtype", "special_tokens", "pooling", "positions")
+# Those that are said by what is in the analysis, or that change no number.
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "values", "device")
 
 
@@ -100,7 +102,7 @@ def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
         if one != other:
             rows.append((what, one, other))
 
-    if not same_stimuli(first, second):
+    if not (same_input := same_stimuli(first, second)):
         names = [f"{len(one.stimuli):,} of {one.stimuli.name}" for one in (first, second)]
         differ("stimuli", names[0], names[1] + (" (others)" if names[0] == names[1] else ""))
     differ("models", *_apart(*(_models(one) for one in (first, second))))
@@ -115,20 +117,11 @@ def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
             one, other = getattr(first.spec, field.name), getattr(second.spec, field.name)
             label = described[field.name].label
             differ(label[:1].lower() + label[1:], _in_words(one), _in_words(other))
-    asked = {what for what, *_ in rows}
-    for model in _models(first):
+            same_input &= one == other or field.name not in _OF_EXTRACTION
+    for model in _models(first) if same_input else ():
         if model in _models(second) and _weights(first, model) != _weights(second, model):
-            if not asked & {"stimuli", *_OF_EXTRACTION}:
-                differ(model, "as it was", "another one of that name")
+            differ(model, "as it was", "another one of that name")
     return pd.DataFrame(rows, columns=["what", "first", "second"])
-
-
-_OF_EXTRACTION = [
-    label[:1].lower() + label[1:]
-    for label in (
-        parameters()[name].label for name in ("dtype", "special_tokens", "pooling", "positions")
-    )
-]
 
 
 def in_a_sentence(table: pd.DataFrame) -> str:
