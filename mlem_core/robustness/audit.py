@@ -33,11 +33,11 @@ from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
-from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit, notes
+from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit
 from mlem_core.scale.executor import workers_sharing
 from mlem_core.storage.store import Stage, Store
 
-STAGE = Stage("audit", 3, Audit)
+STAGE = Stage("audit", 4, Audit)
 _NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}
 CHANGES = (
     *("model", "layer", "variant", "tau", "top", "top_before", "less", "more", "lead"),
@@ -131,7 +131,6 @@ def _tables(
         _joined(tables, [column.format(similarity) for column in columns])
         for tables, columns in ((changes, CHANGES), (pairs, PAIRS))
     )
-    layers["note"] = notes(layers, all_changes)
     return layers, all_changes, all_pairs
 
 

@@ -78,7 +78,7 @@ class Audit:
     layers : model, layer, position0 and position0_ranks (share of the variance of the distances
         and of their ranks, see `position_share`), mean_cosine, n_outliers, outliers (numbers of the
         units, largest first), outlier_share (of the variance of all units), rho (held-out), top
-        (most important feature), note (what is striking, in sentences)
+        (most important feature)
     changes : model, layer, variant, tau (of the two profiles), top and top_before, less, more and
         lead (two features that changed places, if any did, see `audit.compare`), rho and
         rho_before, same (Spearman ρ of the distances in both), rsa_change and rsa_with (where the
@@ -184,7 +184,7 @@ def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[
     return {key: "; ".join(parts) for key, parts in texts.items()}
 
 
-def _layer_flags(changes: pd.DataFrame, names: Names = NAMES) -> list[tuple[Any, ...]]:
+def _layer_flags(changes: pd.DataFrame, names: Names) -> list[tuple[Any, ...]]:
     rows = []
     for row in changes.itertuples():
         layer = (row.model, row.layer, "", -1, row.variant)
@@ -243,37 +243,6 @@ def _pair_flags(audit: Audit) -> list[tuple[Any, ...]]:
 
 def _ends(row: Mapping[Any, Any]) -> list[Any]:
     return [row[name] for name in ("model_a", "layer_a", "model_b", "layer_b", "variant")]
-
-
-def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
-    """Notes on what is striking in each layer, in sentences, the gravest first."""
-    reasons: dict[tuple[Layer, str], list[str]] = {}
-    for measure, model, layer, *_, reason, _ in _layer_flags(changes):
-        reasons.setdefault(((model, layer), measure), []).append(reason)
-    texts = []
-    for row in layers.itertuples():
-        parts = []
-        if row.position0_ranks >= POSITION_SHARE:
-            parts.append(
-                f"{percent(row.position0)} of the variance of the distances "
-                f"({percent(row.position0_ranks)} of that of their ranks) is whether a stimulus "
-                "is at position 0"
-            )
-        if row.outlier_share >= OUTLIER_SHARE:
-            numbers = row.outliers.split()
-            one = len(numbers) == 1
-            units = f"unit {numbers[0]}" if one else f"units {', '.join(numbers[:3])}"
-            more = f" and {len(numbers) - 3} others" if len(numbers) > 3 else ""
-            parts.append(
-                f"{units}{more} of {row.n_units} {'has' if one else 'have'} "
-                f"{percent(row.outlier_share)} of the variance"
-            )
-        if row.mean_cosine >= MEAN_COSINE:
-            parts.append(f"all stimuli point one way (mean cosine {fraction(row.mean_cosine)})")
-        for measure in ("profiles", "scores"):
-            parts += reasons.get(((row.model, row.layer), measure), [])
-        texts.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
-    return texts
 
 
 def of_layers(
