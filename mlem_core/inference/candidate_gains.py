@@ -159,21 +159,26 @@ class Base(NamedTuple):
         without = without_each_block(ranked, pairs.tables, fit.priority, blocks.weights)
         return cls(pairs, blocks, float(explained_of(fit)[0]), of_each, without)
 
-    def gain(self, beside: Beside, chance: FloatArray) -> tuple[float, float, float]:
+    def gain(self, beside: Beside, *chances: FloatArray) -> tuple[float, float, float]:
         """What the features explain more with a candidate, and its 95 % interval beyond chance.
 
         Parameters
         ----------
-        chance : (n_permutations,) gains of permuted labels
+        chances : gains (n_permutations,) of permuted labels, of each candidate that was added
         """
         fit = CrossFit.of(beside.tables)
         gain = float(explained_of(fit)[0]) - self.explained
         ranked, weights = beside.ranked.by_stimulus, self.blocks.weights
         own = without_each_block(ranked, beside.tables, fit.priority, weights)
         ends = jackknife(np.array(gain), own - self.without, self.blocks.sizes)
-        more = student_quantile(len(chance) - 1) * chance.std(ddof=1) / np.sqrt(len(chance))
+        more = np.hypot.reduce(
+            [
+                student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one))
+                for one in chances
+            ]
+        )
         low, high = (float(np.hypot(end - gain, more)) for end in (ends.lower, ends.upper))
-        middle = gain - float(chance.mean())
+        middle = gain - float(sum(one.mean() for one in chances))
         return gain, middle - low, middle + high
 
 
@@ -191,6 +196,11 @@ class Beside(NamedTuple):
     ranked: RankedPairs
     tables: PairTables
     is_identity: bool = False
+
+    @property
+    def pairs(self) -> LayerPairs:
+        """The pairs, with the candidate as their last feature."""
+        return replace(self.relabelled.pairs, tables=self.tables, cells=self.ranked.cells)
 
     @classmethod
     def of(
