@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
-from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
+from mlem_core.data.columns import NUMBER, counted_from, number_of, rows_of_numbers
 from mlem_core.models.mat_files import arrays_of_mat
 from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
@@ -395,12 +395,8 @@ def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
         lines = filter(None, csv.reader(file, strict=True))
         first = next(lines, [])
         header = _has_header(path, first)
-        n_units = len(first)
-        rows = [
-            _numbers(path, n_units, row, cells)
-            for row, cells in enumerate(lines if header else chain([first], lines), start=1)
-        ]
-    numbers = np.stack(rows) if rows else np.empty((0, n_units))
+        rows = lines if header else chain([first], lines)
+        numbers = rows_of_numbers(rows, len(first), path.name, "a number")
     return _Parsed(numbers, header and not first[0].strip())
 
 
@@ -422,17 +418,3 @@ def _has_header(path: Path, first: list[str]) -> bool:
             f"{numbers[0]}; expected numbers only, or a header of names."
         )
     return bool(names) or (len(first) > 1 and first == [str(i) for i in range(len(first))])
-
-
-def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
-    """A line as numbers (n_units,)."""
-    if len(cells) != n_units:
-        raise InputError(
-            f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
-        )
-
-    def wrong(column: int) -> InputError:
-        where = f"row {row}, column {column + 1}"
-        return InputError(f"{path.name} has {cells[column][:40]!r} in {where}; expected a number.")
-
-    return row_of_numbers(cells, wrong)
