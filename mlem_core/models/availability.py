@@ -21,8 +21,14 @@ from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, locat
 
 Where = Literal["here", "hub", "away", "nowhere"]
 
-_BLOCKS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-_WIDTH = ("hidden_size", "n_embd", "d_model", "dim")
+# Of each property the names that configurations have for it.
+_KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "width": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "vocabulary": ("vocab_size",),
+    "activation": ("hidden_act", "activation_function", "hidden_activation", "activation"),
+}
 
 
 @dataclass(frozen=True)
@@ -107,21 +113,21 @@ def look_up(name: str) -> ModelAvailability:
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:
     """The size that a config.json tells; None where it does not."""
-    blocks = next((config[name] for name in _BLOCKS if name in config), None)
-    width = next((config[name] for name in _WIDTH if name in config), None)
+    found = _properties(config)
+    blocks, width = found.get("layers"), found.get("width")
     if not isinstance(blocks, int) or not isinstance(width, int):
         return None
     return Shape(blocks, width, bool(_RECURRENT.search(str(config.get("model_type", "")))))
 
 
-# Of each property the names that configurations have for it.
-_KEYS = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "width": ("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
-    "vocabulary": ("vocab_size",),
-    "activation": ("hidden_act", "activation_function", "hidden_activation", "activation"),
-}
+def _properties(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of `_KEYS` that a configuration tells."""
+    found: dict[str, Any] = {}
+    for name, keys in _KEYS.items():
+        found |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
+    return found
+
+
 _MAMBA = ("mamba", "mamba2", "bidirectional_mamba")
 _WITHOUT_ATTENTION = (*_MAMBA, "rwkv", "recurrent_gemma")
 _LEARNED = ("bert", "distilbert", "roberta", "electra", "albert", "gpt2", "gpt_neo", "opt")
@@ -154,9 +160,7 @@ def systems_table(models: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:
 def told(config: Mapping[str, Any]) -> dict[str, Any]:
     """Properties that a config.json tells, those that it does not are left out."""
     kind = str(config.get("model_type", ""))
-    found: dict[str, Any] = {"architecture": kind} if kind else {}
-    for name, keys in _KEYS.items():
-        found |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
+    found = ({"architecture": kind} if kind else {}) | _properties(config)
     n_parameters = _parameters(config)
     if n_parameters is not None:
         found["parameters"] = n_parameters

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,14 +32,10 @@ _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
 _NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
-_MOST_REFS = 30  # branches and pull requests that are looked at for safetensors
 _WEIGHTS = ("model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors")
 # The files that are fetched: on the top level of a repository, one copy of the weights.
 _FILES: dict[str, Any] = {
-    "allow_patterns": [
-        *(f"*{suffix}" for suffix in READ if suffix != ".safetensors"),
-        *_WEIGHTS,
-    ],
+    "allow_patterns": [*(f"*{suffix}" for suffix in READ if suffix != ".safetensors"), *_WEIGHTS],
     "ignore_patterns": ["*/*"],
 }
 
@@ -125,7 +121,7 @@ def size(name: str, revision: str | None = None) -> int:
     _knock(endpoint())
     info = _asked(name, endpoint(), revision, files_metadata=True)
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
-    if not _has_weights(files):
+    if not any(fnmatch(file, each) for file in files for each in _WEIGHTS):
         raise without_safetensors(name + (f"@{revision}" if revision else ""))
     return sum(
         size
@@ -134,43 +130,13 @@ def size(name: str, revision: str | None = None) -> int:
     )
 
 
-def _has_weights(files: Iterable[str]) -> bool:
-    return any(fnmatch(file, each) for file in files for each in _WEIGHTS)
-
-
 def without_safetensors(name: str) -> InputError:
-    """Refusal of a hub model whose revision has no safetensors; it names a revision that has."""
-    id = name.partition("@")[0]
-    try:
-        found = _with_safetensors(id, endpoint())
-    except Exception:  # of whatever library is in between
-        found = None
-    advice = f"name it {id}@{found}, which has them."
-    if found is None:
-        advice = f"look on its page for a pull request that adds them and name it {id}@refs/pr/N."
+    """Refusal of a hub model whose revision has no safetensors."""
     return InputError(
         f"the model {name!r} of the Hugging Face hub has no safetensors in this revision, only "
-        f"formats that can run code when they are read: {advice}"
+        "formats that can run code when they are read: look on its page for a pull request that "
+        f"adds them and name it {name.partition('@')[0]}@refs/pr/N."
     )
-
-
-@functools.lru_cache(maxsize=64)
-def _with_safetensors(id: str, address: str) -> str | None:
-    """A branch or pull request of a hub model with safetensors, the newest of these; or None."""
-    from huggingface_hub import HfApi
-
-    if _kept_only:
-        return None
-    _knock(address)
-    hub = HfApi(endpoint=address)
-    refs = _within(_PATIENCE, lambda: hub.list_repo_refs(id, include_pull_requests=True))
-    numbered = sorted(refs.pull_requests or (), key=lambda one: -int(one.ref.rpartition("/")[2]))
-    for ref in [*refs.branches, *numbered][:_MOST_REFS]:
-        revision = ref.name if ref in refs.branches else ref.ref
-        files = _within(_PATIENCE, functools.partial(hub.list_repo_files, id, revision=revision))
-        if _has_weights(files):
-            return revision
-    return None
 
 
 def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:

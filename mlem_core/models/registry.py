@@ -400,14 +400,13 @@ def _hub_errors(name: str) -> Iterator[None]:
     except Exception as error:  # of whatever library is in between
         # Without the hub nobody knows whether it has such a model; a slip of the pen in one of
         # our own names is likelier.
-        local = packaged()
-        if difflib.get_close_matches(name, local, cutoff=0.75):
+        near = [*difflib.get_close_matches(name, MODELS, n=1, cutoff=0.75), name][0]
+        if near in packaged():
             raise _unknown_model(name) from error
-        near = difflib.get_close_matches(name, on_hub(), n=1, cutoff=0.75)
-        hint = f" (did you mean {near[0]}?)" if near and near[0] != name else ""
+        hint = f" (did you mean {near}?)" if near != name else ""
         raise ModelUnavailable(
             f"the model {name!r}{hint} is not on this machine and the Hugging Face hub cannot be "
-            f"reached ({first_line(error)}): {listed(local)} need no network."
+            f"reached ({first_line(error)}): {listed(packaged())} need no network."
         ) from error
 
 
