@@ -222,7 +222,7 @@ def wrong_at(value):
     (wrong_at(np.nan), ("layer_07", "nan in row 2, unit 2"), ""),
     (wrong_at(-np.inf), ("layer_07", "-inf in row 2, unit 2"), ""),
     ({"layer_00": np.zeros((4, 2))}, ("layer_00", "4 rows", "3 stimuli"), ""),
-    ({"layer_00": np.zeros(3)}, ("shape (3)", "(stimuli, units)"), ""),
+    ({"layer_00": np.zeros(3)}, ("shape (3,)", "(stimuli, units)"), ""),
     ({"layer_00": np.zeros((3, 2, 2))}, ("2 rows", "3 stimuli"), ""),
     (
         {"layer_00": np.where(np.arange(24).reshape(4, 3, 2) == 14, np.nan, 1.0)},
