@@ -36,7 +36,6 @@ from mlem_core.data.reading.content import (
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 _PARQUET = b"PAR1"  # how such a file begins
-_BLOCK = 50_000  # rows that are read at a time
 _BYTES = 100  # that a cell takes while it is read
 
 
@@ -70,16 +69,11 @@ def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns]:
         # A text that many rows share stays one text, however long it is.
         text = [field.name for field in schema if "string" in str(field.type)]
         file = ParquetFile(io.BytesIO(data), read_dictionary=text)
-        columns: Columns = [[] for _ in schema]
-        length = 0
-        for batch in file.iter_batches(_BLOCK):
-            for column, cells in zip(columns, batch.columns, strict=True):
-                column += _texts(cells)
-                length += sum(len(cell) for cell in column[-len(cells) :] if cell)
-            if length > MAX_BYTES:
-                raise InputError(
-                    f"{name} has more than {MAX_BYTES:,} characters, the limit for a table."
-                )
+        columns = [[*chain(*map(_texts, column.chunks))] for column in file.read().columns]
+        if sum(len(cell) for column in columns for cell in column if cell) > MAX_BYTES:
+            raise InputError(
+                f"{name} has more than {MAX_BYTES:,} characters, the limit for a table."
+            )
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -104,13 +98,9 @@ def read_json_lines(text: str, name: str) -> tuple[list[str], Columns]:
     columns: dict[str, list[str | None]] = {}
     rows = [line for line in text.split("\n") if line.strip()]
     for row, line in enumerate(rows, start=1):
-        try:
+        cells = None
+        with contextlib.suppress(ValueError, RecursionError):
             cells = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"row {row} of {name} is no JSON ({short(str(error))}); expected an object such as "
-                '{"sentence": "the cat sleeps", "word_index": 1} on each line.'
-            ) from error
         if not isinstance(cells, dict):
             raise InputError(
                 f"row {row} of {name} is {short(line.strip())}; expected a JSON object such as "
