@@ -22,12 +22,11 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, readable
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
 from mlem_core.data.columns import NUMBER, counted_from, number_of, rows_of_numbers
 from mlem_core.models.mat_files import arrays_of_mat
-from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
 
 _BLOCK = 4_000_000  # numbers that are looked at a time

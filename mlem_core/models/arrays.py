@@ -13,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed, percent, sentence_case
 from mlem_core.models.array_files import (
@@ -26,7 +26,6 @@ from mlem_core.models.array_files import (
     not_finite,
     plain_name,
 )
-from mlem_core.models.model_paths import first_line
 from mlem_core.storage.digests import Digested, Watched
 
 _LAYER = re.compile(r"layer_0*(\d{1,6})", re.ASCII)

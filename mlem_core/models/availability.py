@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.models import hub
+from mlem_core.models import model_paths
 from mlem_core.models.model_paths import read_config
 from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, locate
 
@@ -91,9 +91,9 @@ def look_up(name: str) -> ModelAvailability:
     sizes: list[int] = []
 
     def fetch(id: str, revision: str | None) -> Path:
-        folder = hub.cached(id, revision)
+        folder = model_paths.cached(id, revision)
         if folder is None:
-            sizes.append(hub.size(id, revision))
+            sizes.append(model_paths.size(id, revision))
         return folder or Path()
 
     try:

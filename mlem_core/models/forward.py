@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from logging import CRITICAL
 from typing import TYPE_CHECKING, Any
 
-from mlem_core.base.errors import InputError
-from mlem_core.models.model_paths import first_line
+from mlem_core.base.errors import InputError, first_line
 from mlem_core.storage.digests import Watched, changed
 
 if TYPE_CHECKING:

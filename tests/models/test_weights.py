@@ -20,9 +20,9 @@ from mlem_core.models.bidirectional import BidirectionalMambaConfig, Bidirection
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.forward import hidden_states, quietly
 from mlem_core.models.loading import load_with_head, open_model, read_once, read_packed
+from mlem_core.models.predictions import surprisal, word_predictions
 from mlem_core.models.registry import locate
 from mlem_core.models.representations import from_model
-from mlem_core.models.surprisal import surprisal, word_predictions
 from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
 from training.packed import GROUP, pack
 
