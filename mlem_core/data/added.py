@@ -373,7 +373,9 @@ def candidates_of(stimuli: StimulusSet) -> list[Candidate]:
         and (stimuli.level == "word" if entry.words_only else stimuli.level != "stimulus")
     ]
     return made + [
-        Candidate(name, f"the column {name}", partial(_column, name), None, name == ITEM)
+        Candidate(
+            name, f"the column {name}", partial(_column, name), None, is_identity=name == ITEM
+        )
         for name in there
         if name not in stimuli.rdms
     ]

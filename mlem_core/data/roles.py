@@ -102,9 +102,9 @@ def guess_roles(table: Table) -> dict[str, str]:
         return _with_features(
             table, dict.fromkeys([index, *span], "ignore") | special | {word: "word"}
         )
-    counts = index is None and sentence is not None  # whether characters or words say which word
-    special |= {name: name if counts else "ignore" for name in span}
-    if counts and not span:
+    # Characters say which word it is, where nothing else does.
+    special |= {name: name if index is None and sentence else "ignore" for name in span}
+    if index is None and sentence is not None and not span:
         # A column of words does, if they are words of the sentence; beside a number it checks it.
         index = word if inside else None if word else _placing(table, names, sentence)
     special = {sentence: "sentence", index: "word_index"} | special
