@@ -28,7 +28,6 @@ from mlem_core.models.tokens import (
     Spans,
     TokenizedStimuli,
     pooled,
-    to_device,
     tokenize,
 )
 
@@ -172,39 +171,26 @@ def passes(
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
     """The stimuli (rows) of one batch after another, and their arrays in the layers to be kept.
 
-    A batch is given while a GPU works on the next. One that does not fit into memory is halved, and
-    so are those that are still to come. A batch of sentences is run in what `during` gives of it.
+    A batch that does not fit into memory is halved, and so are those that are still to come. A
+    batch of sentences is run in what `during` gives of it.
     """
     import torch
 
     total, done = len(tokenized.tokens), 0
     waiting = _plan(tokenized, loaded)[::-1]
-    on_gpu = loaded.device != "cpu"
-    copies = torch.cuda.Stream(loaded.device) if on_gpu else None
-    in_work: tuple[IntArray, PooledRows] | None = None
     while waiting:
         report(done, total)
         batch = waiting.pop()
         rows, spans = _spans(tokenized, batch, pooling)
-        begun: PooledRows | None = None
-        try:
-            # A GPU is given the forward pass, and not waited for.
-            inputs = _inputs(tokenized, batch)
-            pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
-            with during(batch):
-                forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
-            begun = pooled
-        except RuntimeError as error:
-            if not _out_of_memory(error):
-                raise
-        if in_work is not None:
-            yield in_work[0], in_work[1].arrays()
-        in_work = None if begun is None else (rows, begun)
-        if begun is not None:
+        inputs = torch.from_numpy(_inputs(tokenized, batch))
+        with during(batch):
+            arrays = _pooled_layers(loaded, inputs, spans, kept)
+        if arrays is not None:
+            yield rows, arrays
             done += len(batch)
             continue
         # Only here, where nothing of a failed pass is held any more, can its memory be freed.
-        if on_gpu:
+        if loaded.device != "cpu":
             torch.cuda.empty_cache()
         if len(batch) == 1:
             row = tokenized.stimuli[batch[0]][0] + 1
@@ -214,8 +200,20 @@ def passes(
             )
         # Whatever is still to come would not fit either.
         waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
-    if in_work is not None:
-        yield in_work[0], in_work[1].arrays()
+
+
+def _pooled_layers(
+    loaded: LoadedModel, inputs: torch.Tensor, spans: Spans, kept: Sequence[int]
+) -> list[NDArray[np.float32]] | None:
+    """The rows of the stimuli of a batch in each layer; None where it does not fit into memory."""
+    try:
+        rows = PooledRows(spans, inputs.shape[1], loaded.device)
+        forward.each_layer(loaded, inputs.to(loaded.device), rows.take, kept)
+        return rows.arrays()
+    except RuntimeError as error:
+        if not _out_of_memory(error):
+            raise
+        return None
 
 
 def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
@@ -241,9 +239,11 @@ def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
 
 def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tensor]:
     """The inputs (n_sentences, n_tokens) of the forward passes that `extract` makes, in order."""
+    import torch
+
     tokenized = tokenize(stimuli, loaded)
     plan = _plan(tokenized, loaded)
-    return [to_device(_inputs(tokenized, batch), loaded.device) for batch in plan]
+    return [torch.from_numpy(_inputs(tokenized, batch)).to(loaded.device) for batch in plan]
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
