@@ -204,22 +204,12 @@ def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
         """Number of a cell; it is looked up as they come, so that the first wrong one raises."""
         if cell is None:
             return math.nan
-        if not NUMBER.fullmatch(cell) and not _INFINITE.fullmatch(cell):
-            hint = (
-                " (a missing value is an empty cell)"
-                if cell.casefold() in MISSING_AMONG_NUMBERS
-                else ""
-            )
-            raise InputError(
-                f"column {name!r} has {short(cell)} in row {cells.index(cell) + 1}; an ordered "
-                f"feature needs a number there{hint}."
-            )
-        value = float(cell)
+        value = float(cell) if NUMBER.fullmatch(cell) else math.inf
         if abs(value) > LARGEST:
             raise InputError(
-                f"column {name!r} has the infinite or huge value {short(cell)} in row "
-                f"{cells.index(cell) + 1}; expected a number up to {LARGEST:g} in size or an empty "
-                "cell."
+                f"column {name!r} has {short(cell)} in row {cells.index(cell) + 1}; an ordered "
+                f"feature needs a number there, not infinite or beyond {LARGEST:g} in size (a "
+                "missing value is an empty cell)."
             )
         return value + 0.0  # -0.0 is 0
 

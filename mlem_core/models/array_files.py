@@ -313,13 +313,6 @@ def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     return arrays
 
 
-class _Parsed(NamedTuple):
-    """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
-
-    numbers: NDArray[np.float64]
-    unnamed: bool
-
-
 def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
     """The numbers of a CSV (n_rows, n_units), with or without a header.
 
@@ -334,17 +327,17 @@ def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
     CountsRows
         It is not said what the first column is, which counts 0 to n - 1 or 1 to n or has no name.
     """
-    parsed = _parse_csv(path, stamp(path))
+    numbers, unnamed = _parse_csv(path, stamp(path))
     if first_column == "skip":
-        return parsed.numbers[:, 1:]
-    how = "has no name" if parsed.unnamed else _counting(parsed.numbers)
+        return numbers[:, 1:]
+    how = "has no name" if unnamed else _counting(numbers)
     if how and not first_column:
         raise CountsRows(
             f"the first column of {path.name} {how}, as row numbers that pandas writes; save the "
             "file without them (to_csv(..., index=False)), or say of its first column whether to "
             "skip it or that it is a unit (--first-column NAME=skip or NAME=unit)."
         )
-    return parsed.numbers
+    return numbers
 
 
 def _counting(numbers: NDArray[np.float64]) -> str:
@@ -358,7 +351,8 @@ def _counting(numbers: NDArray[np.float64]) -> str:
 
 
 @lru_cache(maxsize=1)  # it is looked at several times in a row
-def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
+def _parse_csv(path: Path, now: Stamp | None) -> tuple[NDArray[np.float64], bool]:
+    """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
     with (
         readable(path.name, "CSV file", csv.Error, *_BROKEN),
         path.open(encoding="utf-8-sig") as file,
@@ -368,7 +362,7 @@ def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
         header = _has_header(path, first)
         rows = lines if header else chain([first], lines)
         numbers = rows_of_numbers(rows, len(first), path.name, "a number")
-    return _Parsed(numbers, header and not first[0].strip())
+    return numbers, header and not first[0].strip()
 
 
 def _has_header(path: Path, first: list[str]) -> bool:

@@ -92,15 +92,15 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
-            if len(shape) not in (2, 3) or shape[-1] == 0 or (len(shape) == 3 and shape[0] == 0):
-                raise InputError(
-                    f"{where} has the shape {shape}; expected (stimuli, units), here "
-                    f"({n_stimuli}, any number), or (repetitions, stimuli, units)."
-                )
             if distances and shape != (n_stimuli, n_stimuli):
                 raise InputError(
                     f"{where} has the shape {shape}; precomputed distances of {n_stimuli} "
                     f"stimuli have the shape ({n_stimuli}, {n_stimuli})."
+                )
+            if len(shape) not in (2, 3) or 0 in (shape[0], shape[-1]):
+                raise InputError(
+                    f"{where} has the shape {shape}; expected (stimuli, units) or (repetitions, "
+                    "stimuli, units)."
                 )
             if shape[-2] != n_stimuli:
                 raise InputError(

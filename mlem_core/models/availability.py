@@ -19,8 +19,6 @@ from mlem_core.models import model_paths
 from mlem_core.models.model_paths import read_config
 from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, locate
 
-Where = Literal["here", "hub", "away", "nowhere"]
-
 # Of each property the names that configurations have for it.
 _KEYS = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
@@ -77,7 +75,7 @@ class ModelAvailability:
 
     name: str
     label: str
-    where: Where
+    where: Literal["here", "hub", "away", "nowhere"]
     n_bytes: int | None = None
     shape: Shape | None = None
     problem: str = ""

@@ -123,23 +123,19 @@ def _array(data: bytes, what: str) -> FloatArray:
     file = io.BytesIO(data)
     try:
         array = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError) as error:
+        whole = isinstance(array, np.ndarray) and array.dtype.kind in "fiub" and not file.read(1)
+    except (ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError):
+        whole = False
+    if not whole:
         raise InputError(
-            f"{what} is no .npy file of numbers (damaged, or with pickled objects); expected "
-            f"{_FORM}."
-        ) from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
-        kind = array.dtype if isinstance(array, np.ndarray) else "an archive"
-        raise InputError(f"{what} holds {kind}; expected numbers: {_FORM}.")
-    if n_left := len(file.read()):
-        raise InputError(
-            f"{what} has {n_left:,} bytes behind its array; expected one array: {_FORM}."
+            f"{what} is no .npy file of one array of numbers (damaged, with pickled objects, or "
+            f"with something behind the array); expected {_FORM}."
         )
     if array.size > MOST_ROWS**2:
         raise InputError(
             f"{what} holds {array.size:,} numbers; expected at most {MOST_ROWS:,} rows and columns."
         )
-    return array.astype(np.float64)
+    return np.asarray(array, dtype=np.float64)
 
 
 def _of_text(text: str, what: str) -> RdmFile:
