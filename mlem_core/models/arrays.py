@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.room import check_memory
-from mlem_core.base.text import listed, percent, sentence_case
+from mlem_core.base.text import listed
 from mlem_core.models.array_files import (
     ADVICE,
     FileArray,
@@ -30,8 +30,6 @@ from mlem_core.storage.digests import Digested, Watched
 
 _LAYER = re.compile(r"layer_0*(\d{1,6})", re.ASCII)
 MOST_LAYERS = 2_000
-MOST_ROUNDED = 1e-3  # of the variance of a layer
-_SOME_ROWS = 1_000
 # The number in the name of a time point, such as "-50 ms".
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
 
@@ -62,8 +60,7 @@ class Arrays:
         n_units)
     repeated : layer -> how many repetitions it has, where the array has three axes
     left_out : a sentence for each layer that holds a value that is not finite
-    notes : a sentence for each layer whose numbers have too few digits for their differences, and
-        one for arrays that are no layers
+    notes : a sentence for arrays that are no layers
     """
 
     digest: str
@@ -86,7 +83,6 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
         arrays = _taken(path, n_stimuli, how)
         names = _layers(path, arrays, how.get("by_number", False))
         bad: dict[int, str] = {}
-        notes = _unused(path, arrays, names)
         for layer, name in names.items():
             shape, _, problem, read = arrays[name]
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
@@ -115,12 +111,6 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
                     f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
                     f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
                 )
-            elif not distances and (share := rounded_share(array)) > MOST_ROUNDED:
-                notes.append(
-                    f"{sentence_case(where)} has values so far from 0 that {percent(share, 1)} of "
-                    "their variance is rounding to floats, and distances tell little: subtract the "
-                    "mean of each unit before the numbers are saved, or save them as float64."
-                )
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
         watched.check()
@@ -138,7 +128,7 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
         dtypes={name: arrays[name].dtype for name in names.values()},
         read=layer_of,
         left_out=tuple(bad.values()),
-        notes=tuple(notes),
+        notes=tuple(_unused(path, arrays, names)),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
         repeated={
             layer: arrays[name].shape[0]
@@ -297,23 +287,3 @@ def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:
     if array.dtype != kind:
         check_memory(array.size * kind.itemsize, f"{where} as floats", ADVICE)
     return array.astype(kind, copy=False)
-
-
-def rounded_share(array: NDArray[Any]) -> float:
-    """Share of the variance of (n_rows, n_units) that is its rounding to floats.
-
-    It is looked at in `_SOME_ROWS` rows. A rounding error is spread evenly over the space between
-    two floats, so that its variance is a twelfth of that space squared.
-    """
-    if array.dtype.kind != "f":
-        return 0.0
-    rows = np.asarray(array[:: max(1, len(array) // _SOME_ROWS)])
-    sizes = np.abs(rows).max(axis=0)
-    largest = float(sizes.max())
-    if not largest:
-        return 0.0
-    # Divided by the largest, so that squares stay finite.
-    scaled = rows.astype(np.float64) / largest
-    variance = float(np.var(scaled - scaled[0], axis=0).sum())
-    rounding = float(((np.spacing(sizes).astype(np.float64) / largest) ** 2 / 12).sum())
-    return min(1.0, rounding / variance) if variance > 0 else 0.0

@@ -47,8 +47,6 @@ STAGE = "representations"  # of the store
 VERSION = 2  # counted up when the same inputs give other arrays
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
 _MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
-_WORKING = 24  # copies of a token's state that a block makes at its widest, about
-_FREE_PART = 0.8  # of the free memory of a GPU that a batch may take
 _MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
 
 
@@ -247,33 +245,11 @@ def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tenso
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
-    # On a GPU by the memory that is free now.
-    import torch
-
     kind = loaded.device.partition(":")[0]
     embedded = loaded.model.get_input_embeddings().weight.numel()
     weights = max(1, sum(p.numel() for p in loaded.model.parameters()) - embedded)
     budget = min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights))
-    if kind == "cuda":
-        free, _ = torch.cuda.mem_get_info(loaded.device)
-        budget = min(budget, _tokens_that_fit(free, loaded))
     return batches(tokenized.lengths, int(budget))
-
-
-def _tokens_that_fit(free: int, loaded: LoadedModel) -> int:
-    """Largest number of tokens in a batch where `free` bytes are free (an estimate, at least 1).
-
-    What a token needs is the working copies of one block, and its state of every layer where the
-    model does not stream; a recurrent block without its own kernels keeps an inner state for each
-    token too.
-    """
-    config = loaded.model.config
-    width = int(config.hidden_size)
-    inner = int(getattr(config, "intermediate_size", None) or 4 * width)
-    state = int(getattr(config, "state_size", 0) or 0)
-    kept = 1 if loaded.streams else loaded.n_layers + 1
-    values = (kept + _WORKING) * width + 4 * inner * (1 + state)
-    return max(1, int(_FREE_PART * free / (4 * values)))
 
 
 def _inputs(tokenized: TokenizedStimuli, batch: IntArray) -> IntArray:

@@ -139,7 +139,7 @@ def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):
     (",a,b\na,0,1\nc,1,0", ("1 row and 0 columns", "'c'")),
     (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
     (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
-    ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
+    ("0,1\n0,4\n1,0\n", ("3 × 2", "square")),  # as pandas writes its columns
     ("", ("empty",)),
     ("0,nan\nnan,0", ("nan", "row 1, column 2")),
     ("0,१\n१,0", ("'१'", "row 1, column 2")),

@@ -15,7 +15,7 @@ from tiny import sentence_stimuli
 
 from mlem_core import InputError
 from mlem_core.models.array_files import CountsRows, are_distances, arrays_in, not_finite
-from mlem_core.models.arrays import n_subjects, rounded_share
+from mlem_core.models.arrays import n_subjects
 from mlem_core.models.representations import from_file
 
 BOTH = pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -176,19 +176,6 @@ def test_values_are_checked_in_blocks_of_rows(monkeypatch, block):
         wrong = square.copy()
         wrong[row, column] = value
         assert not are_distances(wrong)
-
-
-@pytest.mark.parametrize("kind", ["<f4", "<f8"])
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_the_share_of_rounding_is_that_of_rounded_numbers(kind, scale):
-    exact = np.random.default_rng(0).normal(size=(500, 8))
-    space = 2.0**-4 if kind == "<f4" else 2.0**-33
-    offset = 2.0 ** (23 if kind == "<f4" else 52) * space  # so that its floats are `space` apart
-    rounded = np.round(exact / space) * space
-    found = rounded_share(((rounded + offset) * scale).astype(kind))
-    assert found == pytest.approx(((rounded - exact) ** 2).mean() / exact.var(), rel=0.7)
-    for plain in (exact * scale, exact * 0, exact * 0 + 7.0):
-        assert rounded_share(plain.astype(kind)) < 1e-12
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".csv"])

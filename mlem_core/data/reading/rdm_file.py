@@ -16,7 +16,7 @@ import numpy as np
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many, short
 from mlem_core.base.typing import FloatArray
-from mlem_core.data.columns import NUMBER, counted_from, rows_of_numbers
+from mlem_core.data.columns import NUMBER, rows_of_numbers
 from mlem_core.data.reading.content import content, decode
 
 SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
@@ -112,7 +112,6 @@ def read_rdm(path: Path | str) -> RdmFile:
         rdm = RdmFile(_array(data, what))
     else:
         rdm = _of_text(decode(data, file.name)[0], what)
-    _check_counted(rdm.distances, what)
     square = _square(rdm.distances, what)
     names = rdm.names or [str(row + 1) for row in range(len(square))]
     called = [short(name) if rdm.names else name for name in names]
@@ -179,18 +178,6 @@ def _of_text(text: str, what: str) -> RdmFile:
             )
     places = {name: row for row, name in enumerate(of_rows)}
     return RdmFile(distances[[places[name] for name in names]], tuple(names), corner)
-
-
-def _check_counted(distances: FloatArray, what: str) -> None:
-    """Raise where a first column or row counts the others, as those that pandas writes."""
-    if distances.ndim != 2 or distances.shape[0] == distances.shape[1]:
-        return
-    for side, numbers in (("column", distances[:, 0]), ("row", distances[0])):
-        if min(distances.shape) > 1 and counted_from(numbers) is not None:
-            raise InputError(
-                f"the first {side} of {what} counts, from {numbers[0]:g}, as pandas "
-                "writes them; save it without (to_csv(..., header=False, index=False))."
-            )
 
 
 def _square(distances: FloatArray, what: str) -> FloatArray:
