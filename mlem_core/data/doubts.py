@@ -13,9 +13,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cache
-from operator import eq
+from operator import eq, itemgetter
 from typing import Literal, get_args
 
 import pandas as pd
@@ -24,15 +23,8 @@ from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import MISSING_AMONG_NUMBERS, NUMBER, Cells, is_like_number, text_of
 
 _ZEROS = re.compile(r"[+-]?0\d+(\.\d*)?", re.ASCII)
-_EXACT = 15  # so many digits of a number are sure to be kept
-_THOUSANDS = {
-    ",": re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII),
-    ".": re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII),
-}
 _MOST_ODD = 0.2  # of the cells of a column of numbers
 _COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
-_FEW = 0.2
-_SUMS = {"total", "totals", "sum", "mean", "average", "median", "summe", "gesamt", "mittelwert"}
 _HARD_TO_SEE = {
     "a space before or after it": re.compile(r"\A | \Z"),
     "two spaces side by side": re.compile(r"  "),
@@ -87,38 +79,23 @@ def of_names(column: str, cells: Cells, guessed: bool, detected: bool) -> Iterat
     # They count as values, because they may be some: `null`, `?` and the like among words; `none`
     # is one often enough.
     marks = {cell for cell in values if cell.casefold() in MISSING_AMONG_NUMBERS - {"none"}}
-    if not (guessed and detected and all(any(map(str.isalnum, cell)) for cell in values - marks)):
-        marks = set()
-    for mark in sorted(marks):
-        row, n = cells.index(mark), cells.count(mark)
-        yield (
-            f"In the feature {short(column)} {short(mark)} (row {row + 1}"
-            f"{f' and {n - 1:,} more' if n > 1 else ''}) counts as a value: empty the cells, or "
-            "name it as a missing value, if it says that there is none."
-        )
+    if guessed and detected and all(any(map(str.isalnum, cell)) for cell in values - marks):
+        for mark in sorted(marks):
+            yield (
+                f"In the feature {short(column)} {_at(mark, cells)} counts as a value: empty such "
+                "cells, or name it as a missing value, if it says that there is none."
+            )
 
 
 def of_numbers(column: str, cells: Cells) -> Iterator[str]:
-    """Doubts about an ordered feature whose kind was guessed: codes, and digits that are lost."""
-    values = [cell for cell in dict.fromkeys(cells) if cell is not None]
-    zeros = next((cell for cell in values if _ZEROS.fullmatch(cell)), None)
+    """Doubts about an ordered feature whose kind was guessed: codes, and numbers of rows."""
+    zeros = next((cell for cell in cells if cell and _ZEROS.fullmatch(cell)), None)
     if zeros is not None:
         yield (
             f"The feature {short(column)} has {short(zeros)} in row {cells.index(zeros) + 1}, "
             f"which counts as the number {text_of(float(zeros))}: give the column the role nominal "
             "if its values are codes."
         )
-    long = [cell for cell in values if len(cell) > _EXACT or "e" in cell or "E" in cell]
-    known: dict[float, str] = {}
-    for cell in long and values:
-        other = known.setdefault(float(cell), cell) if NUMBER.fullmatch(cell) else cell
-        if other is not cell and Decimal(other) != Decimal(cell):
-            yield (
-                f"In the feature {short(column)} {_at(other, cells)} and {_at(cell, cells)} are "
-                f"one number, as {_EXACT} digits are kept: give the column the role nominal if its "
-                "values are names."
-            )
-            break
     first = int(cells[0] == "1")
     counting = map(str, range(first, first + len(cells)))
     if len(cells) >= _COUNTED and all(map(eq, cells, counting)):
@@ -130,14 +107,14 @@ def of_numbers(column: str, cells: Cells) -> Iterator[str]:
 
 def of_spellings(what: str, cells: Cells) -> Iterator[str]:
     """A sentence about values that count as different and look the same."""
-    spellings: dict[str, list[str]] = {}
-    for cell in dict.fromkeys(cells):
-        if cell is not None:
-            spellings.setdefault(folded(cell), []).append(cell)
-    several = [values for values in spellings.values() if len(values) > 1]
-    if several:
-        first, second = (_at(value, cells) for value in several[0][:2])
-        more = f", and so do {many(len(several) - 1, 'more value')}" if len(several) > 1 else ""
+    known: dict[str, str] = {}
+    values = [cell for cell in dict.fromkeys(cells) if cell is not None]
+    alike = [
+        (other, cell) for cell in values if (other := known.setdefault(folded(cell), cell)) != cell
+    ]
+    if alike:
+        first, second = (_at(value, cells) for value in alike[0])
+        more = f", and so do {many(len(alike) - 1, 'more value')}" if len(alike) > 1 else ""
         yield (
             f"In {what} {first} and {second} differ only in case, spaces or how their characters "
             f"are coded, and count as two{more}: write them in one way if they are the same."
@@ -150,32 +127,19 @@ def _at(value: str, cells: Cells) -> str:
 
 
 def of_sentences(cells: Cells) -> Iterator[str]:
-    """Doubts about sentences: what is hard to see in them, and what is hardly one."""
-    texts = [cell for cell in dict.fromkeys(cells) if cell is not None]
-    marked: dict[str, list[str]] = {}
-    for text in texts:
-        for what, pattern in _HARD_TO_SEE.items():
-            if pattern.search(text):
-                marked.setdefault(what, []).append(text)
+    """Doubts about sentences: what is hard to see in them."""
+    marked: dict[str, int] = {}  # the first row of each
+    first = {text: row for row, text in reversed([*enumerate(cells, 1)]) if text}
+    for text, row in sorted(first.items(), key=itemgetter(1)):
+        what = [name for name, pattern in _HARD_TO_SEE.items() if pattern.search(text)]
         for char in sorted(set(_UNSEEN.findall(text))):
-            what = f"{unicodedata.name(char, 'a character').lower()} (U+{ord(char):04X})"
-            marked.setdefault(what, []).append(text)
+            what.append(f"{unicodedata.name(char, 'a character').lower()} (U+{ord(char):04X})")
+        marked |= {name: row for name in what if name not in marked}
     if marked:
-        parts = [
-            f"{what} in row {cells.index(having[0]) + 1}"
-            + (f" and {many(len(having) - 1, 'more sentence')}" if len(having) > 1 else "")
-            for what, having in marked.items()
-        ]
+        parts = [f"{what} in row {row}" for what, row in marked.items()]
         yield (
             f"Sentences have what is hard to see, and models read it: {listed(parts, most=6)}; "
             "correct them if that is not meant."
-        )
-    single = [text for text in texts if len(text.split()) == 1]
-    odd = [text for text in single if text.casefold().strip() in _SUMS | MISSING_AMONG_NUMBERS]
-    if odd and len(single) < _FEW * len(texts):
-        yield (
-            f"The sentence in row {cells.index(odd[0]) + 1} is {short(odd[0])}, and counts as a "
-            "stimulus: remove the row if it is none."
         )
 
 
@@ -198,14 +162,13 @@ def of_thousands(header: Sequence[str], columns: Sequence[Cells]) -> Iterator[st
     """Doubts about columns whose decimal signs all stand before three digits, in a table with
     decimal commas."""
     for name, cells in zip(header, columns, strict=True):
-        for sign, pattern in _THOUSANDS.items():
-            like = [cell for cell in set(cells) if cell and sign in cell]
+        for sign in ",.":
+            pattern = re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII)
+            like = [cell for cell in cells if cell and sign in cell]
             if like and all(pattern.fullmatch(cell.strip()) for cell in like):
-                row = next(i for i, cell in enumerate(cells) if cell and sign in cell)
-                value = (cells[row] or "").strip()
                 yield (
-                    f"In the column {short(name)} {short(value)} (row {row + 1}) counts as "
-                    f"{float(value.replace(',', '.')):g}: write thousands without a sign between "
+                    f"In the column {short(name)} {_at(like[0], cells)} counts as "
+                    f"{float(like[0].replace(',', '.')):g}: write thousands without a sign between "
                     "them if they are meant."
                 )
 

@@ -23,10 +23,17 @@ from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
 from mlem_core.data.columns import NUMBER, Cells, guess_kind, missing_marks, texts
 from mlem_core.data.reading.content import ReadAs, Source
-from mlem_core.data.reading.table import DETECTED, Table, read_table
-from mlem_core.data.stimuli import ITEM, StimulusSet, bare, occurrences
+from mlem_core.data.reading.table import (
+    DETECTED,
+    SPAN,
+    Table,
+    carried_name,
+    having,
+    read_table,
+    with_words,
+)
+from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
-from mlem_core.data.words import SPAN, carried_name, having, with_words
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -84,46 +91,26 @@ def guess_roles(table: Table) -> dict[str, str]:
         words = {name: _mean_words(frame[name]) for name in names if not name.startswith("_")}
         longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
+    special: dict[str | None, str] = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
     if sentence and _first([sentence], _NAMES) and _are_names(frame[sentence]):
-        special = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
         return _with_features(table, special | {sentence: "stimulus"})
-    index, word, group = (_first(names, known) for known in (_INDICES, _WORDS, _GROUPS))
-    if (
-        group
-        and word
-        and _first(names, _SENTENCES) is None
-        and not (sentence and _share_inside(frame[word], frame[sentence]) >= 0.5)
-    ):
-        return _guess_words(table, word, group)
-    span = set(SPAN) <= set(names) and index is None and sentence is not None
-    # A column of words says which is the stimulus, if it holds words of the sentence; beside the
-    # number of the word, it checks it.
-    inside = (
-        word is not None
-        and sentence is not None
-        and (index is None or "word" not in names)
-        and _share_inside(frame[word], frame[sentence]) >= 0.5
-    )
-    if index is None and inside and not span:
-        assert word is not None and sentence is not None
-        index = _counting(table, word, sentence) or word
-    if index is None and word is None and sentence is not None and not span:
-        index = _placing(table, _first(names, _PLACES), sentence)
-    special = {sentence: "sentence", index: "word_index", group: "sentence_id"}
-    special[ITEM] = "item"
+    index, word = _first(names, _INDICES), _first(names, _WORDS)
+    inside = word and sentence and _share_inside(frame[word], frame[sentence]) >= 0.5
+    span = SPAN if set(SPAN) <= set(names) else ()
+    if word and _first(names, _GROUPS) and _first(names, _SENTENCES) is None and not inside:
+        # A word a row, and no sentence.
+        return _with_features(
+            table, dict.fromkeys([index, *span], "ignore") | special | {word: "word"}
+        )
+    # Characters say which word it is, where nothing else does.
+    special |= {name: name if index is None and sentence else "ignore" for name in span}
+    if index is None and sentence is not None and not span:
+        # A column of words does, if they are words of the sentence; beside a number it checks it.
+        index = word if inside else None if word else _placing(table, names, sentence)
+    special = {sentence: "sentence", index: "word_index"} | special
     if inside and index != word:
         special[word] = "word"
-    special |= {name: name if span else "ignore" for name in SPAN if set(SPAN) <= set(names)}
     return _with_features(table, special)
-
-
-def _guess_words(table: Table, word: str, group: str) -> dict[str, str]:
-    """The roles of a table with a word a row and no sentence."""
-    names = list(map(str, table.frame.columns))
-    counted = {_first(names, _INDICES), *(SPAN if set(SPAN) <= set(names) else ())}
-    return _with_features(
-        table, dict.fromkeys(counted, "ignore") | {word: "word", group: "sentence_id", ITEM: "item"}
-    )
 
 
 def _with_features(table: Table, special: Mapping[str | None, str]) -> dict[str, str]:
@@ -171,37 +158,32 @@ def apply_roles(
         or is there twice; and as `from_frame`.
     """
     asked = dict(roles or {})
-    names = [str(column) for column in table.frame.columns]
     for column, role in asked.items():
-        check_choice("column", column, names)
+        check_choice("column", column, [str(name) for name in table.frame])
         check_choice("role of a column", role, ROLES)
-    chosen = {**guess_roles(table), **asked}
-    for column, kind in (kinds or {}).items():
-        if chosen.get(column) in FEATURES:
-            asked[column] = kind
-    chosen |= asked
-    table, chosen, notes = with_words(table, chosen)
-    name, frame, read_as = table.name, table.frame, table.read_as
-    names = [str(column) for column in frame.columns]
-    _check_roles(chosen, name)
+    chosen = guess_roles(table) | asked
+    asked |= {name: kind for name, kind in (kinds or {}).items() if chosen.get(name) in FEATURES}
+    table, chosen, notes = with_words(table, chosen | asked)
+    _check_roles(chosen, table.name)
     columns: dict[str, list[str | None]] = {}
-    missing: list[str] = []
-    for column in names:
-        cells = texts(frame[column])
-        role = chosen[column]
+    missing: dict[str, None] = {}  # in the order in which they occur
+    for column, role in ((str(name), chosen[str(name)]) for name in table.frame):
+        cells = texts(table.frame[column])
         if role == "word_index":
-            sentences = texts(frame[having(chosen, "sentence")[0]])
+            sentences = texts(table.frame[having(chosen, "sentence")[0]])
             cells = _word_index(cells, sentences, column)
         elif role in FEATURES:
-            marks = missing_marks(cells, read_as.missing)
+            marks = missing_marks(cells, table.read_as.missing)
             stripped = ((cell or "").strip() for cell in dict.fromkeys(cells))
-            missing += dict.fromkeys(cell for cell in stripped if cell in marks)
+            missing |= dict.fromkeys(cell for cell in stripped if cell in marks)
             cells = table.values(column)
-        columns[_new_name(column, role, names)] = cells
+        elif role in ("ignore", *SPAN):
+            column = carried_name(column, list(chosen))
+        columns[role if role in (*CARRIED, "stimulus") else column] = cells
     features = {kind: having(chosen, kind) for kind in FEATURES}
-    stimuli = from_cells(list(columns), list(columns.values()), name, **features)
-    read_as = replace(read_as, found=tuple(dict.fromkeys(missing)))
-    return replace(stimuli, notes=(*notes, *_notes(name, read_as, chosen, asked, table)))
+    stimuli = from_cells(list(columns), list(columns.values()), table.name, **features)
+    read_as = replace(table.read_as, found=tuple(missing))
+    return replace(stimuli, notes=(*notes, *_notes(table, read_as, chosen, asked)))
 
 
 def read_csv(
@@ -270,14 +252,12 @@ def parse_role(text: str) -> tuple[str, str]:
 
 def _check_roles(chosen: Mapping[str, str], name: str) -> None:
     """Raise where a role has too many columns or none, or a feature a name that is taken."""
-    once = {"word_index": "word", "sentence_id": "group", "word": "word that is checked"}
-    once |= {role: role for role in ("sentence", "stimulus", "item")}
-    for role, what in once.items():
+    for role in ROLES:
         columns = having(chosen, role)
-        if len(columns) > 1:
+        if len(columns) > 1 and role not in (*FEATURES, "ignore"):
             raise InputError(
-                f"the columns {some(columns)} of {name} are all said to be the {what}; choose one "
-                "of them and ignore the others."
+                f"the columns {some(columns)} of {name} all have the role {role}; choose one of "
+                "them and ignore the others."
             )
     text, no_text = having(chosen, "sentence"), having(chosen, "stimulus")
     if no_text and (text or having(chosen, "word_index")):
@@ -299,17 +279,11 @@ def _check_roles(chosen: Mapping[str, str], name: str) -> None:
             )
 
 
-def _new_name(column: str, role: str, names: list[str]) -> str:
-    if role in (*CARRIED, "stimulus"):
-        return role
-    return carried_name(column, names) if role in ("ignore", *SPAN) else column
-
-
 def _notes(
-    name: str, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str], table: Table
+    table: Table, read_as: ReadAs, chosen: Mapping[str, str], asked: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Sentences about what was detected and guessed, which a reader of the file would not see."""
-    notes = [*([] if read_as.plain else [f"{name} was {read_as.sentence}"]), *table.notes]
+    notes = [*([] if read_as.plain else [f"{table.name} was {read_as.sentence}"]), *table.notes]
     parts = []
     for role, what in {
         "sentence": "is the sentence",
@@ -318,19 +292,13 @@ def _notes(
         "sentence_id": "keeps stimuli together",
     }.items():
         parts += [f"{short(c)} {what}" for c in having(chosen, role) if c not in (role, *asked)]
-    left = [column for column in having(chosen, "ignore") if not column.startswith("_")]
-    for column in left:
-        if column in asked:
+    for column in having(chosen, "ignore"):
+        if column in asked or column.startswith("_"):
             continue
-        cells = table.values(column)
-        why = "is carried along"
-        if column in table.nameless:
-            why = "has no name"
-        elif _feature(cells) == "ignore":
-            why = "has one value only" if any(cells) else "has no value"
-        parts.append(f"{short(column)} {why} and is no feature")
+        few = column not in table.nameless and _feature(table.values(column)) == "ignore"
+        parts.append(f"{short(column)} {'has one value only and ' * few}is no feature")
     if parts:
-        notes.append(f"In {name} {listed(parts, most=8)}.")
+        notes.append(f"In {table.name} {listed(parts, most=8)}.")
     return (*notes, *_doubts(chosen, asked, table))
 
 
@@ -389,37 +357,14 @@ def _mean_words(column: pd.Series[str]) -> float:
 
 def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
-    cells = texts(words)
-    there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
-    times, _ = occurrences(cells, texts(sentences))
-    return float((times[there] > 0).sum()) / max(1, int(there.sum()))
+    times, _ = occurrences(texts(words), texts(sentences))
+    there = np.array([bool(cell and cell.strip()) for cell in texts(words)], dtype=np.bool_)
+    return float(np.mean(times[there] > 0)) if there.any() else 0.0
 
 
-def _counting(table: Table, word: str, sentence: str) -> str | None:
-    """The column that counts to the word from 0 in every row; only looked for where a word recurs.
-
-    Where it does not, the word alone says which is meant, and its place may be a feature.
-    """
-    cells, sentences = texts(table.frame[word]), texts(table.frame[sentence])
-    if (occurrences(cells, sentences)[0] <= 1).all():
-        return None
-    split = cache(lambda text: (text or "").split())
-    for name in table.frame.columns:
-        places = texts(table.frame[name])
-        if all(
-            place is not None
-            and place.isdecimal()
-            and [bare(one) for one in split(text)[int(place) : int(place) + 1]]
-            == [bare(cell or "")]
-            for place, cell, text in zip(places, cells, sentences, strict=True)
-        ):
-            return str(name)
-    return None
-
-
-def _placing(table: Table, name: str | None, sentence: str) -> str | None:
+def _placing(table: Table, names: list[str], sentence: str) -> str | None:
     """The column, where each row of sentences that recur has another word of its sentence in it."""
-    if name is None:
+    if (name := _first(names, _PLACES)) is None:
         return None
     places, sentences = texts(table.frame[name]), texts(table.frame[sentence])
     inside = all(

@@ -11,11 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from itertools import chain
+from functools import cache, cached_property, lru_cache
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -32,7 +30,7 @@ from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, ty
 ITEM = "item"
 _BLOCK = 100_000  # rows that are hashed at a time
 _INSIDE = re.compile(r"\w")
-_SPLIT = 20_000  # sentences that are split at a time
+_RECENT = 256  # sentences whose words are kept: rows of one sentence mostly stand together
 
 
 @dataclass(frozen=True)
@@ -297,53 +295,16 @@ def bare(word: str) -> str:
     return inside.casefold()
 
 
-@dataclass(frozen=True, eq=False)
-class _Split:
-    """The words of some sentences.
-
-    Attributes
-    ----------
-    rows : (n,) the rows that have these sentences
-    sentence : (n,) which of the sentences each of the rows has
-    words : (n_words,) of one sentence after the other
-    bounds : (n_sentences + 1,) where among the words each sentence begins, and the last one ends
-    """
-
-    rows: IntArray
-    sentence: IntArray
-    words: NDArray[np.object_]
-    bounds: IntArray
-
-
-def _split(sentences: Sequence[str | None]) -> Iterator[_Split]:
-    codes, distinct = pd.factorize(np.array(sentences, dtype=object))
-    texts = [*distinct, ""]
-    codes[codes < 0] = len(distinct)
-    order = np.argsort(codes, kind="stable")
-    for first in range(0, len(texts), _SPLIT):
-        low, high = np.searchsorted(codes, (first, first + _SPLIT), sorter=order)
-        rows = order[low:high]
-        parts = [text.split() for text in texts[first : first + _SPLIT]]
-        bounds = np.cumsum([0, *map(len, parts)])
-        words = np.array([*chain.from_iterable(parts), None], dtype=object)[:-1]
-        yield _Split(rows, codes[rows] - first, words, bounds)
-
-
 def words_in(sentences: Sequence[str | None]) -> IntArray:
     """Number of whitespace-separated words of each sentence: (n_rows,)."""
-    counts = np.zeros(len(sentences), dtype=np.int64)
-    for part in _split(sentences):
-        counts[part.rows] = np.diff(part.bounds)[part.sentence]
-    return counts
+    count = cache(lambda text: len((text or "").split()))
+    return np.array([*map(count, sentences)], dtype=np.int64)
 
 
 def words_at(sentences: Sequence[str], index: IntArray) -> list[str]:
     """The word of each sentence at its index, which is from 0 and in the sentence: (n_rows,)."""
-    chosen = np.empty(len(sentences), dtype=object)
-    for part in _split(sentences):
-        chosen[part.rows] = part.words[part.bounds[part.sentence] + index[part.rows]]
-    words: list[str] = chosen.tolist()
-    return words
+    split = lru_cache(_RECENT)(str.split)
+    return [split(text)[place] for text, place in zip(sentences, index.tolist(), strict=True)]
 
 
 def occurrences(
@@ -352,20 +313,13 @@ def occurrences(
     """Occurrences of each row's word in its sentence, and place of the first: (n_rows,) each.
 
     Words are compared as `bare` has them. Where a sentence does not have the
-    word, its place means nothing.
+    word, its place is 0.
     """
     bare_of = cache(lambda word: bare(word or ""))
-    number: defaultdict[str, int] = defaultdict(lambda: len(number))  # of each bare word, from 0
-    wanted = np.array([number[bare_of(word)] for word in words], dtype=np.int64)
-    times, place = np.zeros((2, len(wanted)), dtype=np.int64)
-    for part in _split(sentences):
-        there = np.array([number[bare_of(word)] for word in part.words], dtype=np.int64)
-        # A word with its sentence is one number; equal ones stand in the order of the sentence.
-        sentence = np.repeat(np.arange(len(part.bounds) - 1), np.diff(part.bounds))
-        keys = sentence * len(number) + there
-        order = np.argsort(keys, kind="stable")
-        asked = part.sentence * len(number) + wanted[part.rows]
-        low, high = (np.searchsorted(keys, asked, side, sorter=order) for side in ("left", "right"))
-        times[part.rows] = high - low
-        place[part.rows] = np.append(order, 0)[low] - part.bounds[part.sentence]
+    split = lru_cache(_RECENT)(lambda text: [*map(bare_of, (text or "").split())])
+    times, place = np.zeros((2, len(words)), dtype=np.int64)
+    for row, (word, sentence) in enumerate(zip(words, sentences, strict=True)):
+        own, wanted = split(sentence), bare_of(word)
+        times[row] = own.count(wanted)
+        place[row] = own.index(wanted) if wanted in own else 0
     return times, place

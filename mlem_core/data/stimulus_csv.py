@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from operator import ne
 from pathlib import Path
-from types import NoneType
 from typing import IO, Any, cast
 
 import numpy as np
@@ -31,7 +30,6 @@ CARRIED = ("sentence", "word_index", "word", "sentence_id", ITEM)
 # What a spreadsheet may take for a formula, after the apostrophes that we put in front ourselves.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _QUOTED = re.compile(r'[",\r\n]')
-_BLOCK = 50_000  # rows that are written at a time
 
 
 def from_frame(
@@ -210,16 +208,11 @@ def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.i
     if inside.all():
         return numbers.astype(np.int64)
     row = int(inside.argmin())
-    allowed = (
-        f"0 to {n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
-        f"{short(sentences[row])}"
-    )
     text = (cells[row] or "").strip()
-    if not number(text).is_integer():
-        described = short(text) if text else "empty"
-        raise InputError(f"word_index in row {row + 1} is {described}; expected {allowed}.")
     raise InputError(
-        f"word_index in row {row + 1} is {short(text)}, outside the sentence; expected {allowed}."
+        f"word_index in row {row + 1} is {short(text) if text else 'empty'}; expected 0 to "
+        f"{n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
+        f"{short(sentences[row])}."
     )
 
 
@@ -253,35 +246,18 @@ def write_table(frame: pd.DataFrame, target: str | Path | IO[Any], *, synced: bo
         frame = frame.rename_axis(index=frame.index.name or "").reset_index()
     if isinstance(target, (str, Path)):
         with replacing(target, synced=synced) as temporary, temporary.open("wb") as file:
-            for text in _blocks(frame):
-                file.write(text.encode())
-        return
-    open_file: Any = target
-    for text in _blocks(frame):
-        open_file.write(text if isinstance(open_file, io.TextIOBase) else text.encode())
+            file.writelines(map(str.encode, _lines(frame)))
+    else:
+        text = isinstance(target, io.TextIOBase)
+        target.writelines(_lines(frame) if text else map(str.encode, _lines(frame)))
 
 
-def _blocks(frame: pd.DataFrame) -> Iterator[str]:
-    """The lines of a table, some at a time."""
-    yield _lines([[_written(str(name))] for name in frame.columns])
-    for start in range(0, len(frame), _BLOCK):
-        block = frame.iloc[start : start + _BLOCK]
-        yield _lines([_cells(block.iloc[:, i]) for i in range(frame.shape[1])])
-
-
-def _lines(columns: list[list[str]]) -> str:
-    if len(columns) == 1:  # an empty line would be no row
-        columns = [[cell or '""' for cell in columns[0]]]
-    return "".join([f"{line}\n" for line in map(",".join, zip(*columns, strict=True))])
-
-
-def _cells(column: pd.Series[Any]) -> list[str]:
-    """The cells of a column as they are written."""
-    values = column.tolist()
-    # Of equal numbers one may be written in another way: 1, 1.0 and True, 0.0 and -0.0.
-    if column.dtype == "str" or set(map(type, values)) <= {str, NoneType}:
-        return list(map(cache(_written), values))
-    return list(map(_written, values))
+def _lines(frame: pd.DataFrame) -> Iterator[str]:
+    columns = [
+        map(_written, [str(name), *frame.iloc[:, i].tolist()]) for i, name in enumerate(frame)
+    ]
+    for line in map(",".join, zip(*columns, strict=True)):
+        yield f"{line}\n" if line else '""\n'  # an empty line would be no row
 
 
 def _written(value: Any) -> str:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.room import check_memory
-from mlem_core.base.text import listed, many, short
+from mlem_core.base.text import listed, many, short, some
 from mlem_core.data import doubts
 from mlem_core.data.added import count_words
 from mlem_core.data.columns import NUMBER, texts
@@ -222,13 +223,11 @@ def _feature_name(name: str) -> str:
 
 def _check_features(bank: Treebank) -> None:
     """Raise where two morphological features would be one column."""
-    named: dict[str, str] = {}
-    for name in sorted(bank.features):
-        other = named.setdefault(_feature_name(name), name)
-        if other != name:
+    for name, own in groupby(sorted(bank.features, key=_feature_name), _feature_name):
+        if len(same := [*own]) > 1:
             raise InputError(
-                f"the features {short(other)} and {short(name)} of {bank.name} would both be "
-                f"called {_feature_name(name)!r}; rename one of them."
+                f"the features {some(same)} of {bank.name} would both be called {name!r}; rename "
+                "one of them."
             )
 
 

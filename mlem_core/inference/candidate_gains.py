@@ -62,7 +62,7 @@ def _of_text(
 ) -> list[Candidate]:
     """Sub-tokens in some models, and predictions of the first that is causal."""
     from mlem_core.models.loading import load_with_head, open_model
-    from mlem_core.models.surprisal import tokenized, word_predictions
+    from mlem_core.models.predictions import tokenized, word_predictions
 
     found: list[Candidate] = []
     causal = ""

@@ -1,8 +1,8 @@
 """Forward passes with a concept erased from one layer, and measures of what that changes.
 
 These are of later layers, and of predictions. Held-out sentences have the eraser of their training
-folds (`mlem_core.models.erasing`). Pairs inside a fold have one eraser, so that similarities are of
-these.
+folds (`mlem_core.models.predictions`). Pairs inside a fold have one eraser, so that similarities
+are of these.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.minimal_pairs import Forms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, index_of_some
 from mlem_core.inference.replicates import fitted_anew
 from mlem_core.measures.importance import mean_scores
-from mlem_core.models.erasing import ErasedPasses, Eraser, leace
 from mlem_core.models.extraction import During, ExtractionOptions, passes, untouched
 from mlem_core.models.forward import LoadedModel
-from mlem_core.models.surprisal import masked_surprisal, word_predictions
+from mlem_core.models.predictions import (
+    ErasedPasses,
+    Eraser,
+    Forms,
+    leace,
+    masked_surprisal,
+    word_predictions,
+)
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.designs import PairDesign
@@ -81,7 +86,7 @@ class ErasedRuns:
     stimuli, folds : all, which erasers are fitted on, and the fold of each (n_stimuli,)
     shown : (n_shown,) those that are run
     forms : minimal pairs among the shown stimuli
-    positions : one of `mlem_core.models.erasing.ERASED`
+    positions : one of `mlem_core.models.predictions.ERASED`
     options : for taking hidden states
     """
 

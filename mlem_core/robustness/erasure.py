@@ -34,7 +34,6 @@ from mlem_core.base.typing import (
     parse_layer,
 )
 from mlem_core.data.levels import MOVED, Exchange, exchanges
-from mlem_core.data.minimal_pairs import minimal_pairs
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.erased_measures import (
     FORMS,
@@ -50,8 +49,8 @@ from mlem_core.inference.erased_measures import (
 )
 from mlem_core.inference.layer_pairs import sampled_rows
 from mlem_core.inference.resample import check_enough, jackknife
-from mlem_core.models.erasing import ERASED
 from mlem_core.models.loading import load_with_head, open_model
+from mlem_core.models.predictions import ERASED, minimal_pairs
 from mlem_core.storage.store import Stage, Store
 
 # Permutations of the feature's labels, and random subspaces.
@@ -166,7 +165,7 @@ def erase(
     report : called with the number of erased runs done and their total
     how : `others`: layers of the analysis whose similarity with the later layers is measured;
         `later`: numbers of later layers, by default all; `positions`: which tokens are changed, one
-        of `mlem_core.models.erasing.ERASED`, by default all
+        of `mlem_core.models.predictions.ERASED`, by default all
 
     Raises
     ------

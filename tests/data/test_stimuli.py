@@ -16,7 +16,6 @@ from inputs import for_each, refused
 from mlem_core import Feature, InputError, ReadAs, from_frame, read_csv, write_csv
 from mlem_core.data import datasets
 from mlem_core.data.columns import coded, text_of, texts
-from mlem_core.data.reading import content
 from mlem_core.data.reading.content import MAX_BYTES, parse
 from mlem_core.data.stimulus_csv import _FORMULA, read_written, write_table
 from mlem_core.models.representations import _digest
@@ -276,16 +275,12 @@ def parse_by_row(text):
 
 
 @given(st.lists(st.tuples(WORD, WORD), max_size=9))
-def test_cells_are_read_as_row_by_row_whatever_the_block(rows):
+def test_cells_are_read_as_row_by_row(rows):
     file = io.StringIO(newline="")
     csv.writer(file).writerows([("a", "b"), *rows])
-    text = file.getvalue()
-    for block in (1, 2, 50_000):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(content, "_BLOCK", block)
-            header, columns = parse(text, "t")
-        assert header == ["a", "b"]
-        assert [list(row) for row in zip(*columns, strict=True)] == parse_by_row(text)
+    header, columns = parse(file.getvalue(), "t")
+    assert header == ["a", "b"]
+    assert [list(row) for row in zip(*columns, strict=True)] == parse_by_row(file.getvalue())
 
 
 def write_by_row(frame):

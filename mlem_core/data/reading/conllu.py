@@ -29,7 +29,17 @@ _COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]*")
-_TAGS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X"
+# What is said of the sentences where there is some, {n} of it (of {tokens} syntactic words).
+_COUNTED = {
+    "unspaced": "No space follows {n:,} of its {tokens:,} words in the treebank (SpaceAfter=No); "
+    "here one follows each.",
+    "parts": "No stimuli: the {n:,} parts of multiword tokens, which have no place of their own. "
+    "They count in trees.",
+    "spaced": "Of words written with a space ({n:,}) the last part is the stimulus.",
+    "empty": "Left out: empty nodes ({n:,}).",
+    "enhanced": "Left out: the enhanced dependencies of {n:,} words; trees are the basic ones.",
+    "copies": "Left out: sentences with a text that had occurred ({n:,}).",
+}
 # Of characters that nobody sees: spaces of any width, and what steers the writing.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 
@@ -72,7 +82,7 @@ class Sentence:
 
     def depths(self) -> list[int]:
         """Number of arcs between each token and the root."""
-        return _depths([token.head or 0 for token in self.tokens])[0]
+        return _depths([token.head or 0 for token in self.tokens])
 
 
 @dataclass
@@ -83,8 +93,6 @@ class Treebank:
     ----------
     features : the names of those that its words have
     encodings : of each file that is not in UTF-8, what it was read as
-    other_text : the sentences whose words are not those of their comment `text`
-    other_tags : tags in UPOS that are none of Universal Dependencies, each with its first sentence
     """
 
     name: str
@@ -93,55 +101,18 @@ class Treebank:
     left_out: list[str] = field(default_factory=list)
     features: set[str] = field(default_factory=set)
     encodings: dict[str, str] = field(default_factory=dict)
-    other_text: list[str] = field(default_factory=list)
-    other_tags: dict[str, str] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """Sentences about how the treebank was read."""
-        counts = self.counts
         notes = [
             f"{self.name}: the words of a sentence are separated by single spaces, "
             "punctuation too; a multiword token (don't = do + n't) is one word as it is written."
         ]
         for file, encoding in self.encodings.items():
             notes.append(f"{file} was read as {encoding} text; CoNLL-U is in UTF-8.")
-        if self.other_text:
-            notes.append(
-                f"The comment text of {many(len(self.other_text), 'sentence')} has other words "
-                f"than its lines ({listed(self.other_text, most=3)}); the words of the lines are "
-                "the sentence."
-            )
-        if self.other_tags:
-            tags = [f"{short(tag)} in {name}" for tag, name in self.other_tags.items()]
-            notes.append(
-                "The column UPOS has tags that Universal Dependencies does not have, and they "
-                f"count as values of upos: {listed(tags, most=5)}. PUNCT alone is no stimulus."
-            )
-        if counts["unspaced"]:
-            notes.append(
-                f"No space follows {counts['unspaced']:,} of its {counts['tokens']:,} words in the "
-                "treebank (SpaceAfter=No); here one follows each."
-            )
-        if counts["parts"]:
-            notes.append(
-                f"No stimuli: {many(counts['parts'], 'syntactic word')} in "
-                f"{many(counts['multiword'], 'multiword token')}; as parts of a written word they "
-                "have no place of their own. They count in trees."
-            )
-        if counts["spaced"]:
-            notes.append(
-                f"Of {many(counts['spaced'], 'word')} written with a space the last part is the "
-                "stimulus."
-            )
-        if counts["empty"] or counts["enhanced"]:
-            notes.append(
-                f"Left out: {many(counts['empty'], 'empty node')} and the enhanced dependencies; "
-                "trees are the basic ones."
-            )
-        if counts["copies"]:
-            notes.append(
-                f"Left out: {many(counts['copies'], 'sentence')} with a text that had occurred."
-            )
+        for what, sentence in _COUNTED.items():
+            if n := self.counts[what]:
+                notes.append(sentence.format(n=n, tokens=self.counts["tokens"]))
         if self.left_out:
             left_out = many(len(self.left_out), "sentence")
             bad = listed(self.left_out, most=3)
@@ -176,8 +147,8 @@ def read_sentences(sources: Sequence[Source], encoding: str | None = None) -> Tr
         of_file = f"{file.removesuffix('.conllu')}:" if len(sources) > 1 else ""
         n = 0
         try:
-            for sent_id, written, lines in _blocks(text):
-                _take(bank, lines, of_file + (sent_id or str(n + 1)), written, seen)
+            for sent_id, lines in _blocks(text):
+                _take(bank, lines, of_file + (sent_id or str(n + 1)), seen)
                 n += 1
         except _NoConllu as error:
             raise InputError(
@@ -211,16 +182,15 @@ class _Line:
         return _NoConllu(f"line {self.number:,} has {what}")
 
 
-def _blocks(text: str) -> Iterator[tuple[str, str, list[_Line]]]:
-    """The comments `sent_id` and `text` of each sentence, "" for none, and its lines."""
-    name, written, lines = "", "", list[_Line]()
+def _blocks(text: str) -> Iterator[tuple[str, list[_Line]]]:
+    """The comment `sent_id` of each sentence, "" for none, and its lines."""
+    name, lines = "", list[_Line]()
     for number, line in enumerate(chain(io.StringIO(text, newline=None), [""]), start=1):
         if line.startswith("#"):
             key, _, value = (text.strip() for text in line[1:].partition("="))
             if key == "global.columns" and value.split() != _COLUMNS.split():
                 raise _NoConllu(f"line {number:,} names other columns than {_COLUMNS}")
             name = value if key == "sent_id" else name
-            written = value if key == "text" else written
         elif line.strip():
             cells = [cell.strip() for cell in line.removesuffix("\n").split("\t")]
             lines.append(_Line(number, cells))
@@ -228,12 +198,12 @@ def _blocks(text: str) -> Iterator[tuple[str, str, list[_Line]]]:
                 raise lines[-1].wrong(many(len(cells), "column"))
         else:
             if lines:
-                yield name, written, lines
-            name, written, lines = "", "", []
+                yield name, lines
+            name, lines = "", []
 
 
-def _take(bank: Treebank, lines: list[_Line], name: str, written: str, seen: set[str]) -> None:
-    """Add a sentence to the treebank, whose comment `text` is `written`."""
+def _take(bank: Treebank, lines: list[_Line], name: str, seen: set[str]) -> None:
+    """Add a sentence to the treebank."""
     tokens, text, counts, unseen = _placed(lines)
     problem = unseen or _problem(tokens)
     if problem:
@@ -245,10 +215,6 @@ def _take(bank: Treebank, lines: list[_Line], name: str, written: str, seen: set
     seen.add(text)
     bank.counts += counts
     bank.features.update(*(token.feats for token in tokens))
-    if written and "".join(written.split()) != text.replace(" ", ""):
-        bank.other_text.append(short(name))
-    for tag in {token.upos for token in tokens} - {*_TAGS.split(), NO_VALUE}:
-        bank.other_tags.setdefault(tag, short(name))
     bank.sentences.append(Sentence(text, tokens, name))
 
 
@@ -270,7 +236,6 @@ def _placed(lines: list[_Line]) -> tuple[tuple[Token, ...], str, Counter[str], s
         written = next_id > covered
         if span and written and int(span[1]) == next_id <= int(span[2]):
             covered = int(span[2])
-            counts["multiword"] += 1
             counts["parts"] += covered - next_id + 1
         elif id == str(next_id):
             tokens.append(_token(line, len(words) + len(parts) - 1 if written else None))
@@ -331,13 +296,11 @@ def _problem(tokens: Sequence[Token]) -> str:
         return "has a word whose head is no word of it"
     if heads.count(0) != 1:
         return f"has {many(heads.count(0), 'root')}"
-    _, circle = _depths([head or 0 for head in heads])
-    return f"has a circle of heads through word {circle}" if circle else ""
+    return "" if _depths([head or 0 for head in heads]) else "has a circle of heads"
 
 
-def _depths(heads: Sequence[int]) -> tuple[list[int], int]:
-    """Number of arcs between each word and the root, and the first word of a circle of heads;
-    0 where all lead to the root."""
+def _depths(heads: Sequence[int]) -> list[int]:
+    """Number of arcs between each word and the root; empty where heads go in a circle."""
     depths = {0: -1}
     for number in range(1, len(heads) + 1):
         way: dict[int, None] = {}
@@ -345,8 +308,7 @@ def _depths(heads: Sequence[int]) -> tuple[list[int], int]:
             way[number] = None
             number = heads[number - 1]
         if number in way:
-            path = list(way)
-            return [], min(path[path.index(number) :])
+            return []
         for below in reversed(way):
             depths[below] = depths[heads[below - 1]] + 1
-    return [depths[number] for number in range(1, len(heads) + 1)], 0
+    return [depths[number] for number in range(1, len(heads) + 1)]

@@ -10,13 +10,12 @@ import contextlib
 import csv
 import io
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
-
-import numpy as np
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, short
@@ -30,7 +29,6 @@ Source = str | Path | bytes | BinaryIO
 # What separates the cells of a line, and what it is called.
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DECIMALS = {".": "point", ",": "comma"}
-_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
 _ENCODINGS = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16",
@@ -51,7 +49,6 @@ MOST_ACCENTS = 0.3
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 LOOKED_AT = 200_000  # characters
 _RECORDS = 300
-_BLOCK = 50_000  # rows, so that what is read and not yet looked at stays small
 # Excel's own way to say it, in the first line.
 _SAID = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)
 
@@ -100,10 +97,9 @@ class ReadAs:
     @property
     def plain(self) -> bool:
         """Whether there is nothing to say: UTF-8, commas, decimal points, nothing renamed."""
-        usual = (self.separator, self.encoding, self.decimal) == (",", "utf-8", ".")
-        if self.separator is None and self.sheet is None:
-            usual = self.encoding in (None, "utf-8") and self.decimal == "."
-        return usual and not (self.renamed or self.found or self.literal)
+        usual = self.separator in (",", None) and self.encoding in ("utf-8", None)
+        odd = self.sheet or self.decimal == "," or self.renamed or self.found or self.literal
+        return usual and not odd
 
     @property
     def sentence(self) -> str:
@@ -132,7 +128,8 @@ class ReadAs:
 
 def parse_separator(text: str) -> str:
     """The separator that a user names: the character itself, or its name."""
-    separator = _NAMES.get(text.strip().casefold().removesuffix("s"), text)
+    named = {name.removesuffix("s"): mark for mark, name in SEPARATORS.items()}
+    separator = named.get(text.strip().casefold().removesuffix("s"), text)
     if separator not in SEPARATORS:
         names = listed([f"{mark!r} ({name})" for mark, name in SEPARATORS.items()], last="or")
         raise InputError(f"found the separator {short(text)}; expected {names}.")
@@ -141,10 +138,10 @@ def parse_separator(text: str) -> str:
 
 def parse_decimal(text: str) -> str:
     """The decimal sign that a user names: "." or ",", or "point" or "comma"."""
-    signs = {**{sign: sign for sign in DECIMALS}, **{name: sign for sign, name in DECIMALS.items()}}
-    if text.strip().casefold() not in signs:
-        raise InputError(f"found the decimal sign {short(text)}; expected '.' or ','.")
-    return signs[text.strip().casefold()]
+    for sign, name in DECIMALS.items():
+        if text.strip().casefold() in (sign, name):
+            return sign
+    raise InputError(f"found the decimal sign {short(text)}; expected '.' or ','.")
 
 
 def parse_marks(text: str) -> tuple[str, ...]:
@@ -191,10 +188,10 @@ def content(
 def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, str]:
     """The text of a file, without a byte-order mark, and its encoding.
 
-    Without `encoding` a byte-order mark decides, then zeros in every other byte (UTF-16), then
-    whether it is UTF-8; what is left is Windows-1252 (Latin-1 is a part of it) where that makes
-    words: few letters have accents, and no sign stands inside a word. (On short English or German
-    text in Windows-1252, charset-normalizer 3.5 answers cp775, cp852 or cp1250.)
+    Without `encoding` a byte-order mark decides, then whether it is UTF-8; what is left is
+    Windows-1252 (Latin-1 is a part of it) where that makes words: few letters have accents, and no
+    sign stands inside a word. (On short English or German text in Windows-1252, charset-normalizer
+    3.5 answers cp775, cp852 or cp1250.)
 
     Raises
     ------
@@ -202,74 +199,62 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, st
         It is in none of these, not in `encoding`, or no text.
     """
     asked = encoding
-    encoding = _codec(encoding) if encoding else _detect(data)
+    encoding = encoding or _detect(data)
     try:
         text = data.decode(encoding).removeprefix("\ufeff")
-    except UnicodeError as error:
-        if not isinstance(error, UnicodeDecodeError):  # as idna and punycode have it
-            raise InputError(f"{name} is not {asked} ({error}); choose its encoding.") from error
+    except LookupError as error:
+        raise InputError(
+            f"unknown encoding {short(encoding)}: the choices are those of Python, such as utf-8, "
+            "utf-16, latin-1, windows-1252, windows-1250, windows-1251 or mac-roman."
+        ) from error
+    except UnicodeDecodeError as error:
         where = _row_after(data[: error.start].count(b"\n"))
         raise InputError(
             f"{name} is not {asked or encoding.upper()}: byte {error.start + 1:,} ({where}) is "
             f"0x{data[error.start]:02x}; choose its encoding, or save it in UTF-8."
         ) from error
+    except UnicodeError as error:  # as idna and punycode have it
+        raise InputError(f"{name} is not {encoding} ({error}); choose its encoding.") from error
     if asked is None and encoding == "cp1252":
         _check_words(text, name)
     if "\0" in text:
         where = _row_after(text[: text.index("\0")].count("\n"))
-        raise InputError(f"{name} is no text: {where} is a null character; expected plain text.")
-    return text, encoding
-
-
-def _codec(name: str) -> str:
-    try:
-        codec = codecs.lookup(name)
-        "a".encode(name)  # that called undefined refuses any text
-    except (LookupError, UnicodeError):
-        codec = None
-    if codec is None or not codec._is_text_encoding:
         raise InputError(
-            f"unknown encoding {short(name)}: the choices are those of Python, such as utf-8, "
-            "utf-16, latin-1, windows-1252, windows-1250, windows-1251 or mac-roman."
+            f"{name} is no text: {where} is a null character; expected plain text, or a choice of "
+            "its encoding (utf-16 may have no mark of its own)."
         )
-    # These leave a byte-order mark to us.
-    plain = {"utf-8-sig": "utf-8", "iso8859-1": "latin-1"}
-    return plain.get(codec.name, codec.name)
+    return text, codecs.lookup(encoding).name
 
 
 def _detect(data: bytes) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding
-    head = data[:2000]
-    zeros = [head[start::2].count(0) / max(1, len(head[start::2])) for start in (0, 1)]
-    if max(zeros) > 0.4 and min(zeros) < 0.1:
-        return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
-    for encoding in ("utf-8", "cp1252"):
-        with contextlib.suppress(UnicodeDecodeError):
-            data.decode(encoding)
-            return encoding
+    with contextlib.suppress(UnicodeDecodeError):
+        data.decode("utf-8")
+        return "utf-8"
+    with contextlib.suppress(UnicodeDecodeError):
+        data.decode("cp1252")
+        return "cp1252"
     return "utf-8"  # which says where it is not
 
 
 def _check_words(text: str, name: str) -> None:
     """Raise where Windows-1252 makes no words of a text."""
-    counts = np.bincount(np.frombuffer(text.encode("cp1252"), dtype=np.uint8), minlength=256)
-    present = {bytes([code]).decode("cp1252"): int(counts[code]) for code in np.flatnonzero(counts)}
-    letters = sum(n for char, n in present.items() if char.isalpha())
-    accents = {char: n for char, n in present.items() if not char.isascii()}
+    counts = Counter(text)
+    letters = sum(n for char, n in counts.items() if char.isalpha())
+    accents = {char: n for char, n in counts.items() if not char.isascii()}
     accented = sum(n for char, n in accents.items() if char.isalpha())
     odd = [match.start() for match in _ODD.finditer(text)]
-    many = accented > MOST_ACCENTS * letters
-    if not many and len(odd) <= MOST_ODD * sum(accents.values()):
+    if accented <= MOST_ACCENTS * letters and len(odd) <= MOST_ODD * sum(accents.values()):
         return
     at = odd[0] if odd else min(map(text.index, accents))
     begin = text.rfind("\n", 0, at) + 1
-    where = _row_after(text[:at].count("\n"))
     raise InputError(
-        f"{name} is not UTF-8, and read as Windows-1252 its text makes no words ({where}: "
-        f"{short(text[max(begin, at - 20) : at + 20])}); choose its encoding, such as "
-        "windows-1250, windows-1251, mac-roman, shift-jis or gb18030, or save it in UTF-8."
+        f"{name} is not UTF-8, and read as Windows-1252 its text makes no words "
+        f"({_row_after(text[:at].count(chr(10)))}: {short(text[max(begin, at - 20) : at + 20])}); "
+        "choose its encoding, such as windows-1250, windows-1251, mac-roman, shift-jis or gb18030, "
+        "or save it in UTF-8."
     )
 
 
@@ -319,43 +304,33 @@ def parse(
         quoting=csv.QUOTE_NONE if literal else csv.QUOTE_MINIMAL,
     )
     kind = SEPARATORS.get(separator, repr(separator))
-    filled = filter(any, reader)
-    header: list[str] = []
-    columns: Columns = []
+    rows = filter(any, reader)
     cell_of = cache(lambda cell: _unescape(cell) or None)
-    n_rows, failed = 0, None
-    while failed is None:
-        rows: list[list[str]] = []
-        try:
-            rows.extend(islice(filled, _BLOCK))  # what came before an error is kept
-        except csv.Error as error:
-            failed = error
-        if rows and not header:
-            header = [_unescape(cell).strip() for cell in rows.pop(0)]
-            if len(header) > MAX_COLUMNS:
-                raise InputError(
-                    f"{name} has {len(header):,} columns separated by {kind}; expected at most "
-                    f"{MAX_COLUMNS:,}."
-                )
-            columns = [[] for _ in header]
-        elif not rows and failed is None:
-            break
-        if set(map(len, rows)) - {len(header)}:
-            ragged = next(i for i, cells in enumerate(rows) if len(cells) != len(header))
-            hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
+    header: list[str] = []
+    row = 0
+    try:
+        header = [_unescape(cell).strip() for cell in next(rows, ())]
+        if len(header) > MAX_COLUMNS:
             raise InputError(
-                f"row {n_rows + ragged + 1} of {name} has {len(rows[ragged])} cells; the header "
-                f"has {len(header)}{hint}."
+                f"{name} has {len(header):,} columns separated by {kind}; expected at most "
+                f"{MAX_COLUMNS:,}."
             )
-        for column, cells in zip(columns, zip(*rows, strict=True), strict=False):
-            column += map(cell_of, cells)
-        n_rows += len(rows)
-    if failed is not None:
-        where = f"row {n_rows + 1}" if header else "the header"
+        columns: Columns = [[] for _ in header]
+        for row, cells in enumerate(rows, start=1):
+            if len(cells) != len(header):
+                hint = "" if literal else f" (a cell with {kind} in it needs quotation marks)"
+                raise InputError(
+                    f"row {row} of {name} has {len(cells)} cells; the header has "
+                    f"{len(header)}{hint}."
+                )
+            for column, cell in zip(columns, cells, strict=True):
+                column.append(cell_of(cell))
+    except csv.Error as error:
+        where = f"row {row + 1}" if header else "the header"
         raise InputError(
-            f"{where} of {name} cannot be read as CSV ({failed}); expected cells separated by "
+            f"{where} of {name} cannot be read as CSV ({error}); expected cells separated by "
             f"{kind}, and a closing quotation mark for each opening one."
-        ) from failed
+        ) from error
     if not header:
         raise InputError(f"{name} is empty; expected a header and at least two rows.")
     return header, columns

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 import warnings
 import zipfile
-from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.text import listed, many, sentence_case, short, span
+from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import text_of_value
 from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
 
@@ -24,12 +21,7 @@ _BEFORE_2007 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
 _HIDDEN = ("1", "true")
 _NO_VALUE = "#N/A"  # an error that says that a value is missing
-_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")  # a character that XML does not have
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
-_IN_ORDER = (
-    "expected each row and cell once and in order, as spreadsheet programs save them: open the "
-    "file in one and save it"
-)
 
 
 class Sheet(NamedTuple):
@@ -48,13 +40,12 @@ class Sheet(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """A sheet's content: of rows with a value their numbers, hidden ones, and values by column;
-    of hidden columns the first and last number; the ranges of merged cells; and where a formula
-    gives a text without any character."""
+    """A sheet's content: of rows with a value their numbers and values by column; how many of them
+    are hidden; the ranges of merged cells; and where a formula gives no value, or a text without
+    any character."""
 
     rows: dict[int, dict[int, Any]]
-    hidden_rows: list[int]
-    hidden_columns: list[tuple[int, int]]
+    n_hidden: int
     merged: list[str]
     empty: set[tuple[int, int]]
 
@@ -68,7 +59,7 @@ def read_sheet(data: bytes, name: str, sheet: str | None = None) -> Sheet:
     """The cells of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. The
-    first row with a value is the header; rows without any do not count. Hidden rows and columns
+    first row with a value is the header; rows without any do not count. Hidden rows
     do, and a note says so.
 
     Parameters
@@ -99,33 +90,52 @@ def read_sheet(data: bytes, name: str, sheet: str | None = None) -> Sheet:
 def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
     book = _load(data, values=True)
     names = tuple(book.sheetnames)
-    chosen = _sheet(names, sheet, name)
-    # Of those that are hidden only where no other has a cell.
-    visible_first = sorted(names, key=lambda title: book[title].sheet_state != "visible")
-    for title in [chosen] if chosen else visible_first:
-        grid = _grid(book[title], name)
+    if sheet is None:
+        # Of those that are hidden only where no other has a cell.
+        titles = sorted(names, key=lambda title: book[title].sheet_state != "visible")
+    elif sheet in names:
+        titles = [sheet]
+    elif sheet.isdecimal() and 1 <= int(sheet) <= len(names):
+        titles = [names[int(sheet) - 1]]
+    else:
+        raise unknown(f"sheet of {name}", sheet, names)
+    for title in titles:
+        of = f"the sheet {short(title)} of {name}"
+        grid = _grid(book[title], of)
         if grid.rows:
             break
     else:
-        what = f"its sheet {short(chosen)}" if chosen else "every sheet"
+        what = f"its sheet {short(titles[0])}" if sheet else "every sheet"
         raise InputError(f"{name} is empty: {what} has no cell; expected a header and two rows.")
-    rows = grid.rows
+    rows, notes = grid.rows, list[str]()
     width = max(map(max, rows.values()))
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
     if any(len(cells) < width for cells in rows.values()):
-        _check_formulas(data, name, title, grid)
+        _check_formulas(_load(data, values=False)[title], of, grid)
     columns: Columns = [[None] * len(rows) for _ in range(width)]
     for number, cells in enumerate(rows.values()):
         for column, value in cells.items():
             columns[column - 1][number] = text_of_value(value)
+    if grid.n_hidden:
+        notes.append(
+            f"{many(grid.n_hidden, 'row')} of {of} that the spreadsheet program hides, by a filter "
+            "or by hand, count like the others; delete them from the file if they are not meant."
+        )
+    if grid.merged:
+        notes.append(
+            f"Of merged cells ({listed(grid.merged, most=5)} of {of}) the first one alone has the "
+            "value: repeat it in the others if it is meant for them."
+        )
     header = [cells_of[0] or "" for cells_of in columns]
-    notes = _not_shown(book[title], name, grid, header)
-    return Sheet(header, [cells_of[1:] for cells_of in columns], title, names, notes)
+    return Sheet(header, [cells_of[1:] for cells_of in columns], title, names, tuple(notes))
 
 
 def _check_zip(data: bytes, name: str) -> None:
-    """Raise where the parts are not those of a workbook, or unpack to too much."""
+    """Raise where the parts are not those of a workbook, or unpack to too much.
+
+    None is written anywhere, whatever its name.
+    """
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except zipfile.BadZipFile as error:
@@ -136,17 +146,8 @@ def _check_zip(data: bytes, name: str) -> None:
             f"{name} is a zip file and no Excel workbook; expected a table (CSV, .xlsx, .parquet, "
             ".jsonl) or a .conllu treebank."
         )
-    if len(set(names)) < len(names):
-        raise InputError(
-            f"{name} has two parts of one name; expected a workbook as Excel saves it."
-        )
     unpacked = 0
     for part in names:
-        if part.startswith("/") or ".." in part.split("/"):
-            raise InputError(
-                f"{name} has a part named {short(part)}, which leads out of it; expected a "
-                "workbook as a spreadsheet program saves it."
-            )
         # Bytes and tags that a part really has; of one that is too large, up to the limit.
         size = tags = 0
         with archive.open(part) as file:
@@ -160,10 +161,10 @@ def _check_zip(data: bytes, name: str) -> None:
                 "values into a new workbook, or save the sheet as CSV."
             )
         if size > MAX_PART or unpacked > MAX_UNPACKED:
-            what, most = ("", MAX_UNPACKED) if size <= MAX_PART else (f"'s {short(part)}", MAX_PART)
             raise InputError(
-                f"{name}{what} unpacks to more than {most // 1_000_000} MB, the limit for "
-                f"{'a part of ' if what else ''}a workbook; save the sheet as CSV."
+                f"{name} unpacks to more than {MAX_UNPACKED // 1_000_000} MB, or its part "
+                f"{short(part)} to more than {MAX_PART // 1_000_000} MB, the limits for a "
+                "workbook; save the sheet as CSV."
             )
 
 
@@ -171,14 +172,6 @@ def _load(data: bytes, *, values: bool) -> Any:
     from openpyxl import load_workbook
 
     return load_workbook(io.BytesIO(data), read_only=True, data_only=values)
-
-
-def _sheet(names: tuple[str, ...], asked: str | None, name: str) -> str | None:
-    if asked is None or asked in names:
-        return asked
-    if asked.isdecimal() and 1 <= int(asked) <= len(names):
-        return names[int(asked) - 1]
-    raise unknown(f"sheet of {name}", asked, names)
 
 
 def _parsed(sheet: Any) -> tuple[Any, Any]:
@@ -196,103 +189,64 @@ def _parsed(sheet: Any) -> tuple[Any, Any]:
     return parser, parser.parse()
 
 
-def _grid(sheet: Any, name: str) -> _Grid:
+def _grid(sheet: Any, of: str) -> _Grid:
     """The values of a sheet; raises `InputError` for rows and cells that are not in order."""
-    from openpyxl.utils import get_column_letter
-
-    grid = _Grid({}, [], [], [], set())
+    rows: dict[int, dict[int, Any]] = {}
+    empty: set[tuple[int, int]] = set()
     if not hasattr(sheet, "reset_dimensions"):
-        return grid  # a sheet that is a chart
-    parser, rows = _parsed(sheet)
-    of = f"the sheet {short(sheet.title)} of {name}"
-    before, length = 0, 0
-    for number, cells in rows:
+        return _Grid(rows, 0, [], empty)  # a sheet that is a chart
+    parser, parsed = _parsed(sheet)
+    before, length, n_hidden = 0, 0, 0
+    for number, cells in parsed:
         about = parser.row_dimensions.pop(str(number), {})
-        if number <= before:
-            raise InputError(f"row {number} of {of} stands after row {before}; {_IN_ORDER}.")
-        if number > MAX_ROWS:
-            raise InputError(f"{of} has a row {number:,}; expected at most {MAX_ROWS:,} rows.")
-        before, values, last = number, {}, 0
+        places = [(cell["row"], cell["column"]) for cell in cells]
+        in_order = places == sorted({(number, column) for _, column in places})
+        if not before < number <= MAX_ROWS or not in_order:
+            raise InputError(
+                f"row {number:,} of {of}, after row {before:,}, or one of its cells is not in its "
+                f"place; expected at most {MAX_ROWS:,} rows, each row and cell once and in order, "
+                "as spreadsheet programs save them: open the file in one and save it."
+            )
+        before, values = number, {}
         for cell in cells:
             column, value = cell["column"], cell["value"]
-            if cell["row"] != number or column <= last:
-                at = f"row {cell['row']}, column {column}"
-                raise InputError(f"{at} of {of} is not in its place in row {number}; {_IN_ORDER}.")
-            last = column
             if cell["data_type"] == "e" and value != _NO_VALUE:
                 raise InputError(
-                    f"the cell {get_column_letter(column)}{number} of {of} is the error {value}; "
-                    "correct its formula."
+                    f"{_called(cell)} of {of} is the error {value}; correct its formula."
                 )
-            if cell["data_type"] == "str":  # a text without any character
-                grid.empty.add((number, column))
-            if isinstance(value, str):
-                value = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+            if cell["data_type"] in ("str", "e"):  # a text without any character, or no value
+                empty.add((number, column))
+                value = None if cell["data_type"] == "e" else value
             if value not in (None, ""):
                 values[column] = value
                 length += len(value) if isinstance(value, str) else 1
         if length > MAX_BYTES:  # a text stands once in the file, however many cells have it
             raise InputError(f"{of} has more than {MAX_BYTES:,} characters, the limit for a table.")
         if values:
-            grid.rows[number] = values
-            if about.get("hidden") in _HIDDEN:
-                grid.hidden_rows.append(number)
-    grid.merged.extend(
-        merged_range.ref for merged_range in getattr(parser.merged_cells, "mergeCell", ())
+            rows[number] = values
+            n_hidden += about.get("hidden") in _HIDDEN
+    return _Grid(
+        rows, n_hidden, [m.ref for m in getattr(parser.merged_cells, "mergeCell", ())], empty
     )
-    for run in parser.column_dimensions.values():
-        if run.get("hidden") in _HIDDEN:
-            grid.hidden_columns.append((int(run["min"]), int(run["max"])))
-    return grid
 
 
-def _check_formulas(data: bytes, name: str, title: str, computed: _Grid) -> None:
-    """Raise for a formula without the value that a spreadsheet program would have kept."""
+def _called(cell: dict[str, Any]) -> str:
     from openpyxl.utils import get_column_letter
 
-    _, rows = _parsed(_load(data, values=False)[title])
-    for number, cells in rows:
+    return f"the cell {get_column_letter(cell['column'])}{cell['row']}"
+
+
+def _check_formulas(sheet: Any, of: str, computed: _Grid) -> None:
+    """Raise for a formula without the value that a spreadsheet program would have kept."""
+    for number, cells in _parsed(sheet)[1]:
         for cell in cells:
             known = cell["column"] in computed.rows.get(number, {})
-            if cell["data_type"] == "f" and not (
-                known or (number, cell["column"]) in computed.empty
+            if (
+                cell["data_type"] == "f"
+                and not known
+                and (number, cell["column"]) not in computed.empty
             ):
                 raise InputError(
-                    f"the cell {get_column_letter(cell['column'])}{number} of the sheet "
-                    f"{short(title)} of {name} is a formula that was never computed; open the file "
+                    f"{_called(cell)} of {of} is a formula that was never computed; open the file "
                     "in a spreadsheet program and save it, or paste values."
                 )
-
-
-def _not_shown(sheet: Any, name: str, grid: _Grid, header: Sequence[str]) -> tuple[str, ...]:
-    """A sentence each for hidden rows, hidden columns and a hidden sheet, which all count, and for
-    merged cells, which but the first one are empty."""
-    of = f"the sheet {short(sheet.title)} of {name}"
-    notes = []
-    if sheet.sheet_state != "visible":
-        notes.append(f"{sentence_case(of)} is hidden in the spreadsheet program.")
-    if grid.merged:
-        notes.append(
-            f"Of merged cells ({listed(grid.merged, most=5)} of {of}) the first one alone has the "
-            "value: repeat it in the others if it is meant for them."
-        )
-    rows = grid.hidden_rows
-    runs = groupby(enumerate(rows), key=lambda numbered: numbered[1] - numbered[0])
-    named = [span([row for _, row in run], least=2) for _, run in runs]
-    columns = [
-        short(column_name or f"column {number}")
-        for number, column_name in enumerate(header, start=1)
-        if any(first <= number <= last for first, last in grid.hidden_columns)
-    ]
-    for what, which in ((many(len(rows), "row"), named), (many(len(columns), "column"), columns)):
-        if which:
-            are = (
-                "is hidden, by a filter or by hand, and counts"
-                if what.startswith("1 ")
-                else ("are hidden, by a filter or by hand, and count")
-            )
-            notes.append(
-                f"{what} of {of} {are} like the others (in the sheet: {listed(which, most=20)}); "
-                "delete them from the file if they are not meant."
-            )
-    return tuple(notes)
