@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +41,7 @@ _silent_since = float("-inf")  # when nobody answered, on the monotonic clock
 _ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
 
+_MOST_REQUESTS = 30  # pull requests that are looked at for safetensors
 _WEIGHTS = ("model.safetensors", "model-[0-9]*-of-[0-9]*.safetensors")
 # The files that are fetched: on the top level of a repository, one copy of the weights.
 _FILES: dict[str, Any] = {
@@ -258,7 +259,7 @@ def size(name: str, revision: str | None = None) -> int:
     _knock(endpoint())
     info = _asked(name, endpoint(), revision, files_metadata=True)
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
-    if not any(fnmatch(file, each) for file in files for each in _WEIGHTS):
+    if not _has_weights(files):
         raise without_safetensors(name + (f"@{revision}" if revision else ""))
     return sum(
         size
@@ -268,12 +269,39 @@ def size(name: str, revision: str | None = None) -> int:
 
 
 def without_safetensors(name: str) -> InputError:
-    """Refusal of a hub model whose revision has no safetensors."""
+    """Refusal of a hub model whose revision has no safetensors; it names one that has."""
+    id, found = name.partition("@")[0], None
+    with contextlib.suppress(Exception):  # of whatever library is in between
+        found = _with_safetensors(id, endpoint())
+    advice = f"name it {id}@{found}, which has them."
+    if found is None:
+        advice = f"look on its page for a pull request that adds them and name it {id}@refs/pr/N."
     return InputError(
         f"the model {name!r} of the Hugging Face hub has no safetensors in this revision, only "
-        "formats that can run code when they are read: look on its page for a pull request that "
-        f"adds them and name it {name.partition('@')[0]}@refs/pr/N."
+        f"formats that can run code when they are read: {advice}"
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _with_safetensors(id: str, address: str) -> str | None:
+    """The newest pull request of a hub model that has safetensors; None where none has."""
+    from huggingface_hub import HfApi
+
+    if _kept_only:
+        return None
+    _knock(address)
+    hub = HfApi(endpoint=address)
+    refs = _within(_PATIENCE, lambda: hub.list_repo_refs(id, include_pull_requests=True))
+    requests = sorted(refs.pull_requests or (), key=lambda one: -int(one.ref.rpartition("/")[2]))
+    for revision in [one.ref for one in requests[:_MOST_REQUESTS]]:
+        files = _within(_PATIENCE, functools.partial(hub.list_repo_files, id, revision=revision))
+        if _has_weights(files):
+            return revision
+    return None
+
+
+def _has_weights(files: Iterable[str]) -> bool:
+    return any(fnmatch(file, each) for file in files for each in _WEIGHTS)
 
 
 def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:

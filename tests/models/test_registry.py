@@ -117,7 +117,14 @@ def served(bert, fresh_hub, monkeypatch, tmp_path):
             commit = REQUEST if "/refs%" in path or REQUEST in path else COMMIT
             lacks = WEIGHTS if own != path and commit == COMMIT else ""
             files = [file for file in public.iterdir() if file.name != lacks]
-            if path.startswith("/api/models/someone/bert/tree"):
+            if path.endswith("/refs"):
+                refs = [{"name": "main", "ref": "refs/heads/main", "targetCommit": COMMIT}]
+                requests = [
+                    {**refs[0], "name": f"refs/pr/{n}", "ref": f"refs/pr/{n}"} for n in (2, 17)
+                ]
+                found = {"branches": refs, "converts": [], "tags": [], "pullRequests": requests}
+                self.answer(200, json.dumps(found).encode(), kind)
+            elif path.startswith("/api/models/someone/bert/tree"):
                 tree = [
                     {"type": "file", "path": f.name, "size": f.stat().st_size, "oid": "0" * 40}
                     for f in files
@@ -195,13 +202,18 @@ def test_what_the_hub_does_not_have_or_give(served, name, facts, by):
         assert look_up(name).where == "nowhere"
 
 
-def test_weights_that_are_pickled_are_refused(served):
+def test_weights_that_are_pickled_are_refused_with_the_revision_that_has_others(
+    served, monkeypatch
+):
     for _ in range(2):
         offer = look_up("someone/pickled")  # before anything is fetched, and after
-        assert offer.where == "nowhere" and "someone/pickled@refs/pr/N" in offer.problem
-        with refused("no safetensors", "someone/pickled@refs/pr/N", "can run code"):
+        assert offer.where == "nowhere" and "name it someone/pickled@refs/pr/17" in offer.problem
+        with refused("no safetensors", "someone/pickled@refs/pr/17", "can run code"):
             open_model("someone/pickled", "cpu")
     assert open_model("someone/pickled@refs/pr/17", "cpu").n_layers == 3
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with refused("no safetensors", "someone/pickled@refs/pr/N"):
+        open_model("someone/pickled", "cpu")
 
 
 def test_a_folder_changes_its_identity_with_its_weights(folder, bert):
