@@ -50,7 +50,11 @@ def explainable(pairs: LayerPairs, stimuli: StimulusSet) -> pd.DataFrame:
     a unit if fewer than `FEWEST` of its kind recur
     """
     rows = []
-    squares = [_square_of_ranks(pairs, ranks) for ranks in (pairs.ranks[0], pairs.ranks[-1])]
+    # Centred ranks; NaN where two stimuli are not compared.
+    ranks = (
+        0.5 * (doubled - (len(doubled) + 1.0)) for doubled in (pairs.ranks[0], pairs.ranks[-1])
+    )
+    squares = [square_of(pairs, own, np.nan) for own in ranks]
     blocks = pairs.units.blocks(BLOCKS)
     for unit, labels in _units(stimuli):
         numbers = pd.factorize(pd.Series(labels))[0].astype(np.int64)
@@ -80,11 +84,6 @@ def _units(stimuli: StimulusSet) -> Iterator[tuple[str, list[str]]]:
     elif stimuli.items is not None:
         yield f"the {stimuli.item_name}", [*map(str, stimuli.items)]
     yield f"the {group_name(stimuli)}", [*map(str, stimuli.groups)]
-
-
-def _square_of_ranks(pairs: LayerPairs, doubled: NDArray[np.uint32]) -> FloatArray:
-    """(n_stimuli, n_stimuli) centred ranks; NaN where two stimuli are not compared."""
-    return square_of(pairs, 0.5 * (doubled - (len(doubled) + 1.0)), np.nan)
 
 
 def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bool_]) -> float:

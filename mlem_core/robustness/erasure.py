@@ -276,7 +276,7 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
     now = measures.found(concept)
     without = measures.changes_without(now, concept)
     change = jackknife(now.values - was.values, without, measures.blocks.sizes)
-    way, noted = _exchange(own, runs.folds, asked.feature)
+    way, noted = _exchange(own, asked.analysis.folds, asked.feature)
     beside = _beside(measures, own, asked.feature)
     controls = list(_controls(asked, runs, way, rank, beside))
     found = []
@@ -349,18 +349,8 @@ def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
             square_ranks(np.asarray(source.of(layer[1], rows[folds == fold])), distance)
             for fold in np.unique(folds)
         ]
-    runs = ErasedRuns(
-        loaded,
-        head,
-        (number, *later),
-        analysis.stimuli,
-        analysis.folds,
-        rows,
-        forms,
-        asked.positions,
-        spec.extraction,
-    )
-    return Measures(analysis, model, runs, others), notes
+    runs = ErasedRuns(analysis, loaded, head, (number, *later), rows, forms, asked.positions)
+    return Measures(model, runs, others), notes
 
 
 def _exchange(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exchange, list[str]]:
