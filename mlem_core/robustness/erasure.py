@@ -183,14 +183,12 @@ def erase(
     >>> erase(analysis, "part_of_speech", "mini-gpt2:3", store)  # doctest: +SKIP
     """
     where = analysis.select(layers=[layer]).layers[0]
-    others, later = how.get("others"), how.get("later")
-    beside = analysis.select(layers=list(others)).layers if others else ()
-    positions = how.get("positions", "all")
+    asked = _Asked(analysis, feature, where, **how)
+    if asked.others:
+        asked = asked._replace(others=analysis.select(layers=list(asked.others)).layers)
     check_choice("feature", feature, analysis.tables.features)
-    check_choice("choice of tokens", positions, ERASED)
+    check_choice("choice of tokens", asked.positions, ERASED)
     _check(analysis, feature, where)
-    some = None if later is None else tuple(later)
-    asked = _Asked(analysis, feature, where, tuple(beside), some, positions)
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
 
 
@@ -200,9 +198,9 @@ class _Asked(NamedTuple):
     analysis: Analysis
     feature: str
     layer: Layer
-    others: tuple[Layer, ...]
-    later: tuple[int, ...] | None
-    positions: str
+    others: Sequence[Any] = ()
+    later: Sequence[int] | None = None
+    positions: str = "all"
 
     @property
     def key(self) -> dict[str, Any]:
@@ -216,8 +214,7 @@ def known_erasure(
     analysis: Analysis, store: Store, feature: str, layer: Layer, **how: Any
 ) -> Erasure | None:
     """The result of `erase` if it is in the store; computes nothing."""
-    others, positions = tuple(how.get("others", ())), how.get("positions", "all")
-    return STAGE.find(store, _Asked(analysis, feature, layer, others, None, positions).key)
+    return STAGE.find(store, _Asked(analysis, feature, layer, **how).key)
 
 
 def kept_erasures(analysis: Analysis, store: Store, pair: Sequence[Layer]) -> pd.DataFrame:
