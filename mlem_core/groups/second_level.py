@@ -183,11 +183,8 @@ def second_level(
 def holm(p: Mapping[str, float]) -> dict[str, float]:
     """p corrected over those that are known, step by step from the smallest."""
     known = sorted((value, name) for name, value in p.items() if np.isfinite(value))
-    found, largest = dict[str, float](), 0.0
-    for at, (value, name) in enumerate(known):
-        largest = max(largest, min(1.0, value * (len(known) - at)))
-        found[name] = largest
-    return found
+    steps = (min(1.0, value * (len(known) - at)) for at, (value, _) in enumerate(known))
+    return {name: p for (_, name), p in zip(known, itertools.accumulate(steps, max), strict=True)}
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from mlem_core.groups.members import (
     of_profiles,
     of_similarity,
 )
-from mlem_core.groups.profiles import layer_scores, layer_scores_left
+from mlem_core.groups.profiles import layer_scores
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.inference.chance import Chance
@@ -117,9 +117,8 @@ class SystemsSummary:
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
-    store : that may have distances and second level of the systems, which else are computed, and
-        the RSA in each fold (`keep_fold_similarity`), without which there is no best match
-    keeps : whether they are kept there
+    store : that keeps distances and second level of the systems, which else are computed, and the
+        RSA in each fold (`keep_fold_similarity`), without which there is no best match
     """
 
     analysis: Analysis
@@ -130,7 +129,6 @@ class SystemsSummary:
     compared: LayerSimilarity | None = None
     chance: Chance | None = None
     store: Store | None = None
-    keeps: bool = False
 
     @property
     def by(self) -> Similarity:
@@ -146,7 +144,12 @@ class SystemsSummary:
     def scores(self) -> tuple[FloatArray, list[str], Left | None]:
         """ρ and importances of the layers, their columns, and without blocks of stimuli."""
         values, columns = layer_scores(self.results, self.chosen)
-        return values, columns, layer_scores_left(self.bounds, self.chosen, columns)
+        bounds = self.bounds
+        if bounds is None or list(bounds.columns) != columns:
+            return values, columns, None
+        # Their second number is the ceiling.
+        left = np.delete(bounds.scores_without[:, bounds.places(self.chosen.layers)], 1, axis=-1)
+        return values, columns, Left(left, bounds.sizes)
 
     @cached_property
     def of_layers(self) -> LayerSimilarity:
@@ -239,15 +242,10 @@ class SystemsSummary:
         )
 
     def _kept(self, stage: Stage[T], make: Callable[[], T], **more: Any) -> T:
-        """What the store has of these systems, else what `make` gives, kept if it is to be."""
-        if self.store is None:
-            return make()
+        """What the store has of these systems, else what `make` gives, which is then kept."""
         beside = {name: getattr(self, name) is not None for name in ("bounds", "left")}
         key = self.analysis.key(self.chosen, by=self.by.name, **beside, **more)
-        if self.keeps:
-            return stage.get(self.store, key, make)
-        found = stage.find(self.store, key)
-        return make() if found is None else found
+        return make() if self.store is None else stage.get(self.store, key, make)
 
 
 def by_model(left: Left | None, members: Members) -> Left | None:
@@ -291,4 +289,4 @@ def keep_systems(analysis: Analysis, store: Store, selection: Selection | None =
     results, bounds = keep_fits(analysis, store, chosen), known_intervals(analysis, store, chosen)
     left = analysis.kept(LEFT, store, chosen)
     beside: dict[str, Any] = {"bounds": bounds, "left": left, "store": store}
-    _ = SystemsSummary(analysis, results, chosen, keeps=True, **beside).second_level
+    _ = SystemsSummary(analysis, results, chosen, **beside).second_level

@@ -144,7 +144,6 @@ class Base(NamedTuple):
     without : (n_blocks,) what they explain without each block of stimuli
     """
 
-    pairs: LayerPairs
     blocks: Blocks
     explained: float
     of_each: FloatArray
@@ -153,11 +152,9 @@ class Base(NamedTuple):
     @classmethod
     def of(cls, pairs: LayerPairs, blocks: Blocks) -> Base:
         """What the features of pairs explain."""
-        fit = CrossFit.of(pairs.tables)
+        fit, explained, without = explained_and_left(pairs.whole, pairs.tables, blocks.weights)
         of_each = explained_alone(fit, range(fit.codes.shape[1]))
-        ranked = pairs.whole.by_stimulus
-        without = without_each_block(ranked, pairs.tables, fit.priority, blocks.weights)
-        return cls(pairs, blocks, float(explained_of(fit)[0]), of_each, without)
+        return cls(blocks, explained, of_each, without)
 
     def gain(self, beside: Beside, *chances: FloatArray) -> tuple[float, float, float]:
         """What the features explain more with a candidate, and its 95 % interval beyond chance.
@@ -166,17 +163,14 @@ class Base(NamedTuple):
         ----------
         chances : gains (n_permutations,) of permuted labels, of each candidate that was added
         """
-        fit = CrossFit.of(beside.tables)
-        gain = float(explained_of(fit)[0]) - self.explained
-        ranked, weights = beside.ranked.by_stimulus, self.blocks.weights
-        own = without_each_block(ranked, beside.tables, fit.priority, weights)
-        ends = jackknife(np.array(gain), own - self.without, self.blocks.sizes)
-        more = np.hypot.reduce(
-            [
-                student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one))
-                for one in chances
-            ]
-        )
+        weights = self.blocks.weights
+        _, explained, without = explained_and_left(beside.ranked, beside.tables, weights)
+        gain = explained - self.explained
+        ends = jackknife(np.array(gain), without - self.without, self.blocks.sizes)
+        errors = [
+            student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one)) for one in chances
+        ]
+        more = np.hypot.reduce(errors)
         low, high = (float(np.hypot(end - gain, more)) for end in (ends.lower, ends.upper))
         middle = gain - float(sum(one.mean() for one in chances))
         return gain, middle - low, middle + high
@@ -267,10 +261,8 @@ class Beside(NamedTuple):
     def permuted(self, of_each: FloatArray, givers: IntArray) -> FloatArray:
         """v (n,) when stimuli take the value of the candidate from givers (n, n_stimuli)."""
         f, squares = of_each.shape[1], self.tables.rank_squares[None]
-        ranks, none = (
-            np.stack(self.relabelled.pairs.ranks),
-            np.zeros((len(of_each), f + 1), dtype=np.int64),
-        )
+        ranks = np.stack(self.relabelled.pairs.ranks)
+        none = np.zeros((len(of_each), f + 1), dtype=np.int64)
 
         def one(rows: IntArray) -> FloatArray:
             keys, sums = self.relabelled.sums(rows[0], ranks)
@@ -288,12 +280,13 @@ def explained_of(fit: CrossFit) -> FloatArray:
     return fit.explained(np.arange(fit.codes.shape[1]), fit.codes, fit.flat)[:, 0, -1]
 
 
-def without_each_block(
-    pairs: RankedPairs, tables: PairTables, priority: IntArray, weights: Weights
-) -> FloatArray:
-    """v (n_blocks,) of two layers without each block of stimuli."""
-    found = [
-        explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority))
-        for sums in pairs.draw(weights)
+def explained_and_left(
+    pairs: RankedPairs, tables: PairTables, weights: Weights
+) -> tuple[CrossFit, float, FloatArray]:
+    """Cross-fit of two layers, v of all features, and v (n_blocks,) without each block."""
+    fit = CrossFit.of(tables)
+    left = [
+        explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, fit.priority))
+        for sums in pairs.by_stimulus.draw(weights)
     ]
-    return np.concatenate(found)
+    return fit, float(explained_of(fit)[0]), np.concatenate(left)

@@ -24,7 +24,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, index_of_some
 from mlem_core.inference.replicates import fitted_anew
 from mlem_core.measures.importance import mean_scores
-from mlem_core.models.extraction import During, ExtractionOptions, passes, untouched
+from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel
 from mlem_core.models.predictions import (
     ErasedPasses,
@@ -81,40 +81,37 @@ class ErasedRuns:
 
     Attributes
     ----------
+    analysis : its folds are those of erasers, which are fitted on all of its stimuli
     loaded, head : the model without and with its head; None where it predicts nothing
     layers : the erased layer, then the later ones that are looked at
-    stimuli, folds : all, which erasers are fitted on, and the fold of each (n_stimuli,)
     shown : (n_shown,) those that are run
     forms : minimal pairs among the shown stimuli
     positions : one of `mlem_core.models.predictions.ERASED`
-    options : for taking hidden states
     """
 
+    analysis: Analysis
     loaded: LoadedModel
     head: Any
     layers: tuple[int, ...]
-    stimuli: StimulusSet
-    folds: IntArray
     shown: IntArray
     forms: Forms | None
     positions: str
-    options: ExtractionOptions
 
     @cached_property
     def few(self) -> StimulusSet:
         """The stimuli that are run."""
-        return self.stimuli.take(self.shown)
+        return self.analysis.stimuli.take(self.shown)
 
     @cached_property
     def _tokens(self) -> list[tuple[TokenizedStimuli, IntArray]]:
         """Tokens of the shown stimuli, then of forms, each with the folds of its sentences."""
-        sets, folds = [self.few], [self.folds[self.shown]]
+        sets, folds = [self.few], [self.analysis.folds[self.shown]]
         if self.forms is not None:
             sets.append(self.forms.sentences)
             folds.append(np.tile(folds[0][self.forms.rows], 2))
         found = []
         for own, fold in zip(sets, folds, strict=True):
-            tokens = tokenize(own, self.loaded, self.options.special_tokens)
+            tokens = tokenize(own, self.loaded, self.analysis.spec.extraction.special_tokens)
             found.append((tokens, np.array([fold[rows[0]] for rows in tokens.stimuli])))
         return found
 
@@ -126,7 +123,11 @@ class ErasedRuns:
     @cached_property
     def before(self) -> list[FloatArray]:
         """States of all stimuli in the layers, (n_stimuli, n_units) each, nothing erased."""
-        return self._states(tokenize(self.stimuli, self.loaded, self.options.special_tokens))
+        return self._states(
+            tokenize(
+                self.analysis.stimuli, self.loaded, self.analysis.spec.extraction.special_tokens
+            )
+        )
 
     def states(self, erasers: Sequence[Eraser]) -> list[FloatArray]:
         """States of the shown stimuli in the layers, erased by the eraser of each fold."""
@@ -135,7 +136,7 @@ class ErasedRuns:
 
     def _states(self, tokens: TokenizedStimuli, during: During = untouched) -> list[FloatArray]:
         found: list[FloatArray] = []
-        asked = tokens, self.loaded, self.options.pooling, self.layers
+        asked = tokens, self.loaded, self.analysis.spec.extraction.pooling, self.layers
         for rows, arrays in passes(*asked, during=during):
             found = found or [np.zeros((len(tokens.spans), own.shape[1])) for own in arrays]
             for own, array in zip(found, arrays, strict=True):
@@ -177,9 +178,9 @@ class ErasedRuns:
         ----------
         rows : the stimuli of the states; None: all
         """
-        rows = np.arange(len(self.stimuli)) if rows is None else rows
-        there, folds, found = concept.there[rows], self.folds[rows], []
-        for fold in range(int(self.folds.max()) + 1):
+        rows = np.arange(len(self.analysis.stimuli)) if rows is None else rows
+        there, folds, found = concept.there[rows], self.analysis.folds[rows], []
+        for fold in range(int(self.analysis.folds.max()) + 1):
             train = there & (folds != fold)
             columns = concept.columns[rows][train]
             if not train.any() or not np.ptp(columns, axis=0).any():
@@ -194,7 +195,7 @@ class ErasedRuns:
         self, now: Sequence[FloatArray], concept: Concept
     ) -> list[tuple[FloatArray, FloatArray]]:
         """Shown states of each later layer before, and now, the concept erased there from both."""
-        folds, found = self.folds[self.shown], []
+        folds, found = self.analysis.folds[self.shown], []
         for was, own in zip(self.before[1:], now[1:], strict=True):
             pair = []
             for states, erasers in (
@@ -241,7 +242,6 @@ class Measures:
     others : the ranks in layers of other models, by the name of the layer
     """
 
-    analysis: Analysis
     model: str
     runs: ErasedRuns
     others: dict[str, FoldRanks]
@@ -249,12 +249,12 @@ class Measures:
     @property
     def distance(self) -> str:
         """The neural distance in the layers of the model."""
-        return self.analysis.spec.distance_of(self.model)
+        return self.runs.analysis.spec.distance_of(self.model)
 
     @cached_property
     def folds(self) -> IntArray:
         """The fold of each shown stimulus."""
-        return self.runs.folds[self.runs.shown]
+        return self.runs.analysis.folds[self.runs.shown]
 
     @cached_property
     def units(self) -> StimulusUnits:
@@ -269,14 +269,14 @@ class Measures:
     @cached_property
     def estimator(self) -> str:
         """That of the analysis, or ridge where it cannot be refitted."""
-        own = str(self.analysis.spec.estimator)
+        own = str(self.runs.analysis.spec.estimator)
         return own if estimator_named(own).refitted else "ridge"
 
     @cached_property
     def index(self) -> PairIndex:
         """The patterns of all pairs of the shown stimuli."""
         design = PairDesign.complete(len(self.folds))
-        return index_of_some(self.analysis, self.runs.shown, design)
+        return index_of_some(self.runs.analysis, self.runs.shown, design)
 
     @cached_property
     def rows(self) -> list[tuple[str, int, str]]:

@@ -109,14 +109,11 @@ def contributing_pairs(
             used |= {int(i), int(j)}
             picked.append((int(at), int(i), int(j)))
     total = 2.0 * len(added)
-    table = pd.DataFrame(
-        [
-            (added[at], i, j, *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks))
-            for at, i, j in picked
-        ],
-        columns=["contribution", "first", "second", "distance_a", "distance_b"],
-    )
-    return _with_texts(table.astype(_NUMBERS), stimuli)
+    rows = [
+        (added[at], i, j, *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks))
+        for at, i, j in picked
+    ]
+    return _with_texts(pd.DataFrame(rows, columns=list(_NUMBERS)).astype(_NUMBERS), stimuli)
 
 
 # What is kept; the texts are those of the stimuli.

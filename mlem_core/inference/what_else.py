@@ -51,7 +51,11 @@ def explainable(pairs: LayerPairs, stimuli: StimulusSet) -> pd.DataFrame:
     a unit if fewer than `FEWEST` of its kind recur
     """
     rows = []
-    squares = [_square_of_ranks(pairs, ranks) for ranks in (pairs.ranks[0], pairs.ranks[-1])]
+    # Centred ranks; NaN where two stimuli are not compared.
+    ranks = (
+        0.5 * (doubled - (len(doubled) + 1.0)) for doubled in (pairs.ranks[0], pairs.ranks[-1])
+    )
+    squares = [square_of(pairs, own, np.nan) for own in ranks]
     blocks = pairs.units.blocks(BLOCKS)
     for unit, labels in _units(stimuli):
         numbers = pd.factorize(pd.Series(labels))[0].astype(np.int64)
@@ -81,11 +85,6 @@ def _units(stimuli: StimulusSet) -> Iterator[tuple[str, list[str]]]:
     elif stimuli.items is not None:
         yield f"the {stimuli.item_name}", [*map(str, stimuli.items)]
     yield f"the {group_name(stimuli)}", [*map(str, stimuli.groups)]
-
-
-def _square_of_ranks(pairs: LayerPairs, doubled: NDArray[np.uint32]) -> FloatArray:
-    """(n_stimuli, n_stimuli) centred ranks; NaN where two stimuli are not compared."""
-    return square_of(pairs, 0.5 * (doubled - (len(doubled) + 1.0)), np.nan)
 
 
 def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bool_]) -> float:
@@ -353,11 +352,15 @@ def rest_of(
     rest = Rest(table, none, explainable(pairs, stimuli), left_out, rsa, base.explained)
     first = {*rest.columns["candidate"].head(FIRST)}
     chosen = [one for one in candidates if one.name in first]
-    return replace(rest, together=_together(base, stimuli, chosen, missing))
+    return replace(rest, together=_together(base, pairs, stimuli, chosen, missing))
 
 
 def _together(
-    base: Base, stimuli: StimulusSet, candidates: list[Candidate], missing: str
+    base: Base,
+    pairs: LayerPairs,
+    stimuli: StimulusSet,
+    candidates: list[Candidate],
+    missing: str,
 ) -> pd.DataFrame:
     """`Rest.together` of the candidates that explain more than chance."""
     left, now = {one.name: one for one in candidates}, base
@@ -366,7 +369,7 @@ def _together(
         tried = []
         for one in left.values():
             with suppress(InputError):  # it follows from those before it
-                with_it = Beside.of(now.pairs, stimuli, one, missing)
+                with_it = Beside.of(pairs, stimuli, one, missing)
                 chance = with_it.by_chance(now, FEW_LABELLINGS)[1]
                 gain, lower, _ = now.gain(with_it, chance)
                 if lower > 0:
@@ -379,5 +382,6 @@ def _together(
         chances.append(chance)
         gain, *ends = base.gain(with_it, *chances)
         rows.append((", ".join(names), gain - sum(one.mean() for one in chances), *ends))
-        now = Base.of(with_it.pairs, base.blocks)
+        pairs = with_it.pairs
+        now = Base.of(pairs, base.blocks)
     return pd.DataFrame(rows, columns=["candidates", "gain", "lower", "upper"])

@@ -13,9 +13,8 @@ from scipy.stats import rankdata
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
 from mlem_core.data.added import CANDIDATES, as_feature, candidates_of
-from mlem_core.inference.candidate_gains import Base, Beside, without_each_block
+from mlem_core.inference.candidate_gains import Base, Beside, explained_and_left
 from mlem_core.inference.what_else import common_share, explain_rest, rest_of
-from mlem_core.pairs.crossfit import CrossFit
 
 WORDS = 3
 
@@ -74,8 +73,7 @@ def test_gains_are_those_of_explicit_pairs(kind):
     gain = base.gain(found, np.zeros(2))[0]
     assert base.explained + gain == pytest.approx(expected[0], abs=1e-9)
     kept = np.arange(n) >= 6
-    priority, weights = CrossFit.of(found.tables).priority, kept[None].astype(np.uint8)
-    without = without_each_block(found.ranked.by_stimulus, found.tables, priority, weights)
+    without = explained_and_left(found.ranked, found.tables, kept[None].astype(np.uint8))[2]
     assert without[0] == pytest.approx(v(of[0], layers, pairs.folds, kept), abs=1e-9)
 
 
