@@ -25,7 +25,7 @@ from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
@@ -163,17 +163,10 @@ class LayerResults:
     def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
         """Results with the estimator and the interactions of the analysis."""
         tables = analysis.tables.with_interactions(analysis.spec.interactions)
-        fits, importance = fitted(tables, analysis.spec.estimator)
-        profiles = importance.mean(axis=1)
-        return cls(
-            analysis.layers,
-            tables.columns.parts,
-            profiles,
-            fits.rho.mean(axis=1),
-            weighted_tau(profiles),
-            by.values,
-            by.similarity.name,
-        )
+        scores = mean_scores(tables, analysis.spec.estimator)
+        profiles, parts = scores[:, 2:], tables.columns.parts
+        tau, name = weighted_tau(profiles), by.similarity.name
+        return cls(analysis.layers, parts, profiles, scores[:, 0], tau, by.values, name)
 
     def top(self, at: int) -> str:
         """The most important feature of a layer; "" where nothing matters."""

@@ -25,7 +25,7 @@ from mlem_core.analysis.transforms import POSITIONS
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import ESTIMATORS, check_values, every_estimator
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
@@ -266,14 +266,14 @@ def _universe(
     selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
     tables, _ = universe.subset(selection)
     squares = {of_layers.similarity.name: of_layers.values_of(layers) for of_layers in by}
-    fits, importance = fitted(tables, estimator)
-    profiles, terms = importance.mean(axis=1), np.array(tables.columns.parts, dtype=object)
+    scores, terms = mean_scores(tables, estimator), np.array(tables.columns.parts, dtype=object)
+    profiles = scores[:, 2:]
     tau, ends = weighted_tau(profiles), pd.DataFrame(layers, columns=["model", "layer"])
     orders = [terms[np.argsort(-profile, kind="stable")] for profile in profiles]
     each = ends.merge(pd.DataFrame({"feature": terms}), how="cross")
     return {
         "layers": ends.assign(
-            rho=fits.rho.mean(axis=1),
+            rho=scores[:, 0],
             top=[order[0] for order in orders],
             order=[" > ".join(order) for order in orders],
         ),
