@@ -133,13 +133,13 @@ def rejections(truth: str, n: int, n_families: int, first: int, n_sets: int) -> 
         apart = distances(rng, properties, effects, family if "family" in effects else None)
         if truth == UNKNOWN:
             del values["family"]
-        tests, _ = mrqap.tests_of(-apart, values, n_permutations=PERMUTATIONS, seed=seed)
+        tests, _ = mrqap.mrqap(-apart, values, n_permutations=PERMUTATIONS, seed=seed)
         known = {test.factor: test.p for test in tests}
         smallest = [p for name, p in holm(known).items() if name not in effects]
         found += [(NAMED, min(smallest, default=1.0)), *known.items()]
         if truth == "family":
             with patch.object(mrqap, "CLUSTERED", np.inf):
-                tests, _ = mrqap.tests_of(-apart, values, n_permutations=PERMUTATIONS, seed=seed)
+                tests, _ = mrqap.mrqap(-apart, values, n_permutations=PERMUTATIONS, seed=seed)
             found += [(BY_MODELS, test.p) for test in tests if test.factor == "date"]
     table = pd.DataFrame(found, columns=["property", "p"])
     table["found"], table["tested"] = table["p"] <= SIGNIFICANT, table["p"].notna()

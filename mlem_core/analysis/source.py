@@ -335,7 +335,7 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
     model = _scoring_model(name)
     if not model:
         return add_feature(stimuli, name, language)
-    from mlem_core.models.surprisal import surprisal
+    from mlem_core.models.predictions import surprisal
 
     return with_values(stimuli, added_column(name), surprisal(stimuli, model))
 

@@ -1,9 +1,10 @@
-"""Error that a user's input can cause, the only one."""
+"""Error that a user's input can cause, the only one, and other errors in its words."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from mlem_core.base.text import visible
@@ -44,3 +45,26 @@ def unknown(kind: str, name: Any, choices: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(name, choices, 3, 0.5) if isinstance(name, str) else []
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return InputError(f"unknown {kind} {name!r}: {hint}the choices are {', '.join(choices)}.")
+
+
+@contextlib.contextmanager
+def readable(what: str, kind: str, *broken: type[Exception]) -> Iterator[None]:
+    """Say in a sentence that a file is damaged or none of its kind, where that leads to an error.
+
+    Parameters
+    ----------
+    what, kind : how the sentence calls the file, and what it should be
+    broken : the errors that a damaged one leads to
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except broken as error:
+        raise InputError(f"{what} is damaged or no {kind} ({first_line(error)}).") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, short enough for a sentence."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].strip().rstrip(".:")[:200]

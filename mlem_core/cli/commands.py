@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, check_choice
@@ -131,6 +131,7 @@ def _groups(
     """Lines on groups and trajectories of models, whose tables go to the others."""
     from mlem_core.groups.noise_ceilings import ceiling_tables
     from mlem_core.groups.summary import GroupSummary, group_tables, lines
+    from mlem_core.groups.systems import keep_fold_similarity
     from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
 
     left, chosen = None, analysis.select(similarity=by.similarity.name)
@@ -138,7 +139,11 @@ def _groups(
         with Bars() as bars:
             left = stimuli_left(analysis, store, chosen, report=bars.show)
     chance = known_layer_chance(analysis, store, chosen)
-    summary = GroupSummary(analysis, results, None, bounds, left, compared=by, chance=chance)
+    if by.similarity.of_ranks:
+        with Bars() as bars:
+            keep_fold_similarity(analysis, store, bars.counter("similarity in folds", "layers"))
+    beside: dict[str, Any] = {"compared": by, "chance": chance, "store": store}
+    summary = GroupSummary(analysis, results, None, bounds, left, **beside)
     extra |= group_tables(summary)
     with Bars() as bars:
         count = bars.counter("noise ceilings", "layers")

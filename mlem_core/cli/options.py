@@ -248,8 +248,9 @@ def _add_what_else(commands: Any) -> argparse.ArgumentParser:
     command.add_argument(
         "--out",
         metavar="FILE.csv",
-        help="write the candidates as CSV; how much is a function of the word or sentence, as "
-        "FILE_reach.csv",
+        help="write the candidates as CSV; what the best "
+        "explain together, and how much is a function of the word or sentence, as "
+        "FILE_together.csv and FILE_reach.csv",
     )
     return command
 

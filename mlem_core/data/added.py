@@ -19,7 +19,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError, check_choice, unknown
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed, many, short
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.columns import Kind, guess_kind, texts, typed_column
 from mlem_core.data.stimuli import ITEM, Feature, Rdm, StimulusSet, bare, words_in
 
@@ -32,22 +32,29 @@ NO_WORD = "(none)"
 
 
 @dataclass(frozen=True)
-class Added:
-    """A feature that can be added to stimuli.
+class Candidate:
+    """A column that follows from stimuli: it may explain their similarity, or be a feature.
 
     Attributes
     ----------
     label : as a sentence calls it
-    help : what it is
-    values : of stimuli, of words in a language: (n_stimuli,) numbers, missing is NaN; or texts
+    values : of stimuli: (n_stimuli,) numbers or texts, missing is None or NaN; it may raise
+        InputError
+    kind : None is what its values look like
+    help : what it is; "" where it cannot be a feature
+    is_identity : whether it says which word, item or sentence a stimulus is, and no more
     words_only : whether it is of words and not of sentences
+    rdm : the distances of its values, where it is given by them
     """
 
+    name: str
     label: str
-    help: str
-    values: Callable[[StimulusSet, str], Any]
-    words_only: bool = True
-    kind: Kind = "ordered"
+    values: Callable[[StimulusSet], Any]
+    kind: Kind | None = "nominal"
+    help: str = ""
+    is_identity: bool = False
+    words_only: bool = False
+    rdm: Rdm | None = None
 
 
 def frequency(stimuli: StimulusSet, language: str = LANGUAGE) -> FloatArray:
@@ -92,79 +99,105 @@ def languages() -> list[str]:
     return sorted(wordfreq.available_languages())
 
 
-def _from_start(stimuli: StimulusSet, language: str) -> Any:
+def _from_start(stimuli: StimulusSet) -> IntArray:
     assert stimuli.word_index is not None  # `add_feature` has looked
     return stimuli.word_index
 
 
-def of_words(change: Callable[[str], Any], stimuli: StimulusSet, language: str = "") -> list[Any]:
+def of_words(change: Callable[[str], Any], stimuli: StimulusSet) -> list[Any]:
     """Value of each word without the punctuation around it: (n_stimuli,)."""
     return [change(bare(word)) for word in stimuli.words]
 
 
-def neighbour(step: int, stimuli: StimulusSet, language: str = "") -> list[str]:
+def neighbour(step: int, stimuli: StimulusSet) -> list[str]:
     """Word that stands so many words after each stimulus: (n_stimuli,).
 
     `NO_WORD` where the sentence ends before.
     """
     found = []
-    for sentence, at in zip(stimuli.sentences, _from_start(stimuli, "") + step, strict=True):
+    for sentence, at in zip(stimuli.sentences, _from_start(stimuli) + step, strict=True):
         words = sentence.split()
         found.append(bare(words[at]) if 0 <= at < len(words) else NO_WORD)
     return found
 
 
-def punctuation(stimuli: StimulusSet, language: str = "") -> list[str]:
+def punctuation(stimuli: StimulusSet) -> list[str]:
     """Signs before and after each word, or each sentence, as in "( )": (n_stimuli,)."""
     edges = re.compile(r"^(\W*)(?:.*\w)?(\W*)$", re.DOTALL)
     found = {text: " ".join(edges.findall(text)[0]) for text in set(stimuli.words)}
     return [found[text] for text in stimuli.words]
 
 
-ADDED: dict[str, Added] = {
-    "word_length": Added(
+def _ending(n: int, word: str) -> str:
+    return word[-n:]
+
+
+_of_words = partial(Candidate, words_only=True)
+CANDIDATES = Registry[Candidate]("candidate")
+for _entry in (
+    _of_words("word_form", "the word itself", partial(of_words, str), is_identity=True),
+    Candidate(
+        "sentence_identity",
+        "which sentence it is",
+        lambda own: [*map(str, own.groups)],
+        is_identity=True,
+    ),
+    _of_words(
+        "word_length",
         "the length of the word",
-        "characters of the word",  # without punctuation around it
         partial(of_words, len),
+        "ordered",
+        "characters of the word",  # without punctuation around it
     ),
-    "word_position": Added(
-        "the position from the start", "words before it in the sentence", _from_start
+    _of_words(
+        "word_position",
+        "the position from the start",
+        _from_start,
+        "ordered",
+        "words before it in the sentence",
     ),
-    "position_from_end": Added(
+    _of_words(
+        "position_from_end",
         "the position from the end",
+        lambda stimuli: words_in(stimuli.sentences) - 1 - _from_start(stimuli),
+        "ordered",
         "words after it in the sentence",
-        lambda stimuli, _: words_in(stimuli.sentences) - 1 - _from_start(stimuli, _),
     ),
-    "sentence_length": Added(
+    Candidate(
+        "sentence_length",
         "the length of the sentence",
+        lambda stimuli: list(map(cache(count_words), stimuli.sentences)),
+        "ordered",
         "words of the sentence",  # that are not punctuation alone
-        lambda stimuli, _: list(map(cache(count_words), stimuli.sentences)),
-        words_only=False,
     ),
-    "frequency": Added(
-        "the frequency of the word", "log frequency of the word, on the Zipf scale", frequency
+    _of_words(
+        "frequency",
+        "the frequency of the word",
+        frequency,
+        "ordered",
+        "log frequency of the word, on the Zipf scale",
     ),
-    "previous_word": Added(
-        "the previous word", "the word before it", partial(neighbour, -1), kind="nominal"
+    _of_words(
+        "previous_word", "the previous word", partial(neighbour, -1), help="the word before it"
     ),
-    "next_word": Added("the next word", "the word after it", partial(neighbour, 1), kind="nominal"),
-    "last_two_letters": Added(
+    _of_words("next_word", "the next word", partial(neighbour, 1), help="the word after it"),
+    _of_words(
+        "last_two_letters",
         "the last two letters",
-        "the last two letters of the word",
-        partial(of_words, lambda word: word[-2:]),
-        kind="nominal",
+        partial(of_words, partial(_ending, 2)),
+        help="the last two letters of the word",
     ),
-    "last_three_letters": Added(
+    _of_words(
+        "last_three_letters",
         "the last three letters",
-        "the last three letters of the word",
-        partial(of_words, lambda word: word[-3:]),
-        kind="nominal",
+        partial(of_words, partial(_ending, 3)),
+        help="the last three letters of the word",
     ),
-    "punctuation": Added(
-        "punctuation", "the signs before and after it", punctuation, words_only=False,
-        kind="nominal",
-    ),
-}  # fmt: skip
+    Candidate("punctuation", "punctuation", punctuation, help="the signs before and after it"),
+):
+    CANDIDATES.register(_entry)
+# Those that can be features.
+ADDED = {name: entry for name, entry in CANDIDATES.items() if entry.help}
 
 
 def count_words(sentence: str) -> int:
@@ -192,10 +225,9 @@ def add_feature(stimuli: StimulusSet, name: str, language: str = LANGUAGE) -> St
             f"{name} is a feature of words, and the stimuli of {stimuli.name} are sentences; "
             f"the choices are {', '.join(fit)}."
         )
-    values, kind = ADDED[name].values(stimuli, language), ADDED[name].kind
-    if kind == "nominal":
-        return with_column(stimuli, name, values, kind)
-    return with_values(stimuli, name, np.asarray(values, dtype=np.float64))
+    if name == "frequency":
+        return with_values(stimuli, name, frequency(stimuli, language))
+    return with_column(stimuli, name, ADDED[name].values(stimuli), ADDED[name].kind or "nominal")
 
 
 def with_values(stimuli: StimulusSet, name: str, values: FloatArray) -> StimulusSet:
@@ -327,57 +359,6 @@ def with_column(stimuli: StimulusSet, name: str, values: Any, kind: Kind) -> Sti
 _PLACES = frozenset({"sentence", "word_index", "word", "sentence_id"})
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A column that may explain similarity.
-
-    Attributes
-    ----------
-    label : as a sentence calls it
-    values : of stimuli: (n_stimuli,) numbers or texts, missing is None; None where it does not
-        apply. It may raise InputError
-    kind : None is what its values look like
-    is_identity : whether it says which word, item or sentence a stimulus is, and no more
-    words_only : whether it is of words and not of sentences
-    rdm : the distances of its values, where it is given by them
-    """
-
-    name: str
-    label: str
-    values: Callable[[StimulusSet], Any]
-    kind: Kind | None = "nominal"
-    is_identity: bool = False
-    words_only: bool = False
-    rdm: Rdm | None = None
-
-
-CANDIDATES = Registry[Candidate]("candidate")
-
-
-for _entry in (
-    Candidate(
-        "word_form", "the word itself", partial(of_words, str), is_identity=True, words_only=True
-    ),
-    Candidate(
-        "sentence_identity",
-        "which sentence it is",
-        lambda own: [*map(str, own.groups)],
-        is_identity=True,
-    ),
-    *(
-        Candidate(
-            name,
-            added.label,
-            lambda own, added=added: added.values(own, LANGUAGE),  # type: ignore[misc]
-            added.kind,
-            words_only=added.words_only,
-        )
-        for name, added in ADDED.items()
-    ),
-):
-    CANDIDATES.register(_entry)
-
-
 def candidates_of(stimuli: StimulusSet) -> list[Candidate]:
     """The candidates of a stimulus set: entries of `CANDIDATES`, then columns of its table.
 
@@ -392,7 +373,9 @@ def candidates_of(stimuli: StimulusSet) -> list[Candidate]:
         and (stimuli.level == "word" if entry.words_only else stimuli.level != "stimulus")
     ]
     return made + [
-        Candidate(name, f"the column {name}", partial(_column, name), None, name == ITEM)
+        Candidate(
+            name, f"the column {name}", partial(_column, name), None, is_identity=name == ITEM
+        )
         for name in there
         if name not in stimuli.rdms
     ]

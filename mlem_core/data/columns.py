@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from types import NoneType
 from typing import Any, Literal
@@ -143,12 +143,39 @@ def number_of(cell: str) -> float | None:
         return None
 
 
-def row_of_numbers(cells: Sequence[str], wrong: Callable[[int], InputError]) -> NDArray[np.float64]:
-    """The numbers that cells say (n,); raises `wrong` of the place of the first that says none."""
-    numbers = list(map(number_of, cells))
-    if None in numbers:
-        raise wrong(numbers.index(None))
-    return np.array(numbers, dtype=np.float64)
+def rows_of_numbers(
+    rows: Iterable[list[str]], n_cells: int, what: str, expected: str, row: int = 1, names: int = 0
+) -> NDArray[np.float64]:
+    """The numbers that rows of cells say: (n_rows, n_cells - names).
+
+    Parameters
+    ----------
+    n_cells : of each row
+    what, expected : what messages call the file and what should be in it
+    row : the number of the first row, for messages
+    names : how many cells of a row stand before its numbers
+
+    Raises
+    ------
+    InputError
+        A row has another number of cells, or one that says no number.
+    """
+    lines = []  # as texts they take ten times the memory
+    for at, cells in enumerate(rows, start=row):
+        if len(cells) != n_cells:
+            raise InputError(
+                f"row {at} of {what} has {len(cells)} cells, the first has {n_cells}; expected "
+                f"{expected}."
+            )
+        numbers = list(map(number_of, cells[names:]))
+        if None in numbers:
+            column = numbers.index(None) + names
+            found = short(cells[column]) if cells[column] else "an empty cell"
+            raise InputError(
+                f"{what} has {found} in row {at}, column {column + 1}; expected {expected}."
+            )
+        lines.append(np.array(numbers, dtype=np.float64))
+    return np.stack(lines) if lines else np.empty((0, n_cells - names))
 
 
 def counted_from(numbers: NDArray[np.float64]) -> int | None:
@@ -177,22 +204,12 @@ def _numbers(name: str, cells: Cells) -> pd.Series[Any]:
         """Number of a cell; it is looked up as they come, so that the first wrong one raises."""
         if cell is None:
             return math.nan
-        if not NUMBER.fullmatch(cell) and not _INFINITE.fullmatch(cell):
-            hint = (
-                " (a missing value is an empty cell)"
-                if cell.casefold() in MISSING_AMONG_NUMBERS
-                else ""
-            )
-            raise InputError(
-                f"column {name!r} has {short(cell)} in row {cells.index(cell) + 1}; an ordered "
-                f"feature needs a number there{hint}."
-            )
-        value = float(cell)
+        value = float(cell) if NUMBER.fullmatch(cell) else math.inf
         if abs(value) > LARGEST:
             raise InputError(
-                f"column {name!r} has the infinite or huge value {short(cell)} in row "
-                f"{cells.index(cell) + 1}; expected a number up to {LARGEST:g} in size or an empty "
-                "cell."
+                f"column {name!r} has {short(cell)} in row {cells.index(cell) + 1}; an ordered "
+                f"feature needs a number there, not infinite or beyond {LARGEST:g} in size (a "
+                "missing value is an empty cell)."
             )
         return value + 0.0  # -0.0 is 0
 

@@ -129,12 +129,13 @@ def euclidean(vectors: FloatArray) -> FloatArray:
 
 def save_rdms(stimuli: StimulusSet, target: str | Path | IO[bytes]) -> None:
     """Write the distances of all features that are given by them: .npz, no pickle."""
+    from scipy.spatial.distance import squareform
+
     arrays = {}
     for number, (name, rdm) in enumerate(sorted(stimuli.rdms.items())):
-        upper = np.triu_indices(len(rdm.values), 1)
         arrays[f"name_{number}"] = np.array(name)
         arrays[f"values_{number}"] = np.array(rdm.values)
-        arrays[f"distances_{number}"] = rdm.distances[upper]
+        arrays[f"distances_{number}"] = squareform(rdm.distances, checks=False)
     np.savez_compressed(target, **arrays)  # type: ignore[arg-type, unused-ignore]
 
 
@@ -173,6 +174,8 @@ def read_kept(
 
 
 def _read_rdms(path: Path | None) -> dict[str, Rdm]:
+    from scipy.spatial.distance import squareform
+
     rdms: dict[str, Rdm] = {}
     if path is None or not path.exists():
         return rdms
@@ -180,9 +183,10 @@ def _read_rdms(path: Path | None) -> dict[str, Rdm]:
         with np.load(path, allow_pickle=False) as arrays:
             for number in range(len(arrays.files) // 3):
                 values = tuple(map(str, arrays[f"values_{number}"].tolist()))
-                square = np.zeros((len(values), len(values)))
-                square[np.triu_indices(len(values), 1)] = arrays[f"distances_{number}"]
-                square = checked_distances(square + square.T, path.name, values)
+                square = squareform(arrays[f"distances_{number}"])
+                if len(square) != len(values):
+                    raise ValueError("distances of other values")
+                square = checked_distances(square, path.name, values)
                 rdms[str(arrays[f"name_{number}"])] = Rdm(values, square)
     except InputError:
         raise
@@ -231,26 +235,18 @@ def _cells(stimuli: StimulusSet, file: RdmFile, what: str) -> tuple[str, list[st
     columns = {str(column): texts(stimuli.table[column]) for column in stimuli.table}
     if stimuli.level == "word":
         columns.setdefault("word", list(map(text_of, stimuli.words)))
-    named = file.corner in columns
-    if named:
+    if file.corner in columns:
         columns = {file.corner: columns[file.corner]}
     known = {column: len(names & set(cells)) for column, cells in columns.items()}
-    wrong = {column: len(set(cells) - names - {None}) for column, cells in columns.items()}
+    wrong = {column: set(cells) - names - {None} for column, cells in columns.items()}
     # All of its values are names, and most names are among them; else the nearest one is named.
-    best = min(columns, key=lambda column: (wrong[column] > 0, -known[column]))
-    if wrong[best] == 0 and known[best] > 0:
-        n, cells = len(stimuli), columns[best]
-        counted = [[str(row + first) for row in range(n)] for first in (0, 1)]
-        if not named and list(file.names) in counted and cells != list(file.names):
-            raise InputError(
-                f"the rows of {what} are called {file.names[0]} to {file.names[-1]}, as pandas "
-                f"calls rows, and so are values of the column {best!r}; save it without names if "
-                "its rows are the stimuli in their order, else put the name of that column into "
-                "its first cell."
-            )
+    best = min(
+        columns, key=lambda column: (bool(wrong[column]) or not known[column], -known[column])
+    )
+    if known[best] and not wrong[best]:
         return best, columns[best]
     row, cell = next(
-        (row, cell) for row, cell in enumerate(columns[best]) if cell not in (None, *names)
+        ((row, cell) for row, cell in enumerate(columns[best]) if cell in wrong[best]), (0, "")
     )
     raise InputError(
         f"{what} has no row named {short(str(cell))}, the stimulus in row {row + 1} (column "

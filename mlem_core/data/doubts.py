@@ -23,10 +23,6 @@ from mlem_core.base.text import listed, many, short
 from mlem_core.data.columns import MISSING_AMONG_NUMBERS, NUMBER, Cells, is_like_number, text_of
 
 _ZEROS = re.compile(r"[+-]?0\d+(\.\d*)?", re.ASCII)
-_THOUSANDS = {
-    ",": re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII),
-    ".": re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII),
-}
 _MOST_ODD = 0.2  # of the cells of a column of numbers
 _COUNTED = 10  # of fewer rows a feature may well be 1, 2, 3
 _HARD_TO_SEE = {
@@ -166,7 +162,8 @@ def of_thousands(header: Sequence[str], columns: Sequence[Cells]) -> Iterator[st
     """Doubts about columns whose decimal signs all stand before three digits, in a table with
     decimal commas."""
     for name, cells in zip(header, columns, strict=True):
-        for sign, pattern in _THOUSANDS.items():
+        for sign in ",.":
+            pattern = re.compile(rf"[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}", re.ASCII)
             like = [cell for cell in cells if cell and sign in cell]
             if like and all(pattern.fullmatch(cell.strip()) for cell in like):
                 yield (

@@ -23,10 +23,17 @@ from mlem_core.base.text import listed, short, some
 from mlem_core.data import doubts
 from mlem_core.data.columns import NUMBER, Cells, guess_kind, missing_marks, texts
 from mlem_core.data.reading.content import ReadAs, Source
-from mlem_core.data.reading.table import DETECTED, Table, read_table
+from mlem_core.data.reading.table import (
+    DETECTED,
+    SPAN,
+    Table,
+    carried_name,
+    having,
+    read_table,
+    with_words,
+)
 from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
 from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
-from mlem_core.data.words import SPAN, carried_name, having, with_words
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -95,9 +102,9 @@ def guess_roles(table: Table) -> dict[str, str]:
         return _with_features(
             table, dict.fromkeys([index, *span], "ignore") | special | {word: "word"}
         )
-    counts = index is None and sentence is not None  # whether characters or words say which word
-    special |= {name: name if counts else "ignore" for name in span}
-    if counts and not span:
+    # Characters say which word it is, where nothing else does.
+    special |= {name: name if index is None and sentence else "ignore" for name in span}
+    if index is None and sentence is not None and not span:
         # A column of words does, if they are words of the sentence; beside a number it checks it.
         index = word if inside else None if word else _placing(table, names, sentence)
     special = {sentence: "sentence", index: "word_index"} | special
@@ -245,14 +252,12 @@ def parse_role(text: str) -> tuple[str, str]:
 
 def _check_roles(chosen: Mapping[str, str], name: str) -> None:
     """Raise where a role has too many columns or none, or a feature a name that is taken."""
-    once = {"word_index": "word", "sentence_id": "group", "word": "word that is checked"}
-    once |= {role: role for role in ("sentence", "stimulus", "item")}
-    for role, what in once.items():
+    for role in ROLES:
         columns = having(chosen, role)
-        if len(columns) > 1:
+        if len(columns) > 1 and role not in (*FEATURES, "ignore"):
             raise InputError(
-                f"the columns {some(columns)} of {name} are all said to be the {what}; choose one "
-                "of them and ignore the others."
+                f"the columns {some(columns)} of {name} all have the role {role}; choose one of "
+                "them and ignore the others."
             )
     text, no_text = having(chosen, "sentence"), having(chosen, "stimulus")
     if no_text and (text or having(chosen, "word_index")):
@@ -352,10 +357,9 @@ def _mean_words(column: pd.Series[str]) -> float:
 
 def _share_inside(words: pd.Series[str], sentences: pd.Series[str]) -> float:
     """The share of the words that occur in their sentence."""
-    cells = texts(words)
-    there = np.array([bool(cell and cell.strip()) for cell in cells], dtype=np.bool_)
-    times, _ = occurrences(cells, texts(sentences))
-    return float((times[there] > 0).sum()) / max(1, int(there.sum()))
+    times, _ = occurrences(texts(words), texts(sentences))
+    there = np.array([bool(cell and cell.strip()) for cell in texts(words)], dtype=np.bool_)
+    return float(np.mean(times[there] > 0)) if there.any() else 0.0
 
 
 def _placing(table: Table, names: list[str], sentence: str) -> str | None:

@@ -208,16 +208,11 @@ def _word_indices(cells: list[str | None], sentences: list[str]) -> NDArray[np.i
     if inside.all():
         return numbers.astype(np.int64)
     row = int(inside.argmin())
-    allowed = (
-        f"0 to {n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
-        f"{short(sentences[row])}"
-    )
     text = (cells[row] or "").strip()
-    if not number(text).is_integer():
-        described = short(text) if text else "empty"
-        raise InputError(f"word_index in row {row + 1} is {described}; expected {allowed}.")
     raise InputError(
-        f"word_index in row {row + 1} is {short(text)}, outside the sentence; expected {allowed}."
+        f"word_index in row {row + 1} is {short(text) if text else 'empty'}; expected 0 to "
+        f"{n_words[row] - 1}, a whole number, for the {n_words[row]} words of "
+        f"{short(sentences[row])}."
     )
 
 

@@ -35,7 +35,7 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.members import FEATURES, PROFILES, Measured, Members
+from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.groups.systems import groups_of_systems
@@ -384,6 +384,7 @@ def measures(summary: GroupSummary) -> dict[str, str]:
     labels = {
         PROFILES: "importance profiles",
         summary.by.name: summary.by.short,
+        BEST: "best-matching layers",
         FEATURES: "explained part",
     }
     return {name: labels[name] for name in summary.system_distances[0]}

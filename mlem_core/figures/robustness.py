@@ -319,11 +319,11 @@ def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
     text = f"{label} ρ {as_number(after, 2)} (before {as_number(before, 2)})"
     if is_control:
         return after / before if before > 0 else np.nan, text
-    return abs(change["rsa_change"]), (
-        f"{text}, τ of the profiles {as_number(change['tau'], 2)}<br>"
-        f"RSA changes most with {layer_title(parse_layer(str(change['rsa_with'])))}, "
-        f"by {as_number(change['rsa_change'], 2)}"
-    )
+    text = f"{text}, τ of the profiles {as_number(change['tau'], 2)}"
+    if other := str(change["rsa_with"]):  # none where there is one layer
+        text += f"<br>RSA changes most with {layer_title(parse_layer(other))}, "
+        text += f"by {as_number(change['rsa_change'], 2)}"
+    return abs(change["rsa_change"]), text
 
 
 def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str]) -> Trace:

@@ -38,7 +38,7 @@ from mlem_core.figures.style import (
     scatter,
     upper_half,
 )
-from mlem_core.groups.members import FEATURES, PROFILES, Measured, table_of_distances
+from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, table_of_distances
 from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
@@ -55,6 +55,7 @@ def _said(of: Systems) -> str:
         PROFILES: "Distance: importance profiles over layers, aligned by dynamic time warping "
         "(mean over folds).",
         by.name: f"Distance: 1 − mean {by.short} of layers at equal relative depth.",
+        BEST: "Distance: 1 − mean RSA of layers matched by it in other folds.",
         FEATURES: "Distance: 1 − similarity in explained part, over layers at equal relative "
         "depth.",
     }[of.measure]

@@ -184,9 +184,8 @@ def _heatmap(table: pd.DataFrame, names: Sequence[str], name: str) -> Trace:
 
 def _told(row: dict[str, float | str], name: str) -> str:
     layers = " and ".join(layer_title(parse_layer(str(row[key]))) for key in ("layer_a", "layer_b"))
-    one, other, difference, lower, upper = (
-        float(row[f"{name}_{end}"]) for end in ("first", "second", "difference", "lower", "upper")
-    )
+    ends = "first", "second", "difference", "lower", "upper"
+    one, other, difference, lower, upper = (float(row.get(f"{name}_{end}", np.nan)) for end in ends)
     text = (
         f"<b>{layers}</b><br>first {as_number(one)}, second {as_number(other)}<br>"
         f"difference {as_number(difference)}"

@@ -208,7 +208,7 @@ def within_and_between(
 
 
 COLUMNS = ["measure", "system", "other", "distance", "lower", "upper"]
-PROFILES, FEATURES = "profiles", "s_feat"
+PROFILES, BEST, FEATURES = "profiles", "best_match", "s_feat"
 
 
 class Measured(NamedTuple):
@@ -313,6 +313,45 @@ def of_profiles(
     without, means = left.without[..., 1:], by_fold.mean(axis=0)
     moved = values + warped(without, without) - warped(means, means)
     return Measured(values, Left(moved, left.sizes), folds, chance)
+
+
+def of_best_match(
+    folds: FloatArray, members: Members, squares: FloatArray, left: Left | None = None
+) -> Measured:
+    """1 less the similarity of layers that are matched by it, on other folds than it is taken from.
+
+    Each layer of either system is matched with the other's most similar layer.
+
+    Parameters
+    ----------
+    folds : (n_folds, n_layers, n_layers) similarity in each fold
+    squares, left : (n_layers, n_layers) over all pairs, and without each block: with the matches of
+        all folds, how these change is how the distances do
+    """
+
+    def matched(values: FloatArray, chosen_by: FloatArray) -> FloatArray:
+        """(..., n_systems, n_systems) of values (..., n_layers, n_layers) at these matches."""
+
+        def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
+            found = []
+            for one, other in ((a, b), (b, a)):
+                rows, columns = np.ix_(members.places[one], members.places[other])
+                best = chosen_by[..., rows, columns].argmax(axis=-1)[..., None]
+                best = np.broadcast_to(best, (*values.shape[:-2], len(rows), 1))
+                own = np.take_along_axis(values[..., rows, columns], best, axis=-1)
+                found.append(own.mean(axis=(-2, -1)))
+            return (found[0] + found[1]) / 2, (found[0] + found[1]) / 2
+
+        return of_every_two(both, len(members.members), values.shape[:-2], 1.0)
+
+    others = folds.sum(axis=0) - folds
+    by_fold = 1.0 - matched(folds, others)
+    values, moved = by_fold.mean(axis=0), None
+    if left is not None:
+        chosen_by = folds.mean(axis=0)
+        change = matched(squares, chosen_by) - matched(left.without, chosen_by)
+        moved = Left(values + change, left.sizes)
+    return Measured(values, moved, by_fold)
 
 
 def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:

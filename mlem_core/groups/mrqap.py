@@ -33,7 +33,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from mlem_core.base.text import fraction, listed, many
 from mlem_core.base.typing import FloatArray, IntArray
@@ -344,11 +343,6 @@ def _statistics(
     coefficient = value[:, 0] if n_own == 1 else np.full(len(own), np.nan)
     sign = np.where(coefficient < 0, -1.0, 1.0)
     return np.where(known, coefficient, np.nan), np.where(known, sign * t, 0.0)
-
-
-def table_of(tests: Sequence[FactorTest]) -> pd.DataFrame:
-    """A row a test: the fields of `FactorTest`."""
-    return pd.DataFrame(list(tests), columns=list(FactorTest._fields))
 
 
 def too_few(test: FactorTest) -> str:

@@ -77,6 +77,8 @@ def noise_ceilings(
 ) -> pd.DataFrame:
     """Noise ceilings of the groups of an analysis, over its pairs; kept in the store.
 
+    Raises InputError: a file of a subject that has gone or changed.
+
     Parameters
     ----------
     progress : called with the number of layers done and their total
@@ -84,11 +86,6 @@ def noise_ceilings(
     Returns
     -------
     group, layer (its number), lower, upper, n (subjects); no rows without such a group
-
-    Raises
-    ------
-    InputError
-        A file of a subject that has gone or changed.
     """
 
     def make() -> pd.DataFrame:

@@ -23,8 +23,8 @@ from mlem_core.analysis.selection import Selection
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.groups.members import NO_STEP, Members
-from mlem_core.inference.intervals import LayerIntervals, Left
-from mlem_core.inference.resample import Estimate, fewest, shaped, standard_error
+from mlem_core.inference.intervals import Left
+from mlem_core.inference.resample import Estimate, shaped, standard_error
 
 RHO, IMPORTANCE = "rho", "importance"
 COLUMNS = (
@@ -46,20 +46,6 @@ def layer_scores(results: Results, selection: Selection) -> tuple[FloatArray, li
     rho = results.scores.groupby(by, sort=False)["rho"].mean()
     both = (rho.loc[layers].to_numpy()[:, None], wide.loc[layers].to_numpy(dtype=np.float64))
     return np.concatenate(both, axis=1), list(wide.columns)
-
-
-def layer_scores_left(
-    bounds: LayerIntervals | None, selection: Selection, columns: Sequence[str]
-) -> Left | None:
-    """ρ and importances without each block of stimuli, (n_blocks, n_layers, 1 + n_columns).
-
-    None where there are no intervals, or where they are of other features.
-    """
-    if bounds is None or list(bounds.columns) != list(columns):
-        return None
-    # Their second number is the ceiling.
-    without = np.delete(bounds.scores_without[:, bounds.places(selection.layers)], 1, axis=-1)
-    return Left(without, bounds.sizes)
 
 
 def mean_profiles(
@@ -85,12 +71,12 @@ def mean_profiles(
     (relative), quantity ("rho" or "importance"), feature, value, sd (over members), lower, upper.
     sd and interval are NaN for one member
     """
-    quantities, features = [RHO, *[IMPORTANCE] * len(columns)], ["", *columns]
-    tables = []
+    names = {"quantity": [RHO, *[IMPORTANCE] * len(columns)], "feature": ["", *columns]}
+    quantities, tables = pd.DataFrame(names), []
     for group, name in enumerate(members.groups):
         first = members.shallowest(group)
-        numbers = np.array([*(layers[place][1] for place in members.places[first]), -1])
-        depths = np.array([*members.depths[first], np.nan])
+        numbers = [*(layers[place][1] for place in members.places[first]), None]
+        depths = pd.DataFrame({"layer": numbers, "depth": [*members.depths[first], np.nan]})
         rows = _with_mean(members, group, values)
         left = None
         if stimuli is not None:
@@ -103,22 +89,12 @@ def mean_profiles(
             mean = own.mean(axis=0)
             sd = own.std(axis=0, ddof=1) if len(own) > 1 else np.full_like(mean, np.nan)
             lower, upper = _interval(own, without, bool(step != NO_STEP))
-            each = (
-                name,
-                int(step),
-                len(own),
-                np.repeat(numbers, len(quantities)),
-                np.repeat(depths, len(quantities)),
-                quantities * len(numbers),
-                features * len(numbers),
-                *(one.ravel() for one in (mean, sd, lower, upper)),
+            table = depths.merge(quantities, how="cross").assign(
+                value=mean.ravel(), sd=sd.ravel(), lower=lower.ravel(), upper=upper.ravel()
             )
-            tables.append(pd.DataFrame(dict(zip(COLUMNS, each, strict=True))))
-    if not tables:
-        return pd.DataFrame(columns=list(COLUMNS))
-    table = pd.concat(tables, ignore_index=True)
-    whole = table["layer"].astype("Int64")
-    return table.assign(layer=whole.mask(whole < 0))
+            tables.append(table.assign(group=name, step=int(step), members=len(own)))
+    found = pd.concat(tables or [pd.DataFrame(columns=list(COLUMNS))], ignore_index=True)
+    return found[list(COLUMNS)].astype({"layer": "Int64"})
 
 
 def _with_mean(members: Members, group: int, values: FloatArray) -> FloatArray:
@@ -172,7 +148,6 @@ def estimate(
     stimuli: Left | None = None,
     *,
     n_replicates: int = REPLICATES,
-    seed: int = 0,
 ) -> Estimate:
     """A statistic of similarities of models, with its interval over members and stimuli.
 
@@ -190,7 +165,7 @@ def estimate(
     every = np.ones(len(group_of))
     value = statistic(matrix, group_of, every)
     variance, freedom = _member_variance(statistic, matrix, group_of)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # How often each member is drawn (n_replicates, n_members), within its group.
     drawn = np.ones((n_replicates, len(group_of)))
     for group in range(int(group_of.max()) + 1):
@@ -201,7 +176,7 @@ def estimate(
     if stimuli is not None:
         error = standard_error(statistic(stimuli.without, group_of, every), stimuli.sizes)
         variance = [*variance, error**2]
-        freedom = [*freedom, fewest(stimuli.without, stimuli.sizes) - 1]
+        freedom = [*freedom, min(stimuli.sizes) - 1]
         moved, _ = stimuli.moves(n_replicates, rng)
     if not len(freedom):
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
@@ -227,11 +202,8 @@ def _member_variance(
         n = len(members)
         if n < 2:
             continue
-        without = []
-        for member in members:
-            weights = np.ones(len(group_of))
-            weights[member] = 0.0
-            without.append(statistic(matrix, group_of, weights))
+        others = 1.0 - np.eye(len(group_of))[members]
+        without = [statistic(matrix, group_of, weights) for weights in others]
         variances.append((n - 1) * np.stack(without).var(axis=0))
         freedom.append(n - 1)
     return variances, freedom
@@ -268,30 +240,6 @@ def mean_estimate(values: FloatArray, stimuli: Left | None = None) -> Estimate:
     variances, freedom = [values.var(axis=0, ddof=1) / n], [n - 1]
     if stimuli is not None:
         variances.append(standard_error(stimuli.without.mean(axis=1), stimuli.sizes) ** 2)
-        freedom.append(fewest(stimuli.without, stimuli.sizes) - 1)
+        freedom.append(min(stimuli.sizes) - 1)
     reach = reach_of(np.stack(variances), np.array(freedom))
     return Estimate(mean, mean - reach, mean + reach)
-
-
-def group_similarity_table(members: Members, means: Estimate, by: str) -> pd.DataFrame:
-    """Similarity of every two groups by a measure: group_a, group_b, pairs, it, lower, upper."""
-    sizes, names = members.sizes, np.array(members.groups, dtype=object)
-    first, second = np.triu_indices(len(names))
-    same = sizes[first] * (sizes[first] - 1) // 2
-    pairs = np.where(first == second, same, sizes[first] * sizes[second])
-    columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
-    for name, values in zip((by, "lower", "upper"), means[:3], strict=True):
-        columns[name] = values[0, first, second]
-    return pd.DataFrame(columns)
-
-
-def universality_table(terms: Sequence[str], found: Estimate) -> pd.DataFrame:
-    """Within, between and universality of each term, each with its _lower and _upper."""
-    columns: dict[str, FloatArray] = {}
-    for at, name in enumerate(("within", "between", "universality")):
-        for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
-            columns[name + end] = values[:, at]
-    table = pd.DataFrame({"term": list(terms)} | columns)
-    ratio = [name for name in table if name.startswith("universality")]
-    table.loc[~(table["within_lower"] > 0), ratio] = np.nan
-    return table

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -353,14 +353,12 @@ def system_tables(
     distances: Sequence[FloatArray], values: Mapping[str, Values], folds: IntArray
 ) -> PairTables:
     """Pair tables of systems; a layer is a measure of their distance."""
-    columns = feature_columns(pd.DataFrame({name: _column(own) for name, own in values.items()}))
+    cells = {
+        name: own
+        if isinstance(own, np.ndarray)
+        else pd.Series([value or None for value in own], dtype=object)
+        for name, own in values.items()
+    }
+    columns = feature_columns(pd.DataFrame(cells))
     index = PairIndex.build(columns, folds, "ignore")
     return pair_tables(index, [lambda own=own: own for own in distances], distance=PRECOMPUTED)  # type: ignore[misc]
-
-
-def _column(values: Any) -> Any:
-    return (
-        values
-        if isinstance(values, np.ndarray)
-        else pd.Series([value or None for value in values], dtype=object)
-    )

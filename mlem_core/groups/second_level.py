@@ -44,7 +44,7 @@ from mlem_core.groups.properties import (
     system_tables,
 )
 from mlem_core.inference.intervals import SIGNIFICANT
-from mlem_core.inference.resample import fewest, standard_error
+from mlem_core.inference.resample import standard_error
 from mlem_core.pairs.crossfit import share_alone
 from mlem_core.pairs.designs import places_of
 
@@ -136,7 +136,8 @@ def second_level(
         few = f"{many(n, 'system')} in {n_units} groups" if n_units < n else many(n, "system")
         what = few if properties.values else "no property that differs"
         note = f"No second level: found {what}; expected at least {FEWEST} systems."
-        return SecondLevel(*_tables([], []), pd.DataFrame(columns=WHY), [note])
+        scores, rows, why = (pd.DataFrame(columns=names) for names in (SCORES, IMPORTANCES, WHY))
+        return SecondLevel(scores, rows, why, [note])
     if n_units < CONCLUSIVE:
         what = many(n, "system") if n_units == n else f"{n_units} groups of systems"
         notes.append(
@@ -157,7 +158,7 @@ def second_level(
         if left is not None:
             error = standard_error(fits.importances(left.without), left.sizes)
             variances.append(error**2)
-            freedom.append(fewest(left.without, left.sizes) - 1)
+            freedom.append(min(left.sizes) - 1)
         reach = reach_of(np.stack(variances), np.array(freedom))
         tests, untested = mrqap(-values, factors, n_permutations=TESTED, seed=seed)
         tests = [test for test in tests if test.factor in properties.parts]
@@ -175,21 +176,15 @@ def second_level(
     why = pd.DataFrame(columns=WHY)
     if n_units >= CONCLUSIVE and len(fitted) > 1:
         why = agreement_terms(fitted, properties.values, properties.parts, units, seed)
-    return SecondLevel(*_tables(scores, rows), why, notes)
-
-
-def _tables(scores: list[Any], rows: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return pd.DataFrame(scores, columns=SCORES), pd.DataFrame(rows, columns=IMPORTANCES)
+    tables = pd.DataFrame(scores, columns=SCORES), pd.DataFrame(rows, columns=IMPORTANCES)
+    return SecondLevel(*tables, why, notes)
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
     """p corrected over those that are known, step by step from the smallest."""
     known = sorted((value, name) for name, value in p.items() if np.isfinite(value))
-    found, largest = dict[str, float](), 0.0
-    for at, (value, name) in enumerate(known):
-        largest = max(largest, min(1.0, value * (len(known) - at)))
-        found[name] = largest
-    return found
+    steps = (min(1.0, value * (len(known) - at)) for at, (value, _) in enumerate(known))
+    return {name: p for (_, name), p in zip(known, itertools.accumulate(steps, max), strict=True)}
 
 
 @dataclass(frozen=True)

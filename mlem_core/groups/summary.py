@@ -20,13 +20,11 @@ from mlem_core.groups.members import (
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, mrqap, sentence, table_of
+from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, mrqap, sentence
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
-    group_similarity_table,
     mean_profiles,
-    universality_table,
 )
 from mlem_core.groups.properties import values_by_name
 from mlem_core.groups.systems import SystemsSummary, by_model, labels_of_models
@@ -116,7 +114,13 @@ class GroupSummary(SystemsSummary):
         _, matrix, left = self._similarities
         last = None if left is None else Left(left.without[:, -1:], left.sizes)
         means = estimate(group_means, matrix[-1:], self.members.group_of, last)
-        return group_similarity_table(self.members, means, self.by.name)
+        sizes, names = self.members.sizes, np.array(self.members.groups, dtype=object)
+        first, second = np.triu_indices(len(names))
+        same = sizes[first] * (sizes[first] - 1) // 2
+        pairs = np.where(first == second, same, sizes[first] * sizes[second])
+        columns = {"group_a": names[first], "group_b": names[second], "pairs": pairs}
+        ends = zip((self.by.name, "lower", "upper"), means[:3], strict=True)
+        return pd.DataFrame(columns | {name: values[0, first, second] for name, values in ends})
 
     @cached_property
     def universality(self) -> pd.DataFrame:
@@ -127,7 +131,12 @@ class GroupSummary(SystemsSummary):
         """
         terms, matrix, stimuli = self._similarities
         found = estimate(within_and_between, matrix, self.members.group_of, stimuli)
-        return universality_table(terms, found)
+        table = pd.DataFrame({"term": list(terms)})
+        for at, name in enumerate(("within", "between", "universality")):
+            for end, values in zip(("", "_lower", "_upper"), found[:3], strict=True):
+                table[name + end] = values[:, at]
+        table.loc[~(table["within_lower"] > 0), [*table.columns[-3:]]] = np.nan
+        return table
 
     @cached_property
     def tests(self) -> tuple[list[FactorTest], list[str]]:
@@ -151,7 +160,8 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
             "group_similarity.csv": summary.similarity,
             "universality.csv": summary.universality,
         }
-        found |= {"group_tests.csv": table_of(summary.tests[0])} if summary.tests[0] else {}
+        if tests := summary.tests[0]:
+            found["group_tests.csv"] = pd.DataFrame(tests, columns=list(FactorTest._fields))
     if summary.system_distances[0]:
         found["system_distances.csv"] = table_of_distances(*summary.system_distances)
     second = summary.second_level

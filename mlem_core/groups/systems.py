@@ -5,35 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.grouped import Member, labels_of
+from mlem_core.analysis.maps import representations_of
 from mlem_core.analysis.methods import keep_fits
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.parallel import cores
+from mlem_core.base.typing import Counted, FloatArray, layer_name
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import (
+    BEST,
     FEATURES,
     PROFILES,
     Measured,
     Members,
     model_similarity,
+    of_best_match,
     of_explained_parts,
     of_profiles,
     of_similarity,
 )
-from mlem_core.groups.profiles import layer_scores, layer_scores_left
+from mlem_core.groups.profiles import layer_scores
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_intervals import LEFT, known_intervals
 from mlem_core.measures.partial import Explained
+from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
+from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.storage.store import Stage, Store
 
@@ -41,6 +47,60 @@ T = TypeVar("T")
 DISTANCES = Stage("system-distances", 1, Measured)
 SECOND_LEVEL = Stage("second-level", 1, SecondLevel)
 FEWEST = 3  # systems that are compared
+# Stimuli of a fold whose pairs are compared; the first ones in random order where it has more.
+MOST = 500
+
+
+class _KeptFolds(NamedTuple):
+    """RSA in each fold, (n_folds, n_layers, n_layers)."""
+
+    rsa: FloatArray
+
+
+FOLDS = Stage("fold-similarity", 1, _KeptFolds)
+
+
+def keep_fold_similarity(analysis: Analysis, store: Store, progress: Counted | None = None) -> None:
+    """Keep the RSA of every two layers on the pairs inside each fold; none of one or two systems.
+
+    The largest of many similarities is large by chance. So each layer of a system is matched with
+    the layer of another that is the most similar one in the other folds, and compared in this fold.
+
+    Parameters
+    ----------
+    progress : called with the number of layers of folds that are done, and their total
+
+    Raises
+    ------
+    InputError
+        Representations that are no longer there.
+    """
+
+    def make() -> _KeptFolds:
+        layers, n_folds = analysis.layers, int(analysis.folds.max()) + 1
+        sources = {
+            model: representations_of(analysis, model, store)
+            for model in dict.fromkeys(model for model, _ in layers)
+        }
+        found = []
+        for fold in range(n_folds):
+            of_fold = np.flatnonzero(analysis.folds == fold)
+            rng = np.random.default_rng(analysis.spec.seed)
+            at = np.sort(rng.permutation(of_fold)[:MOST])
+            ranks = PairRanks(len(layers), len(at) * (len(at) - 1) // 2, store.root)
+            for place, (model, number) in enumerate(layers):
+                given, distance = sources[model][number], analysis.spec.distance_of(model)
+                rows = given[np.ix_(at, at)] if distance == PRECOMPUTED else given[..., at, :]
+                name = layer_name((model, number))
+                squared = squared_distances(rows, distance, layer=name, threads=cores())
+                ranks.put(place, pair_ranks(squared, overwrite=True, threads=cores()))
+                if progress is not None:
+                    progress(fold * len(layers) + place + 1, n_folds * len(layers))
+            found.append(ranks.rsa())
+        return _KeptFolds(np.stack(found))
+
+    if len({model for model, _ in analysis.layers}) >= FEWEST:
+        FOLDS.get(store, analysis.key(analysis.layers), make)
 
 
 @dataclass(frozen=True)
@@ -57,8 +117,8 @@ class SystemsSummary:
     left : of `mlem_core.inference.layer_intervals.stimuli_left`, for that of similarities
     compared : all layers by the similarity that models are compared by, as is `left`; None is RSA
     chance : of contributions to that similarity, which they are beyond then
-    store : that may have distances and second level of the systems; None: they are computed
-    keeps : whether they are kept there
+    store : that keeps distances and second level of the systems, which else are computed, and the
+        RSA in each fold (`keep_fold_similarity`), without which there is no best match
     """
 
     analysis: Analysis
@@ -69,7 +129,6 @@ class SystemsSummary:
     compared: LayerSimilarity | None = None
     chance: Chance | None = None
     store: Store | None = None
-    keeps: bool = False
 
     @property
     def by(self) -> Similarity:
@@ -85,7 +144,12 @@ class SystemsSummary:
     def scores(self) -> tuple[FloatArray, list[str], Left | None]:
         """ρ and importances of the layers, their columns, and without blocks of stimuli."""
         values, columns = layer_scores(self.results, self.chosen)
-        return values, columns, layer_scores_left(self.bounds, self.chosen, columns)
+        bounds = self.bounds
+        if bounds is None or list(bounds.columns) != columns:
+            return values, columns, None
+        # Their second number is the ceiling.
+        left = np.delete(bounds.scores_without[:, bounds.places(self.chosen.layers)], 1, axis=-1)
+        return values, columns, Left(left, bounds.sizes)
 
     @cached_property
     def of_layers(self) -> LayerSimilarity:
@@ -119,12 +183,21 @@ class SystemsSummary:
                 model_similarity(self.of_layers.values, members), by_model(self._all_left, members)
             ),
         }
+        folds = self.analysis.kept(FOLDS, self.store, self.analysis.layers)
+        if folds is not None and self.by.of_ranks:
+            made[BEST] = lambda: self._best(folds.rsa, members)
         if self.by.divides:
             made[FEATURES] = in_explained
         if len(models) < FEWEST:
             made = {}
         found = {name: self._kept(DISTANCES, make, measure=name) for name, make in made.items()}
         return found, members
+
+    def _best(self, folds: FloatArray, members: Members) -> Measured:
+        """Distances by best match; `folds` are of all layers."""
+        at = [self.analysis.layers.index(layer) for layer in self.chosen.layers]
+        own = folds[:, at][:, :, at]
+        return of_best_match(own, members, self.of_layers.values, self._all_left)
 
     @property
     def _all_left(self) -> Left | None:
@@ -164,19 +237,15 @@ class SystemsSummary:
             labels=labels_of_models(self.analysis, members.members),
             parts=spec.property_groups,
             kinds=spec.property_kinds,
+            measures=list(measured),
             **units,
         )
 
     def _kept(self, stage: Stage[T], make: Callable[[], T], **more: Any) -> T:
-        """What the store has of these systems, else what `make` gives, kept if it is to be."""
-        if self.store is None:
-            return make()
+        """What the store has of these systems, else what `make` gives, which is then kept."""
         beside = {name: getattr(self, name) is not None for name in ("bounds", "left")}
         key = self.analysis.key(self.chosen, by=self.by.name, **beside, **more)
-        if self.keeps:
-            return stage.get(self.store, key, make)
-        found = stage.find(self.store, key)
-        return make() if found is None else found
+        return make() if self.store is None else stage.get(self.store, key, make)
 
 
 def by_model(left: Left | None, members: Members) -> Left | None:
@@ -210,8 +279,9 @@ def groups_of_systems(summary: SystemsSummary) -> tuple[str, ...]:
 def keep_systems(analysis: Analysis, store: Store, selection: Selection | None = None) -> None:
     """Keep what the page of systems reads: fits, distances, second level; none of one or two.
 
-    Raises as `mlem_core.analysis.methods.keep_fits`.
+    Raises as `keep_fold_similarity`.
     """
+    keep_fold_similarity(analysis, store)
     chosen = selection or analysis.select()
     few = len({model for model, _ in analysis.layers}) < FEWEST
     if few or estimator_named(chosen.estimator).slow:
@@ -219,4 +289,4 @@ def keep_systems(analysis: Analysis, store: Store, selection: Selection | None =
     results, bounds = keep_fits(analysis, store, chosen), known_intervals(analysis, store, chosen)
     left = analysis.kept(LEFT, store, chosen)
     beside: dict[str, Any] = {"bounds": bounds, "left": left, "store": store}
-    _ = SystemsSummary(analysis, results, chosen, keeps=True, **beside).second_level
+    _ = SystemsSummary(analysis, results, chosen, **beside).second_level

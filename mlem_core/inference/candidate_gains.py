@@ -23,7 +23,7 @@ from mlem_core.data.added import Candidate, as_feature
 from mlem_core.data.levels import MOVED, STIMULUS, exchange_of, exchanges
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.inference.chance import largest_chance
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, relabelled_pairs, square_of
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, square_of
 from mlem_core.inference.resample import in_parts, jackknife
 from mlem_core.pairs.columns import FeatureColumn, codes_of, feature_columns
 from mlem_core.pairs.crossfit import CrossFit, explained_alone, places, share_alone
@@ -62,7 +62,7 @@ def _of_text(
 ) -> list[Candidate]:
     """Sub-tokens in some models, and predictions of the first that is causal."""
     from mlem_core.models.loading import load_with_head, open_model
-    from mlem_core.models.surprisal import tokenized, word_predictions
+    from mlem_core.models.predictions import tokenized, word_predictions
 
     found: list[Candidate] = []
     causal = ""
@@ -79,18 +79,12 @@ def _of_text(
                 causal = name
                 of = word_predictions(tokens, loaded, load_with_head(loaded))
                 likely = loaded.tokenizer.convert_ids_to_tokens(of.likeliest.tolist())
+                column, label = f"{SURPRISAL}:{name}", f"the most likely next token in {name}"
+                entropy = f"the entropy of what follows in {name}"
                 found += [
-                    _given(
-                        added_column(f"{SURPRISAL}:{name}"),
-                        f"the surprisal in {name}",
-                        of.surprisal,
-                    ),
-                    _given(f"entropy_{name}", f"the entropy of what follows in {name}", of.entropy),
-                    Candidate(
-                        f"next_token_{name}",
-                        f"the most likely next token in {name}",
-                        lambda _, likely=likely: likely,  # type: ignore[misc]
-                    ),
+                    _given(added_column(column), f"the surprisal in {name}", of.surprisal),
+                    _given(f"entropy_{name}", entropy, of.entropy),
+                    Candidate(f"next_token_{name}", label, lambda _, likely=likely: likely),  # type: ignore[misc]
                 ]
         except InputError as error:
             left_out.append((f"tokens and predictions of {name}", str(error).rstrip(".")))
@@ -150,7 +144,6 @@ class Base(NamedTuple):
     without : (n_blocks,) what they explain without each block of stimuli
     """
 
-    pairs: LayerPairs
     blocks: Blocks
     explained: float
     of_each: FloatArray
@@ -159,27 +152,27 @@ class Base(NamedTuple):
     @classmethod
     def of(cls, pairs: LayerPairs, blocks: Blocks) -> Base:
         """What the features of pairs explain."""
-        fit = CrossFit.of(pairs.tables)
+        fit, explained, without = explained_and_left(pairs.whole, pairs.tables, blocks.weights)
         of_each = explained_alone(fit, range(fit.codes.shape[1]))
-        ranked = pairs.whole.by_stimulus
-        without = without_each_block(ranked, pairs.tables, fit.priority, blocks.weights)
-        return cls(pairs, blocks, float(explained_of(fit)[0]), of_each, without)
+        return cls(blocks, explained, of_each, without)
 
-    def gain(self, beside: Beside, chance: FloatArray) -> tuple[float, float, float]:
+    def gain(self, beside: Beside, *chances: FloatArray) -> tuple[float, float, float]:
         """What the features explain more with a candidate, and its 95 % interval beyond chance.
 
         Parameters
         ----------
-        chance : (n_permutations,) gains of permuted labels
+        chances : gains (n_permutations,) of permuted labels, of each candidate that was added
         """
-        fit = CrossFit.of(beside.tables)
-        gain = float(explained_of(fit)[0]) - self.explained
-        ranked, weights = beside.ranked.by_stimulus, self.blocks.weights
-        own = without_each_block(ranked, beside.tables, fit.priority, weights)
-        ends = jackknife(np.array(gain), own - self.without, self.blocks.sizes)
-        more = student_quantile(len(chance) - 1) * chance.std(ddof=1) / np.sqrt(len(chance))
+        weights = self.blocks.weights
+        _, explained, without = explained_and_left(beside.ranked, beside.tables, weights)
+        gain = explained - self.explained
+        ends = jackknife(np.array(gain), without - self.without, self.blocks.sizes)
+        errors = [
+            student_quantile(len(one) - 1) * one.std(ddof=1) / np.sqrt(len(one)) for one in chances
+        ]
+        more = np.hypot.reduce(errors)
         low, high = (float(np.hypot(end - gain, more)) for end in (ends.lower, ends.upper))
-        middle = gain - float(chance.mean())
+        middle = gain - float(sum(one.mean() for one in chances))
         return gain, middle - low, middle + high
 
 
@@ -198,16 +191,18 @@ class Beside(NamedTuple):
     tables: PairTables
     is_identity: bool = False
 
+    @property
+    def pairs(self) -> LayerPairs:
+        """The pairs, with the candidate as their last feature."""
+        return replace(self.relabelled.pairs, tables=self.tables, cells=self.ranked.cells)
+
     @classmethod
     def of(
         cls, pairs: LayerPairs, stimuli: StimulusSet, candidate: Candidate, missing: str
     ) -> Beside:
         """Pairs with a candidate, coded by value where pairs suffice.
 
-        Raises
-        ------
-        InputError
-            It distinguishes no pairs, or nearly all of them; chance is not known.
+        Raises InputError: it distinguishes no pairs, or nearly all of them; chance is not known.
         """
         own = as_feature(stimuli, candidate)
         column = feature_columns(own)[0]
@@ -239,17 +234,15 @@ class Beside(NamedTuple):
         )
         f, everyone = len(tables.features), np.arange(len(own))
         more = replace(pairs, tables=with_it, coded=(*pairs.coded, coded))
-        return cls(own, Relabelled.of(more, f), *relabelled_pairs(more, f, everyone))
+        relabelled = Relabelled.of(more, f)
+        return cls(own, relabelled, *relabelled.ranked(everyone))
 
     def by_chance(self, base: Base, n_permutations: int) -> tuple[str, FloatArray]:
         """Level of the labels, and gains (n_permutations,) when they are permuted.
 
         Permutations are the same for all candidates of a level.
 
-        Raises
-        ------
-        InputError
-            Too few stimuli take the labels of others.
+        Raises InputError: too few stimuli take the labels of others.
         """
         name, folds = self.tables.features[-1], self.relabelled.pairs.folds
         values, rng = self.stimuli.values(name), np.random.default_rng(0)
@@ -268,10 +261,8 @@ class Beside(NamedTuple):
     def permuted(self, of_each: FloatArray, givers: IntArray) -> FloatArray:
         """v (n,) when stimuli take the value of the candidate from givers (n, n_stimuli)."""
         f, squares = of_each.shape[1], self.tables.rank_squares[None]
-        ranks, none = (
-            np.stack(self.relabelled.pairs.ranks),
-            np.zeros((len(of_each), f + 1), dtype=np.int64),
-        )
+        ranks = np.stack(self.relabelled.pairs.ranks)
+        none = np.zeros((len(of_each), f + 1), dtype=np.int64)
 
         def one(rows: IntArray) -> FloatArray:
             keys, sums = self.relabelled.sums(rows[0], ranks)
@@ -289,12 +280,13 @@ def explained_of(fit: CrossFit) -> FloatArray:
     return fit.explained(np.arange(fit.codes.shape[1]), fit.codes, fit.flat)[:, 0, -1]
 
 
-def without_each_block(
-    pairs: RankedPairs, tables: PairTables, priority: IntArray, weights: Weights
-) -> FloatArray:
-    """v (n_blocks,) of two layers without each block of stimuli."""
-    found = [
-        explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority))
-        for sums in pairs.draw(weights)
+def explained_and_left(
+    pairs: RankedPairs, tables: PairTables, weights: Weights
+) -> tuple[CrossFit, float, FloatArray]:
+    """Cross-fit of two layers, v of all features, and v (n_blocks,) without each block."""
+    fit = CrossFit.of(tables)
+    left = [
+        explained_of(CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, fit.priority))
+        for sums in pairs.by_stimulus.draw(weights)
     ]
-    return np.concatenate(found)
+    return fit, float(explained_of(fit)[0]), np.concatenate(left)

@@ -1,8 +1,8 @@
 """Forward passes with a concept erased from one layer, and measures of what that changes.
 
 These are of later layers, and of predictions. Held-out sentences have the eraser of their training
-folds (`mlem_core.models.erasing`). Pairs inside a fold have one eraser, so that similarities are of
-these.
+folds (`mlem_core.models.predictions`). Pairs inside a fold have one eraser, so that similarities
+are of these.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.minimal_pairs import Forms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, index_of_some
 from mlem_core.inference.replicates import fitted_anew
 from mlem_core.measures.importance import mean_scores
-from mlem_core.models.erasing import ErasedPasses, Eraser, leace
-from mlem_core.models.extraction import During, ExtractionOptions, passes, untouched
+from mlem_core.models.extraction import During, passes, untouched
 from mlem_core.models.forward import LoadedModel
-from mlem_core.models.surprisal import masked_surprisal, word_predictions
+from mlem_core.models.predictions import (
+    ErasedPasses,
+    Eraser,
+    Forms,
+    leace,
+    masked_surprisal,
+    word_predictions,
+)
 from mlem_core.models.tokens import TokenizedStimuli, tokenize
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.designs import PairDesign
@@ -76,40 +81,37 @@ class ErasedRuns:
 
     Attributes
     ----------
+    analysis : its folds are those of erasers, which are fitted on all of its stimuli
     loaded, head : the model without and with its head; None where it predicts nothing
     layers : the erased layer, then the later ones that are looked at
-    stimuli, folds : all, which erasers are fitted on, and the fold of each (n_stimuli,)
     shown : (n_shown,) those that are run
     forms : minimal pairs among the shown stimuli
-    positions : one of `mlem_core.models.erasing.ERASED`
-    options : for taking hidden states
+    positions : one of `mlem_core.models.predictions.ERASED`
     """
 
+    analysis: Analysis
     loaded: LoadedModel
     head: Any
     layers: tuple[int, ...]
-    stimuli: StimulusSet
-    folds: IntArray
     shown: IntArray
     forms: Forms | None
     positions: str
-    options: ExtractionOptions
 
     @cached_property
     def few(self) -> StimulusSet:
         """The stimuli that are run."""
-        return self.stimuli.take(self.shown)
+        return self.analysis.stimuli.take(self.shown)
 
     @cached_property
     def _tokens(self) -> list[tuple[TokenizedStimuli, IntArray]]:
         """Tokens of the shown stimuli, then of forms, each with the folds of its sentences."""
-        sets, folds = [self.few], [self.folds[self.shown]]
+        sets, folds = [self.few], [self.analysis.folds[self.shown]]
         if self.forms is not None:
             sets.append(self.forms.sentences)
             folds.append(np.tile(folds[0][self.forms.rows], 2))
         found = []
         for own, fold in zip(sets, folds, strict=True):
-            tokens = tokenize(own, self.loaded, self.options.special_tokens)
+            tokens = tokenize(own, self.loaded, self.analysis.spec.extraction.special_tokens)
             found.append((tokens, np.array([fold[rows[0]] for rows in tokens.stimuli])))
         return found
 
@@ -121,7 +123,11 @@ class ErasedRuns:
     @cached_property
     def before(self) -> list[FloatArray]:
         """States of all stimuli in the layers, (n_stimuli, n_units) each, nothing erased."""
-        return self._states(tokenize(self.stimuli, self.loaded, self.options.special_tokens))
+        return self._states(
+            tokenize(
+                self.analysis.stimuli, self.loaded, self.analysis.spec.extraction.special_tokens
+            )
+        )
 
     def states(self, erasers: Sequence[Eraser]) -> list[FloatArray]:
         """States of the shown stimuli in the layers, erased by the eraser of each fold."""
@@ -130,7 +136,7 @@ class ErasedRuns:
 
     def _states(self, tokens: TokenizedStimuli, during: During = untouched) -> list[FloatArray]:
         found: list[FloatArray] = []
-        asked = tokens, self.loaded, self.options.pooling, self.layers
+        asked = tokens, self.loaded, self.analysis.spec.extraction.pooling, self.layers
         for rows, arrays in passes(*asked, during=during):
             found = found or [np.zeros((len(tokens.spans), own.shape[1])) for own in arrays]
             for own, array in zip(found, arrays, strict=True):
@@ -166,18 +172,15 @@ class ErasedRuns:
     ) -> list[Eraser]:
         """The eraser of each fold, fitted on states (n_rows, n_units) of its training.
 
+        Raises InputError: the concept is the same in all training stimuli of a fold.
+
         Parameters
         ----------
         rows : the stimuli of the states; None: all
-
-        Raises
-        ------
-        InputError
-            The concept is the same in all training stimuli of a fold.
         """
-        rows = np.arange(len(self.stimuli)) if rows is None else rows
-        there, folds, found = concept.there[rows], self.folds[rows], []
-        for fold in range(int(self.folds.max()) + 1):
+        rows = np.arange(len(self.analysis.stimuli)) if rows is None else rows
+        there, folds, found = concept.there[rows], self.analysis.folds[rows], []
+        for fold in range(int(self.analysis.folds.max()) + 1):
             train = there & (folds != fold)
             columns = concept.columns[rows][train]
             if not train.any() or not np.ptp(columns, axis=0).any():
@@ -192,7 +195,7 @@ class ErasedRuns:
         self, now: Sequence[FloatArray], concept: Concept
     ) -> list[tuple[FloatArray, FloatArray]]:
         """Shown states of each later layer before, and now, the concept erased there from both."""
-        folds, found = self.folds[self.shown], []
+        folds, found = self.analysis.folds[self.shown], []
         for was, own in zip(self.before[1:], now[1:], strict=True):
             pair = []
             for states, erasers in (
@@ -239,7 +242,6 @@ class Measures:
     others : the ranks in layers of other models, by the name of the layer
     """
 
-    analysis: Analysis
     model: str
     runs: ErasedRuns
     others: dict[str, FoldRanks]
@@ -247,12 +249,12 @@ class Measures:
     @property
     def distance(self) -> str:
         """The neural distance in the layers of the model."""
-        return self.analysis.spec.distance_of(self.model)
+        return self.runs.analysis.spec.distance_of(self.model)
 
     @cached_property
     def folds(self) -> IntArray:
         """The fold of each shown stimulus."""
-        return self.runs.folds[self.runs.shown]
+        return self.runs.analysis.folds[self.runs.shown]
 
     @cached_property
     def units(self) -> StimulusUnits:
@@ -267,14 +269,14 @@ class Measures:
     @cached_property
     def estimator(self) -> str:
         """That of the analysis, or ridge where it cannot be refitted."""
-        own = str(self.analysis.spec.estimator)
+        own = str(self.runs.analysis.spec.estimator)
         return own if estimator_named(own).refitted else "ridge"
 
     @cached_property
     def index(self) -> PairIndex:
         """The patterns of all pairs of the shown stimuli."""
         design = PairDesign.complete(len(self.folds))
-        return index_of_some(self.analysis, self.runs.shown, design)
+        return index_of_some(self.runs.analysis, self.runs.shown, design)
 
     @cached_property
     def rows(self) -> list[tuple[str, int, str]]:
@@ -288,23 +290,19 @@ class Measures:
     @cached_property
     def before(self) -> Found:
         """The measures with nothing erased."""
-        return self._found([own[self.runs.shown] for own in self.runs.before], None)
+        return self.found(None)
 
     @cached_property
     def _ranks_before(self) -> list[FoldRanks]:
         return [fold_ranks(own, self.folds, self.distance) for own in self.before.states]
 
-    def found(self, concept: Concept) -> Found:
-        """The measures with a concept erased."""
-        erasers = self.runs.erasers(self.runs.before[0], concept)
-        return self._found(self.runs.states(erasers), concept, erasers)
-
-    def _found(
-        self,
-        states: list[FloatArray],
-        concept: Concept | None,
-        erasers: Sequence[Eraser] | None = None,
-    ) -> Found:
+    def found(self, concept: Concept | None) -> Found:
+        """The measures with a concept erased, or with none."""
+        runs, erasers = self.runs, None
+        states = [own[runs.shown] for own in runs.before]
+        if concept is not None:
+            erasers = runs.erasers(runs.before[0], concept)
+            states = runs.states(erasers)
         values = [mean_scores(self._tables(states), self.estimator)[:, 2:].ravel()]
         ranks = [fold_ranks(own, self.folds, self.distance) for own in states if self.others]
         values += [held_out_rsa(x, y) for y in self.others.values() for x in ranks]
@@ -312,7 +310,7 @@ class Measures:
             values.append(np.ones(len(states) - 1))
         else:
             values += [held_out_rsa(*pair) for pair in self._without(states, concept)]
-        each = self.runs.predictions(erasers)
+        each = runs.predictions(erasers)
         values += [np.atleast_1d(np.nanmean(own)) for own in each]
         return Found(np.concatenate(values), states, each)
 

@@ -133,20 +133,6 @@ class Explanation:
             own = own[own["lower"] > 0]
         return own.sort_values("value", ascending=False, kind="stable")
 
-    @property
-    def finding(self) -> str:
-        """Similarity of the two layers, as a sentence without its full stop."""
-        a, b = self.called
-        return f"The {self.similarity.called} of {a} and {b} is {fraction(self.value)}"
-
-    @property
-    def meaning(self) -> str:
-        """Two sentences on a similarity without terms; the first goes on after a colon."""
-        return (
-            "one layer is aligned to the other on some stimuli and compared with it on others "
-            f"({self.held_out}). Unrelated layers have 0 on average."
-        )
-
     @cached_property
     def headline(self) -> str:
         """The mean over groups where the two stand for some, and the `answer`."""
@@ -159,7 +145,16 @@ class Explanation:
         They are hardly similar where their similarity is below `HARDLY`, or its interval goes below
         0. Of a similarity without terms it is the number, and what it says.
         """
-        return _of_two(self)
+        named, value = " and ".join(self.called), self.value
+        if not self.similarity.divides:
+            return (
+                f"The {self.similarity.called} of {named} is {fraction(value)}: one layer is "
+                "aligned to the other on some stimuli and compared with it on others "
+                f"({self.held_out}). Unrelated layers have 0 on average."
+            )
+        hardly = value < HARDLY or ("lower" in self.whole and self.whole["lower"].iloc[0] <= 0)
+        how = f"{'hardly ' * bool(hardly)}similar ({self.similarity.short} {fraction(value)})"
+        return f"{named} are {how}.{'' if hardly else f' {_shares(self)}'}"
 
     @cached_property
     def how_sure(self) -> str:
@@ -185,17 +180,6 @@ class Explanation:
     def beside(self) -> list[partial.Said]:
         """S_feat, S_rest and, `with_transfer`, cross-model prediction, in words."""
         return partial.partial_in_words(self.partial, self.called, self.coding)
-
-
-def _of_two(why: Explanation) -> str:
-    """The headline of two layers alone: at most 40 words, their names apart."""
-    if not why.similarity.divides:
-        return f"{why.finding}: {why.meaning}"
-    value, whole = why.value, why.whole.iloc[0]
-    hardly = bool(value < HARDLY or ("lower" in why.whole and whole["lower"] <= 0))
-    how = f"{'hardly ' * hardly}similar ({why.similarity.short} {fraction(value)})"
-    shares = "" if hardly else f" {_shares(why)}"
-    return f"{' and '.join(why.called)} are {how}.{shares}"
 
 
 def _shares(why: Explanation) -> str:

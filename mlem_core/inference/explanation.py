@@ -34,10 +34,10 @@ from mlem_core.inference.resample import (
     of_size,
     permuted_of,
 )
-from mlem_core.measures.decomposition import Decomposition, ceilings_of, decompose
+from mlem_core.measures.decomposition import ceilings_of, decompose
 from mlem_core.measures.partial import Explained
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Stage, Store, Tables
 
@@ -81,18 +81,13 @@ def explain(
     InputError
         A layer or feature that the analysis does not have.
     """
-    first, second = (layer_of(layer) for layer in (a, b))
-    check_layers((first, second), analysis.layers)
-    at = [analysis.layers.index(layer) for layer in (first, second)]
-    of_layers = of_tables(analysis) if compared is None else compared
-    similarity, values = of_layers.similarity, of_layers.values_of((first, second))
-    tables = of_layers.tables.of_layers(at)
-    if features is not None:
-        tables = tables.of_features(names_in(features))
-    split = decompose(tables, values, seed=seed) if similarity.divides else None
-    why = _explained(analysis, similarity, (first, second), values, split)
-    beside = partial.parts(tables, why.value) if similarity.of_ranks else why.partial
-    return replace(why, coding=tables.coding, partial=beside)
+    pair = layer_of(a), layer_of(b)
+    check_layers(pair, analysis.layers)
+    chosen = analysis.tables.features if features is None else names_in(features)
+    (why,) = explanations(analysis, [pair], chosen, compared, seed)
+    if not why.similarity.of_ranks:
+        return why
+    return replace(why, partial=partial.parts(_of_two(analysis, why), why.value))
 
 
 def explanations(
@@ -100,78 +95,62 @@ def explanations(
     pairs: Sequence[tuple[Layer, Layer]],
     features: Sequence[str],
     compared: LayerSimilarity | None = None,
+    seed: int = 0,
 ) -> Iterator[Explanation]:
     """Explanation of each of many pairs of layers, as `explain` gives it, but for its `partial`.
 
     All layers are decomposed at once.
     """
-    layers = [layer for layer in analysis.layers if any(layer in pair for pair in pairs)]
+    layers = list(dict.fromkeys(layer for pair in pairs for layer in pair))
     of_layers = of_tables(analysis) if compared is None else compared
     similarity, values = of_layers.similarity, of_layers.values_of(layers)
     at = [analysis.layers.index(layer) for layer in layers]
-    tables = of_layers.tables.of_layers(at).of_features(features)
-    split = decompose(tables, values) if similarity.divides else None
+    tables, units = of_layers.tables.of_layers(at).of_features(features), Units.of(analysis.stimuli)
+    split = decompose(tables, values, seed=seed) if similarity.divides else None
     for pair in pairs:
-        places = layers.index(pair[0]), layers.index(pair[1])
-        why = _explained(analysis, similarity, pair, values, split, places)
-        yield replace(why, coding=tables.coding)
-
-
-def _explained(
-    analysis: Analysis,
-    similarity: Similarity,
-    layers: tuple[Layer, Layer],
-    values: FloatArray,
-    split: Decomposition | None,
-    places: tuple[int, int] = (0, 1),
-) -> Explanation:
-    """Explanation of two layers, at these places of similarities and of their decomposition."""
-    units = Units.of(analysis.stimuli)
-    why = Explanation(
-        layers,
-        pd.DataFrame(columns=["term", "value"]),
-        pd.DataFrame({"quantity": [similarity.name], "value": [values[places]]}),
-        others=units.others,
-        names=analysis.names,
-        similarity=similarity,
-        held_out=units.held_out(analysis.spec.folds_over),
-        partial=pd.DataFrame(columns=["quantity", "value"]),
-    )
-    if split is None:
-        return why
-    ceilings = ceilings_of(split.terms.sum(axis=0))[list(places)]
-    quantities = [similarity.name, "ceiling_a", "ceiling_b"]
-    whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[places], *ceilings]})
-    return replace(why, terms=split.pair(*places), whole=whole)
+        i, j = map(layers.index, pair)
+        terms = pd.DataFrame(columns=["term", "value"])
+        whole = pd.DataFrame({"quantity": [similarity.name], "value": [values[i, j]]})
+        if split is not None:
+            ceilings = ceilings_of(split.terms.sum(axis=0))[[i, j]]
+            quantities = [similarity.name, "ceiling_a", "ceiling_b"]
+            terms = split.pair(i, j)
+            whole = pd.DataFrame({"quantity": quantities, "value": [split.rsa[i, j], *ceilings]})
+        yield Explanation(
+            pair,
+            terms,
+            whole,
+            others=units.others,
+            coding=tables.coding,
+            names=analysis.names,
+            similarity=similarity,
+            held_out=units.held_out(analysis.spec.folds_over),
+            partial=pd.DataFrame(columns=["quantity", "value"]),
+        )
 
 
 def explanation_of(
-    intervals: LayerIntervals, a: Layer, b: Layer, coding: str, chance: Chance | None = None
+    why: Explanation, intervals: LayerIntervals, chance: Chance | None = None
 ) -> Explanation:
-    """Explanation of two layers' similarity, as the intervals of all layers know it.
+    """An explanation of two layers, as the intervals of all layers know it.
 
     Its values are those of `explain`, but for rounding.
 
+    Raises as `mlem_core.inference.intervals.terms_and_whole`.
+
     Parameters
     ----------
-    coding : of the features, see `mlem_core.pairs.columns.coding`
     chance : of the two layers, which contributions are beyond then
-
-    Raises
-    ------
-    InputError
-        As `mlem_core.inference.intervals.terms_and_whole`.
     """
-    terms, whole = terms_and_whole(intervals, a, b)
+    terms, whole = terms_and_whole(intervals, *why.layers)
     units, similarity = intervals.units, SIMILARITIES[intervals.similarity]
     notes, how = of_size(units), f"blocks of {units.each} left out in turn"
     if chance is not None:
         ends = (terms[end].to_numpy() + chance.shift() for end in ("value", "lower", "upper"))
         terms, notes = chance.bounded(terms, Estimate(*ends)), (*notes, *chance.notes)
         how += f"; {beyond_chance(len(chance.draws))}"
-    return Explanation(
-        (a, b), terms, whole, notes, units.others, coding, similarity=similarity, how=how
-    )
+    why = replace(why, others=units.others, similarity=similarity, how=how)
+    return replace(why, terms=terms, whole=whole, notes=notes)
 
 
 def with_intervals(
@@ -255,16 +234,13 @@ def with_chance(
 
     Without contributions it stays as it is.
 
+    Raises InputError: representations that are no longer in the store.
+
     Parameters
     ----------
     why : as `explain` gives it
     store : where the representations are
     progress : called with the number of features done and their total
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer in the store.
     """
     features = list(why.features["term"])
     if not why.similarity.divides:
@@ -353,12 +329,10 @@ def best_known(
         why = _beyond(why, analysis, own)
     if intervals is None or not len(intervals.terms):
         return as_chosen(why, analysis, layers, intervals)
-    bounded = explanation_of(intervals, *why.layers, why.coding, own)
     beside = why.partial
     if why.similarity.of_ranks and len(beside):
-        parts = partial.partial_intervals(intervals, *why.layers, beside.iloc[: len(partial.PARTS)])
-        beside = pd.concat((parts, beside.iloc[len(partial.PARTS) :]), ignore_index=True)
-    bounded = replace(bounded, names=why.names, held_out=why.held_out, partial=beside)
+        beside = partial.partial_intervals(intervals, *why.layers, beside)
+    bounded = replace(explanation_of(why, intervals, own), partial=beside)
     return as_chosen(bounded, analysis, layers, intervals)
 
 

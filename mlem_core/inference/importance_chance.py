@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -51,6 +51,9 @@ def importances_by_chance(
 
     The models are fitted anew, with their regularisation, for each permutation of each feature.
 
+    Raises InputError: interactions; fewer than 20 permutations; representations that are no longer
+    in the store.
+
     Parameters
     ----------
     selection : None is the whole analysis; an estimator that is slow takes hours
@@ -61,11 +64,6 @@ def importances_by_chance(
     model, layer, feature, level, moved, importance, chance (mean over permutations), excess, p
     (corrected over the features of a layer); NaN in the last three where too few stimuli change
     their labels
-
-    Raises
-    ------
-    InputError
-        Interactions; fewer than 20 permutations; representations that are no longer in the store.
     """
     chosen = analysis.select() if selection is None else selection
     check_permutations(n_permutations)
@@ -162,15 +160,7 @@ def _drawn(
     def tables_of(row: IntArray) -> PairTables:
         keys, sums = relabelled.sums(row, values)
         by_layer = sums[1:].reshape(n_layers, -1, len(keys))
-        tables = relabelled.tables(keys)
-        return replace(
-            tables,
-            counts=sums[0],
-            target_sums=by_layer[:, 0],
-            rank_sums=np.zeros_like(by_layer[:, 0]),
-            within_sums=by_layer[:, 1],
-            train_sums=tables.train_sums and cache(lambda: by_layer[:, 2:]),
-        )
+        return replace(_with_sums(relabelled.tables(keys), by_layer), counts=sums[0])
 
     found = []
     # A fit shares its own work out; the sums do not.
@@ -192,19 +182,13 @@ def _table(
     known = np.array(moved) >= MOVED
     mean = np.where(known, draws.mean(axis=0).T, np.nan)
     p = np.stack([corrected_p(draws[..., at], own, known) for at, own in enumerate(importance)])
-    n = len(levels)
-    return pd.DataFrame(
-        {
-            "model": np.repeat(np.array([model for model, _ in layers], dtype=object), n),
-            "layer": np.repeat([number for _, number in layers], n),
-            "feature": np.tile(np.array(tables.features, dtype=object), len(layers)),
-            "level": np.tile(np.array(levels, dtype=object), len(layers)),
-            "moved": np.tile(moved, len(layers)),
-            "importance": importance.ravel(),
-            "chance": mean.ravel(),
-            "excess": (importance - mean).ravel(),
-            "p": p.ravel(),
-        }
+    of_layers = pd.DataFrame(layers, columns=["model", "layer"])
+    units = pd.DataFrame({"feature": tables.features, "level": levels, "moved": moved})
+    return of_layers.merge(units, how="cross").assign(
+        importance=importance.ravel(),
+        chance=mean.ravel(),
+        excess=(importance - mean).ravel(),
+        p=p.ravel(),
     )
 
 
@@ -233,14 +217,19 @@ def permuted_tables(
     sums = np.zeros((len(labels), len(values), len(tables.counts)))
     for permutation, row in zip(labels, sums, strict=True):
         permuted_sums(permutation, pairs.cells, values, row)
-    copies = tables.of_layers([layer] * len(labels))
+    return _with_sums(tables.of_layers([layer] * len(labels)), sums)
+
+
+def _with_sums(tables: PairTables, sums: FloatArray) -> PairTables:
+    """Tables of n_layers layers with sums (n_layers, n_values, n_cells) of `pair_values`."""
+    ranked = sums.shape[1] > 2
     return replace(
-        copies,
+        tables,
         target_sums=sums[:, 0],
         rank_sums=np.zeros_like(sums[:, 0]),
         within_sums=sums[:, 1],
-        train_sums=(lambda: sums[:, 2:]) if train_ranks else None,
-        train_squares=copies.train_squares if train_ranks else None,
+        train_sums=(lambda: sums[:, 2:]) if ranked else None,
+        train_squares=tables.train_squares if ranked else None,
     )
 
 
@@ -317,15 +306,12 @@ def kept_chance(
 ) -> pd.DataFrame:
     """`score_above_chance` of what is chosen of an analysis; kept in the store.
 
+    Raises InputError: representations that are no longer in the store.
+
     Parameters
     ----------
     selection : an estimator that is slow takes hours
     report : called as the layers are done
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer in the store.
     """
     model, say = estimator_named(selection.estimator).model(), report or (lambda _: None)
 

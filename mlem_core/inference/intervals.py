@@ -146,14 +146,11 @@ def check_permutations(n: int) -> None:
 def corrected(p: FloatArray, correction: str = "bh") -> FloatArray:
     """p-values (n,) corrected over the family that they make.
 
+    Raises InputError: an unknown correction.
+
     Parameters
     ----------
     correction : "bh" (false discovery rate, Benjamini and Hochberg 1995), "bonferroni" or "none"
-
-    Raises
-    ------
-    InputError
-        An unknown correction.
     """
     from scipy.stats import false_discovery_control
 
@@ -257,17 +254,13 @@ def score_table(
     scores, without = intervals.scores[at], intervals.scores_without[:, at]
     p = jackknife(scores, without, intervals.sizes, above=True).p
     p[:, :2] = np.nan
-    table = pd.DataFrame(
-        {
-            "model": np.repeat([intervals.layers[i][0] for i in at], len(names)),
-            "layer": np.repeat([intervals.layers[i][1] for i in at], len(names)),
-            "quantity": [quantity for quantity, _ in names] * len(at),
-            "feature": [feature for _, feature in names] * len(at),
-            "value": scores.ravel(),
-            "lower": intervals.scores_lower[at].ravel(),
-            "upper": intervals.scores_upper[at].ravel(),
-            "p": p.ravel(),
-        }
+    of_layers = pd.DataFrame([intervals.layers[i] for i in at], columns=["model", "layer"])
+    quantities = pd.DataFrame(names, columns=["quantity", "feature"])
+    table = of_layers.merge(quantities, how="cross").assign(
+        value=scores.ravel(),
+        lower=intervals.scores_lower[at].ravel(),
+        upper=intervals.scores_upper[at].ravel(),
+        p=p.ravel(),
     )
     return family_of_tests(table, "importances", correction)
 
@@ -330,21 +323,24 @@ def terms_and_whole(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The terms of two layers, and the whole, as an `Explanation` has them.
 
+    Raises InputError: contributions to all layers that have no intervals; an unknown layer.
+
     Returns
     -------
     term, value, lower, upper; and quantity (the similarity, "ceiling_a", "ceiling_b"), value,
     lower, upper
-
-    Raises
-    ------
-    InputError
-        Contributions to all layers that have no intervals; an unknown layer.
     """
     both = intervals.places((a, b))
-    i, j = both
-    terms, estimate = _terms(intervals, a, b), _estimate(intervals, i, j)
+    if not len(intervals.terms):
+        raise InputError(
+            "contributions to all layers have no intervals with so many features and patterns; "
+            "choose fewer features, or two layers."
+        )
+    (i, j), sizes = both, intervals.sizes
+    terms = by_error(intervals.terms[:, i, j], intervals.terms_error[:, i, j], sizes)
+    estimate = _estimate(intervals, i, j)
     errors = intervals.ceilings_error[both]
-    ceilings = by_error(intervals.ceilings[both], errors, intervals.sizes, (0.0, 1.0))
+    ceilings = by_error(intervals.ceilings[both], errors, sizes, (0.0, 1.0))
     names = (*intervals.features, UNEXPLAINED)
     quantities = (intervals.similarity, "ceiling_a", "ceiling_b")
     whole = {end: [getattr(estimate, end), *getattr(ceilings, end)] for end in ENDS}
@@ -352,16 +348,6 @@ def terms_and_whole(
         pd.DataFrame({"term": names, **terms.columns(*ENDS)}),
         pd.DataFrame({"quantity": quantities, **whole}),
     )
-
-
-def _terms(intervals: LayerIntervals, a: Layer, b: Layer) -> Estimate:
-    if not len(intervals.terms):
-        raise InputError(
-            "contributions to all layers have no intervals with so many features and patterns; "
-            "choose fewer features, or two layers."
-        )
-    i, j = intervals.places((a, b))
-    return by_error(intervals.terms[:, i, j], intervals.terms_error[:, i, j], intervals.sizes)
 
 
 def importance_difference_table(

@@ -18,7 +18,7 @@ from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
-from mlem_core.base.typing import Counted, FloatArray, Progress, Report
+from mlem_core.base.typing import FloatArray, Report, counting
 from mlem_core.inference.bootstrap import decompositions
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import LayerIntervals, Left
@@ -33,7 +33,7 @@ from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import n_pairs, resampled_part
 from mlem_core.pairs.resampling_units import Blocks, RankedPairs, StimulusUnits, Units
-from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import PairTables, joined, without_training_ranks
 from mlem_core.storage.store import Stage, Store
 
@@ -75,17 +75,14 @@ def layer_intervals(
 ) -> LayerIntervals:
     """The confidence intervals of layers of an analysis; kept in the store.
 
+    Raises InputError: too few sentences or replicates; representations that are no longer in the
+    store; more layers than fit into memory.
+
     Parameters
     ----------
     selection : None is the whole analysis
     n_replicates : bootstrap replicates, for the shape of intervals and for those of τ
     report : called as the work goes on; what it raises stops the work
-
-    Raises
-    ------
-    InputError
-        Too few sentences or replicates; representations that are no longer in the store; more
-        layers than fit into memory.
     """
     chosen = analysis.select() if selection is None else selection
     say = report or (lambda _: None)
@@ -122,11 +119,11 @@ def _compute(
             f"do not fit into memory, so choose at most {MOST_BYTES // (2 * n)} layers."
         )
     chunks, profiles = [], []
+    told = counting(report, "confidence intervals of scores", "fits")
 
     def scored(pairs: LayerPairs, start: int) -> None:
         def counted(done: int, n: int) -> None:
-            done, total = start * n + done * len(pairs.layers), len(layers) * n
-            report(Progress("confidence intervals of scores", None, done, total, "fits"))
+            told(start * n + done * len(pairs.layers), len(layers) * n)
 
         counted(0, len(blocks.weights))
         scores = resampled_scores(pairs, estimator, n_replicates, _SEED, counted)
@@ -235,12 +232,8 @@ def _draws(
         return _of_ranks(*_whole(analysis, store, selection), blocks, report)
     layers, features = selection.layers, selection.features
     comparison = Comparison.of(analysis, similarity, layers, features, store)
-    return comparison.draws(blocks.weights > 0, _counted(similarity, report))
-
-
-def _counted(similarity: Similarity, report: Report) -> Counted:
-    stage = f"confidence intervals of {similarity.short}"
-    return lambda done, total: report(Progress(stage, None, done, total, "blocks"))
+    counted = counting(report, f"confidence intervals of {similarity.short}", "blocks")
+    return comparison.draws(blocks.weights > 0, counted)
 
 
 def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Report) -> FloatArray:
@@ -254,7 +247,8 @@ def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Re
     priority = CrossFit.of(tables).priority if exact else None
     weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
     shared = whole.by_stimulus, without_training_ranks(tables), priority, False
-    return resample(decompositions, shared, weights, _counted(SIMILARITIES[RSA], report))
+    counted = counting(report, f"confidence intervals of {SIMILARITIES[RSA].short}", "blocks")
+    return resample(decompositions, shared, weights, counted)
 
 
 def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]:
@@ -301,15 +295,12 @@ def stimuli_left(
 ) -> Left:
     """The similarity of a selection and its terms without each block; kept in the store.
 
+    Raises as `layer_intervals`.
+
     Returns
     -------
     of (n_blocks, n_features + 2, n_layers, n_layers): the features, "unexplained" and the
     similarity; that alone where it has no terms, or with more than 12 features
-
-    Raises
-    ------
-    InputError
-        As `layer_intervals`.
     """
     chosen = analysis.select() if selection is None else selection
 
@@ -322,7 +313,6 @@ def stimuli_left(
 
 
 LAYER_CHANCE = Stage("terms-chance", 1, Chance, compressed=True)
-# Ranks and distances of all layers, which are in memory together.
 
 
 def chance_of_layers(
@@ -336,6 +326,9 @@ def chance_of_layers(
 
     The same permutations for all layers, `PERMUTATIONS` of them.
 
+    Raises InputError: representations that are no longer in the store; more layers than fit into
+    memory.
+
     Parameters
     ----------
     selection : its features, layers and similarity count; None is the whole analysis
@@ -344,20 +337,12 @@ def chance_of_layers(
     Returns
     -------
     None for a similarity without terms
-
-    Raises
-    ------
-    InputError
-        Representations that are no longer in the store; more layers than fit into memory.
     """
     chosen = analysis.select() if selection is None else selection
     similarity, layers, features = SIMILARITIES[chosen.similarity], chosen.layers, chosen.features
     if not similarity.divides:
         return None
-    say = report or (lambda _: None)
-
-    def counted(done: int, total: int) -> None:
-        say(Progress("permuting labels", None, done, total, "features"))
+    counted = counting(report or (lambda _: None), "permuting labels", "features")
 
     def make() -> Chance:
         if not similarity.of_ranks:

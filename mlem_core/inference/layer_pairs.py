@@ -70,31 +70,24 @@ class LayerPairs:
         store: Store,
         features: Sequence[str] | None = None,
         interactions: bool | None = None,
+        *,
+        ranked: bool = True,
     ) -> LayerPairs:
         """Rank the pairs of some layers again, from the representations in the store.
 
         The pairs are those of the analysis, or a part of them, see `resampled_part`.
 
+        Raises InputError: a layer or feature that the analysis does not have; representations that
+        are no longer in the store.
+
         Parameters
         ----------
         features, interactions : None is what the analysis has
-
-        Raises
-        ------
-        InputError
-            A layer or feature that the analysis does not have; representations that are no longer
-            in the store.
+        ranked : False: the pairs and their cells alone, without ranks and distances
         """
         design, rows = _resampled(analysis), np.arange(len(analysis.stimuli))
-        return _Made(analysis, store, rows, design).pairs(layers, features, interactions)
-
-    @classmethod
-    def unranked(
-        cls, analysis: Analysis, layers: Sequence[Layer], store: Store, features: Sequence[str]
-    ) -> LayerPairs:
-        """The pairs of `of` and their cells, without ranks and distances."""
-        design, rows = _resampled(analysis), np.arange(len(analysis.stimuli))
-        return _Made(analysis, store, rows, design).pairs(layers, features, None, ranked=False)
+        made = _Made(analysis, store, rows, design)
+        return made.pairs(layers, features, interactions, ranked=ranked)
 
     @classmethod
     def without_pairs(cls, analysis: Analysis, layers: Sequence[Layer]) -> LayerPairs:
@@ -269,15 +262,13 @@ class Relabelled(NamedTuple):
             self.pairs.tables, codes=codes[first], cell_block=block, cell_pattern=pattern
         )
 
-
-def relabelled_pairs(pairs: LayerPairs, f: int, givers: IntArray) -> tuple[RankedPairs, PairTables]:
-    """The pairs and their tables where stimuli take the values of a feature from givers."""
-    relabelled = Relabelled.of(pairs, f)
-    names, place = np.unique(relabelled.keys(givers), return_inverse=True)
-    sums = relabelled.sums(givers, np.stack(pairs.ranks))[1]
-    tables = replace(relabelled.tables(names), counts=sums[0], rank_sums=sums[1:])
-    cells = place.astype(np.int32)
-    return replace(pairs.whole, cells=cells, n_patterns=len(names)), tables
+    def ranked(self, givers: IntArray) -> tuple[RankedPairs, PairTables]:
+        """The pairs and their tables where stimuli take the values of givers (n_stimuli,)."""
+        names, place = np.unique(self.keys(givers), return_inverse=True)
+        sums = self.sums(givers, np.stack(self.pairs.ranks))[1]
+        tables = replace(self.tables(names), counts=sums[0], rank_sums=sums[1:])
+        cells = place.astype(np.int32)
+        return replace(self.pairs.whole, cells=cells, n_patterns=len(names)), tables
 
 
 def _coarse(pairs: LayerPairs) -> LayerPairs:

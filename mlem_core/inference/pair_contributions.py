@@ -33,6 +33,8 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     two folds adds nothing to a feature. "unexplained" is the rest of rᴬ rᴮ. The sum over all pairs
     is the term.
 
+    Raises InputError: an unknown term; fewer than two folds.
+
     Parameters
     ----------
     pairs : of two layers
@@ -41,11 +43,6 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     Returns
     -------
     (n_pairs,) in the order of the design
-
-    Raises
-    ------
-    InputError
-        An unknown term; fewer than two folds.
     """
     pairs = pairs.coarse
     tables, n_pairs = pairs.tables, len(pairs.cells)
@@ -112,14 +109,11 @@ def contributing_pairs(
             used |= {int(i), int(j)}
             picked.append((int(at), int(i), int(j)))
     total = 2.0 * len(added)
-    table = pd.DataFrame(
-        [
-            (added[at], i, j, *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks))
-            for at, i, j in picked
-        ],
-        columns=["contribution", "first", "second", "distance_a", "distance_b"],
-    )
-    return _with_texts(table.astype(_NUMBERS), stimuli)
+    rows = [
+        (added[at], i, j, *((float(ranks[at]) - 1.0) / total for ranks in pairs.ranks))
+        for at, i, j in picked
+    ]
+    return _with_texts(pd.DataFrame(rows, columns=list(_NUMBERS)).astype(_NUMBERS), stimuli)
 
 
 # What is kept; the texts are those of the stimuli.
@@ -144,10 +138,7 @@ def pair_contributions(
 ) -> pd.DataFrame:
     """`contributing_pairs` of two layers of an analysis, `KEPT` of them; kept in the store.
 
-    Raises
-    ------
-    InputError
-        As `LayerPairs.of`, where it is not kept yet; an unknown term.
+    Raises as `LayerPairs.of`, where it is not kept yet; an unknown term.
     """
 
     def make() -> pd.DataFrame:

@@ -35,6 +35,8 @@ PARTS = ("s_feat", "s_rest")
 def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
     """S_feat and S_rest of two layers.
 
+    Raises InputError: tables of one fold.
+
     Parameters
     ----------
     tables : of the two
@@ -43,11 +45,6 @@ def parts(tables: PairTables, rsa: float) -> pd.DataFrame:
     Returns
     -------
     quantity ("s_feat", "s_rest"), value; NaN where there is no number
-
-    Raises
-    ------
-    InputError
-        Tables of one fold.
     """
     both = partial_similarity(tables, np.full((2, 2), rsa))
     return pd.DataFrame({"quantity": PARTS, "value": [both.features[0, 1], both.rest[0, 1]]})
@@ -88,6 +85,8 @@ def parts_again(table: pd.DataFrame, values: FloatArray, n_features: int) -> pd.
 def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     """Held-out ρ of each of two layers' metrics in both layers, means over folds.
 
+    Raises InputError: an unknown estimator, or one that cannot be fitted to these tables.
+
     Parameters
     ----------
     tables : of the two; they say which terms are weighed
@@ -96,11 +95,6 @@ def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
     Returns
     -------
     quantity (`TRANSFERS`), value; a ratio is NaN where the score below it is not clearly above 0
-
-    Raises
-    ------
-    InputError
-        An unknown estimator, or one that cannot be fitted to these tables.
     """
     check_values(estimator, tables.resolved, tables.interactions)
     weights = estimator_named(estimator).model().cross_validate(tables).weights
@@ -114,15 +108,12 @@ def transfers(tables: PairTables, estimator: str) -> pd.DataFrame:
 def partial_of_layers(tables: PairTables, rsa: FloatArray, estimator: str) -> PartialSimilarity:
     """All of it for every two layers; without transfer where the estimator is slow.
 
+    Raises as `transfers`.
+
     Parameters
     ----------
     tables, estimator : as in `transfers`, of n_layers layers
     rsa : (n_layers, n_layers)
-
-    Raises
-    ------
-    InputError
-        As `transfers`.
     """
     check_values(estimator, tables.resolved, tables.interactions)
     entry = estimator_named(estimator)
@@ -142,23 +133,25 @@ def bounded(table: pd.DataFrame, bounds: Estimate) -> pd.DataFrame:
 
 
 def partial_intervals(
-    intervals: LayerIntervals, a: Layer, b: Layer, parts: pd.DataFrame
+    intervals: LayerIntervals, a: Layer, b: Layer, table: pd.DataFrame
 ) -> pd.DataFrame:
     """S_feat and S_rest of two layers with their intervals, where these are known.
 
     Parameters
     ----------
-    parts : quantity, value of the two, see `mlem_core.inference.partial.parts`
+    table : quantity, value of the two, see `parts`, and maybe of more, which have no interval
 
     Returns
     -------
     quantity, value and, with up to 12 features, lower, upper
     """
     if not len(intervals.partial_error):
-        return parts
+        return table
     i, j = intervals.places((a, b))
-    value, error = parts["value"].to_numpy(), intervals.partial_error[:, i, j]
-    return bounded(parts, by_error(value, error, intervals.sizes, limits(value)))
+    two, n = table.iloc[: len(PARTS)], len(PARTS)
+    value, error = two["value"].to_numpy(), intervals.partial_error[:, i, j]
+    found = bounded(two, by_error(value, error, intervals.sizes, limits(value)))
+    return pd.concat((found, table.iloc[n:]), ignore_index=True) if len(table) > n else found
 
 
 @dataclass(frozen=True)
@@ -187,6 +180,7 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
     rows = {row["quantity"]: row for _, row in table.iterrows()}
     if not rows:
         return []
+    of_features = rows["s_feat"]["value"]
     said = [
         _part(
             "Similarity in explained part (S_feat)",
@@ -195,7 +189,7 @@ def partial_in_words(table: pd.DataFrame, called: tuple[str, str], coding: str) 
             "Correlation between the feature-explained parts of the two layers (features coded "
             f"{coding}; computed between different stimuli). 1: both use the features in "
             "proportion; 0: their uses are unrelated. How much the features explain does not "
-            f"enter.{_at_ceiling(rows['s_feat'])}",
+            f"enter.{' Values above 1 are sampling error.' * (round(of_features, 2) >= 1)}",
         ),
         _part(
             "Similarity in residual part (S_rest)",
@@ -219,10 +213,6 @@ def _shown(row: pd.Series) -> str:
     if "lower" in row.index and np.isfinite(row["lower"]):
         text += f" [{fraction(row['lower'])}, {fraction(row['upper'])}]"
     return text
-
-
-def _at_ceiling(row: pd.Series) -> str:
-    return " Values above 1 are sampling error." if round(row["value"], 2) >= 1 else ""
 
 
 def _part(name: str, row: pd.Series, of: str, sentence: str) -> Said:

@@ -29,7 +29,7 @@ from mlem_core.inference.bootstrap import (
 )
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import PERMUTATIONS
-from mlem_core.inference.layer_pairs import LayerPairs, for_replicates, relabelled_pairs
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, for_replicates
 from mlem_core.inference.resample import (
     Estimate,
     Replicates,
@@ -65,10 +65,7 @@ def resampled_terms(pairs: LayerPairs, progress: Counted | None = None) -> Repli
     The last two are what the features explain of each layer with itself. By blocks that are left
     out alone, as for all layers at once.
 
-    Raises
-    ------
-    InputError
-        Too few sentences.
+    Raises InputError: too few sentences.
     """
     check_enough(pairs.n_groups)
     pairs, blocks = pairs.coarse, pairs.units.blocks()
@@ -90,14 +87,11 @@ def resampled_scores(
     are fitted anew where blocks are left out (see `resample.FITTED` for the estimators that cannot
     be), and those of ceilings of means by pattern that are made anew.
 
+    Raises InputError: too few replicates or sentences; an unknown estimator.
+
     Parameters
     ----------
     estimator : one of `mlem_core.estimators.registry.ESTIMATORS`
-
-    Raises
-    ------
-    InputError
-        Too few replicates or sentences; an unknown estimator.
     """
     check_enough(pairs.n_groups, n_replicates)
     entry, blocks = estimator_named(estimator), pairs.units.blocks()
@@ -124,10 +118,7 @@ def resampled_transfers(
     Metrics are fitted anew where blocks are left out (the weights of one layer need not be near the
     best for another), not with the estimators that cannot be, see `resample.FITTED`.
 
-    Raises
-    ------
-    InputError
-        Too few sentences; an unknown estimator.
+    Raises InputError: too few sentences; an unknown estimator.
     """
     check_enough(pairs.n_groups)
     entry, blocks, alone = estimator_named(estimator), pairs.units.blocks(), pairs.by_stimulus
@@ -212,7 +203,7 @@ def identity_reach(pairs: LayerPairs, chance: Chance, stimuli: StimulusSet) -> F
             ways = exchanges(some, pairs.folds, chance.features[f])
             way = next(way for way in ways if way.level == level)
             for at, givers in enumerate(way.draw(LABELS, rng)):
-                labelled, tables = relabelled_pairs(pairs, f, givers)
+                labelled, tables = Relabelled.of(pairs, f).ranked(givers)
                 own = labelled.by_stimulus, tables
                 if sampled:
                     order = rng.permutation(len(tables.features))
@@ -260,16 +251,13 @@ class Comparison(NamedTuple):
     ) -> Comparison:
         """Layers of an analysis, from the representations in the store.
 
-        Raises
-        ------
-        InputError
-            As `mlem_core.analysis.similarities.compared`; more pairs than are compared again.
+        Raises as `mlem_core.analysis.similarities.compared`; more pairs than are compared again.
         """
         check_comparable(analysis, similarity)
         if not similarity.divides:
             pairs = LayerPairs.without_pairs(analysis, layers)
         elif resampled_part(analysis.design, analysis.folds).is_complete:
-            pairs = LayerPairs.unranked(analysis, layers, store, features).coarse
+            pairs = LayerPairs.of(analysis, layers, store, features, ranked=False).coarse
         else:
             raise InputError(
                 f"found {analysis.design.n_pairs:,} pairs of stimuli; intervals of the "
@@ -326,14 +314,11 @@ class Comparison(NamedTuple):
 
         The similarity alone, (1,), where it has no terms.
 
+        Raises InputError: too few sentences, or too few stimuli without a block.
+
         Parameters
         ----------
         progress : called with the number of blocks left out and their total
-
-        Raises
-        ------
-        InputError
-            Too few sentences, or too few stimuli without a block.
         """
         check_enough(self.pairs.n_groups)
         blocks = self.pairs.units.blocks()

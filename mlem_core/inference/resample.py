@@ -94,11 +94,6 @@ def _variance(left_out: FloatArray) -> FloatArray:
     return variance
 
 
-def fewest(left_out: FloatArray, sizes: Sequence[int] | None = None) -> int:
-    """Number of blocks of the kind of unit that has fewest; t has one degree less."""
-    return len(left_out) if sizes is None else min(sizes)
-
-
 def t_quantile(n_blocks: int) -> float:
     """Half-width of a confidence interval in standard errors."""
     return student_quantile(max(1, n_blocks - 1))
@@ -304,7 +299,7 @@ class Replicates(NamedTuple):
         if not len(self.bootstrap):
             return found
         # A little further out for few blocks.
-        reach = self.error * t_quantile(fewest(self.left_out, self.sizes))
+        reach = self.error * t_quantile(found.n)
         lower, upper = shaped(self.value, self.bootstrap, reach)
         return found._replace(lower=lower, upper=upper)
 

@@ -11,6 +11,7 @@ these labels are permuted among stimuli.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import fraction, many, percent, sentence_case
+from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, Report, counting
 from mlem_core.data.added import NO_WORD, Candidate, candidates_of, neighbour
 from mlem_core.data.stimuli import StimulusSet, bare, group_name
@@ -50,7 +51,11 @@ def explainable(pairs: LayerPairs, stimuli: StimulusSet) -> pd.DataFrame:
     a unit if fewer than `FEWEST` of its kind recur
     """
     rows = []
-    squares = [_square_of_ranks(pairs, ranks) for ranks in (pairs.ranks[0], pairs.ranks[-1])]
+    # Centred ranks; NaN where two stimuli are not compared.
+    ranks = (
+        0.5 * (doubled - (len(doubled) + 1.0)) for doubled in (pairs.ranks[0], pairs.ranks[-1])
+    )
+    squares = [square_of(pairs, own, np.nan) for own in ranks]
     blocks = pairs.units.blocks(BLOCKS)
     for unit, labels in _units(stimuli):
         numbers = pd.factorize(pd.Series(labels))[0].astype(np.int64)
@@ -80,11 +85,6 @@ def _units(stimuli: StimulusSet) -> Iterator[tuple[str, list[str]]]:
     elif stimuli.items is not None:
         yield f"the {stimuli.item_name}", [*map(str, stimuli.items)]
     yield f"the {group_name(stimuli)}", [*map(str, stimuli.groups)]
-
-
-def _square_of_ranks(pairs: LayerPairs, doubled: NDArray[np.uint32]) -> FloatArray:
-    """(n_stimuli, n_stimuli) centred ranks; NaN where two stimuli are not compared."""
-    return square_of(pairs, 0.5 * (doubled - (len(doubled) + 1.0)), np.nan)
 
 
 def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bool_]) -> float:
@@ -134,11 +134,14 @@ def common_share(squares: list[FloatArray], units: IntArray, kept: NDArray[np.bo
     return float((common.sum() - means) / total) if total > 0 else np.nan
 
 
-# Permutations of the labels of each candidate: p of .01 at the least.
-LABELLINGS = 99
+# Permutations of the labels of each candidate: p of .01 at the least; and for the mean of what
+# permuted labels gain beside other candidates.
+LABELLINGS, FEW_LABELLINGS = 99, 19
 # Blocks of each kind of unit that are left out in turn.
 BLOCKS = 24
 _COLUMNS = ["candidate", "level", "gain", "lower", "upper", "label", "kind"]
+# So many candidates explain more together at most, of so many with the largest gains.
+TOGETHER, FIRST = 3, 5
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,8 @@ class Rest:
     table : candidate, level (of the labels that are permuted), gain, lower, upper, p (corrected
         over the candidates), label, kind; by gain, in units of ρ (of one layer: as a share of the
         variance of its ranks) and beyond chance
+    together : candidates (", " between them), gain, lower, upper: of those with the largest gains
+        beyond chance, one more in each row, each the one that adds most
     reach : unit, n_stimuli, share, lower, upper: how much of the RSA, or of the variance, is a
         function of the word, of the word and what stands before it, or of the sentence
         (`mlem_core.inference.what_else`)
@@ -158,6 +163,7 @@ class Rest:
     """
 
     table: pd.DataFrame
+    together: pd.DataFrame
     reach: pd.DataFrame
     left_out: pd.DataFrame
     rsa: float
@@ -184,7 +190,7 @@ class Rest:
 
     @property
     def sentences(self) -> list[str]:
-        """What the best candidate explains, and the reach."""
+        """What the best candidate explains, what the first ones explain together, the reach."""
         n, sure = many(len(self.table), "candidate"), self.columns
         said = [f"No column of {n} explains more than its labels permuted, beyond these features."]
         if len(sure):
@@ -197,6 +203,11 @@ class Rest:
             other = layers.iloc[0]
             gain = f"have the largest gain, {_interval(other, 'gain')}"
             said.append(f"Of other layers, {other['label']} {gain}.")
+        if len(self.together) > 1:
+            last = self.together.iloc[-1]
+            labels = dict(zip(self.table["candidate"], self.table["label"], strict=True))
+            named = listed([labels[name] for name in last["candidates"].split(", ")])
+            said.append(f"Together, {named} would explain {_interval(last, 'gain')} more.")
         of = "of the RSA" if self.rsa < 1 else "of the variance of the distances"
         for _, row in self.reach.iterrows():
             share, low, high = (percent(row[name]) for name in ("share", "lower", "upper"))
@@ -210,6 +221,7 @@ class Rest:
         """Tables by the names of their files, such as "what_else.csv", "what_else_reach.csv"."""
         return {
             f"{stem}.csv": self.table.drop(columns=["label", "kind"]),
+            f"{stem}_together.csv": self.together,
             f"{stem}_reach.csv": self.reach,
         }
 
@@ -225,7 +237,7 @@ def _interval(row: pd.Series, name: str) -> str:
     return f"{fraction(row[name])} (95 % CI {low} to {high})"
 
 
-STAGE = Stage("what-else", 2, Rest)
+STAGE = Stage("what-else", 1, Rest)
 
 
 def explain_rest(
@@ -303,16 +315,13 @@ def rest_of(
 ) -> Rest:
     """`explain_rest` of pairs of two layers, or of one.
 
+    Raises InputError: too few sentences.
+
     Parameters
     ----------
     pairs : all pairs of the stimuli, with the features
     stimuli : these
     missing : what a missing value of a candidate is, see `mlem_core.pairs.patterns.PairIndex.build`
-
-    Raises
-    ------
-    InputError
-        Too few sentences.
     """
     check_enough(pairs.n_groups)
     pairs, refused = pairs.coarse, list[tuple[str, str]]()
@@ -339,4 +348,40 @@ def rest_of(
     table = table.sort_values("gain", ascending=False, ignore_index=True)
     rsa = float(np.atleast_2d(np.corrcoef(np.stack(pairs.ranks)))[0, -1])
     left_out = pd.DataFrame(refused, columns=["candidate", "why"])
-    return Rest(table, explainable(pairs, stimuli), left_out, rsa, base.explained)
+    none = pd.DataFrame(columns=["candidates", "gain", "lower", "upper"])
+    rest = Rest(table, none, explainable(pairs, stimuli), left_out, rsa, base.explained)
+    first = {*rest.columns["candidate"].head(FIRST)}
+    chosen = [one for one in candidates if one.name in first]
+    return replace(rest, together=_together(base, pairs, stimuli, chosen, missing))
+
+
+def _together(
+    base: Base,
+    pairs: LayerPairs,
+    stimuli: StimulusSet,
+    candidates: list[Candidate],
+    missing: str,
+) -> pd.DataFrame:
+    """`Rest.together` of the candidates that explain more than chance."""
+    left, now = {one.name: one for one in candidates}, base
+    names, chances, rows = list[str](), list[FloatArray](), []
+    while left and len(names) < TOGETHER:
+        tried = []
+        for one in left.values():
+            with suppress(InputError):  # it follows from those before it
+                with_it = Beside.of(pairs, stimuli, one, missing)
+                chance = with_it.by_chance(now, FEW_LABELLINGS)[1]
+                gain, lower, _ = now.gain(with_it, chance)
+                if lower > 0:
+                    tried.append((gain - chance.mean(), one.name, with_it, chance))
+        if not tried:
+            break
+        _, name, with_it, chance = max(tried, key=lambda one: one[0])
+        del left[name]
+        names.append(name)
+        chances.append(chance)
+        gain, *ends = base.gain(with_it, *chances)
+        rows.append((", ".join(names), gain - sum(one.mean() for one in chances), *ends))
+        pairs = with_it.pairs
+        now = Base.of(pairs, base.blocks)
+    return pd.DataFrame(rows, columns=["candidates", "gain", "lower", "upper"])

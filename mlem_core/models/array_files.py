@@ -9,35 +9,36 @@ import csv
 import json
 import lzma
 import math
+import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, readable
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short
-from mlem_core.data.columns import NUMBER, counted_from, number_of, row_of_numbers
+from mlem_core.data.columns import NUMBER, counted_from, number_of, rows_of_numbers
 from mlem_core.models.mat_files import arrays_of_mat
-from mlem_core.models.model_paths import readable
 from mlem_core.storage.digests import Stamp, stamp
 
 _BLOCK = 4_000_000  # numbers that are looked at a time
 _PIECE = 2**20  # bytes that are read at a time
 _LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
-# Where two threads read Python at once, CPython 3.11 can mix up how deep each is: a SystemError,
-# whatever was read (AST constructor recursion depth mismatch).
-_TRIES = 5
-# Of safetensors, as NumPy calls them; it has no bfloat16.
+_HEADER = re.compile(
+    rb"\{'descr': '(?P<type>[<>|=]?\w+(\[\w+\])?)', 'fortran_order': (?P<fortran>True|False), "
+    rb"'shape': \((?P<shape>(\d+(, ?|(?=\))))*)\),? ?\}\s*"
+)
+# Of safetensors, as NumPy calls them; bfloat16, which it does not have, is read as floats.
 _TYPES = {
-    "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?",
+    "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?", "BF16": "<f4",
     "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
     "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
 }  # fmt: skip
@@ -88,31 +89,20 @@ def array_name(name: str, path: Path) -> str:
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns come first, and type of an array in NumPy's format.
 
-    Raises ValueError: it is in another format, or in a version of it that is not known.
+    NumPy's own reader takes the header for Python. Where two threads do that at once, CPython 3.11
+    can mix up how deep each is (a SystemError).
+
+    Raises ValueError, TypeError: it is in another format, or of several fields.
     """
-    start = file.tell()
     version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"npy format {version}")
     length = int.from_bytes(file.read(2 * version[0]), "little")
-    if length > _LONGEST_HEADER:
-        raise ValueError(f"a header of {length} bytes")
-    header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    for tries_left in reversed(range(_TRIES)):
-        file.seek(start)
-        np.lib.format.read_magic(file)
-        try:
-            shape, fortran, dtype = header(file)
-            break
-        except OSError:
-            raise
-        except Exception as error:  # NumPy evaluates it as Python: whatever a damaged one leads to
-            if isinstance(error, SystemError) and tries_left:
-                continue
-            raise ValueError(f"its header cannot be read: {error}") from error
-    if not all(type(side) is int and 0 <= side < 2**62 for side in shape):
+    found = _HEADER.fullmatch(file.read(min(length, _LONGEST_HEADER)))
+    if found is None or version not in ((1, 0), (2, 0)):
+        raise ValueError("its header is not that of an array of numbers")
+    shape = tuple(map(int, re.findall(rb"\d+", found["shape"])))
+    if not all(side < 2**62 for side in shape):
         raise ValueError(f"the shape {shape}")
-    return shape, bool(fortran), dtype
+    return shape, found["fortran"] == b"True", np.dtype(found["type"].decode())
 
 
 def check_whole(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
@@ -121,10 +111,8 @@ def check_whole(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> N
     NumPy leaves unread what is behind an array, a second one for instance.
     """
     expected = math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or n_bytes < expected:
-        raise ValueError(f"{expected} bytes of {dtype} in {n_bytes}")
-    if n_bytes > expected:
-        raise ValueError(f"{n_bytes - expected} bytes are behind an array of {expected}")
+    if dtype.hasobject or n_bytes != expected:
+        raise ValueError(f"{n_bytes} bytes for an array of {expected} bytes of {dtype}")
 
 
 def npy_file(path: Path) -> NDArray[Any]:
@@ -145,9 +133,15 @@ def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
     shape, fortran, dtype = npy_header(file)
     begin = file.tell()
     check_whole(shape, dtype, end - begin)
+    return _mapped(path, dtype, begin, shape, "F" if fortran else "C")
+
+
+def _mapped(
+    path: Path, dtype: Any, begin: int, shape: tuple[int, ...], order: Literal["C", "F"] = "C"
+) -> NDArray[Any]:
     if 0 in shape:
         return np.empty(shape, dtype)
-    return np.asarray(np.memmap(path, dtype, "r", begin, shape, "F" if fortran else "C"))
+    return np.asarray(np.memmap(path, dtype, "r", begin, shape, order))
 
 
 def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
@@ -176,37 +170,25 @@ def are_distances(square: NDArray[Any]) -> bool:
     return True
 
 
-def _in_npz(path: Path) -> dict[str, FileArray]:
-    arrays: dict[str, FileArray] = {}
-    with readable(path.name, ".npz file", *_BROKEN), zipfile.ZipFile(path) as archive:
+def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
+    with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
-            if name in arrays:
-                raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
-            arrays[name] = _member(path, archive, member, name)
-    return arrays
-
-
-def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> FileArray:
-    if name.startswith("/") or ".." in name.split("/"):
-        raise InputError(
-            f"{path.name} has an array named {short(name)}, which leads out of it; expected names "
-            "such as layer_00."
-        )
-    read = partial(_read_member, path, member, name)
-    if member.filename == name:
-        return FileArray((), "", "is no array", read)
-    sizes = member.file_size, member.compress_size
-    _check_packed(array_name(name, path), *sizes, "numpy.savez")
-    with archive.open(member) as file:
-        shape, _, dtype = npy_header(file)
-        if not dtype.hasobject:
-            check_whole(shape, dtype, member.file_size - file.tell())
-        if member.compress_type == zipfile.ZIP_STORED:
-            # What is mapped later is checked against its checksum now.
-            while file.read(_PIECE):
-                pass
-    return FileArray(shape, str(dtype), _problem(dtype), read)
+            read = partial(_read_member, path, member, name)
+            if member.filename == name:
+                yield name, FileArray((), "", "is no array", read)
+                continue
+            sizes = member.file_size, member.compress_size
+            _check_packed(array_name(name, path), *sizes, "numpy.savez")
+            with archive.open(member) as file:
+                shape, _, dtype = npy_header(file)
+                if not dtype.hasobject:
+                    check_whole(shape, dtype, member.file_size - file.tell())
+                if member.compress_type == zipfile.ZIP_STORED:
+                    # What is mapped later is checked against its checksum now.
+                    while file.read(_PIECE):
+                        pass
+            yield name, FileArray(shape, str(dtype), _problem(dtype), read)
 
 
 def _check_packed(what: str, n_bytes: int, packed: int, way: str) -> None:
@@ -228,85 +210,59 @@ def _problem(dtype: np.dtype[Any]) -> str:
 
 
 def _read_member(path: Path, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    with readable(path.name, ".npz file", *_BROKEN):
-        if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
-            with path.open("rb") as file:
-                # The lengths of name and extra field are those of the member's own header.
-                file.seek(member.header_offset + 26)
-                begin = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
-                file.seek(begin)
-                return npy_array(path, file, begin + member.file_size)
-        what = array_name(name, path)
-        check_memory(member.file_size, f"{what}, which is compressed,", ADVICE)
-        try:
-            with np.load(path, allow_pickle=False) as packed:
-                return np.asarray(packed[name])
-        except MemoryError as error:
-            raise InputError(f"{what} does not fit into memory; {ADVICE}.") from error
+    if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+        with path.open("rb") as file:
+            # The lengths of name and extra field are those of the member's own header.
+            file.seek(member.header_offset + 26)
+            begin = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+            file.seek(begin)
+            return npy_array(path, file, begin + member.file_size)
+    what = array_name(name, path)
+    check_memory(member.file_size, f"{what}, which is compressed,", ADVICE)
+    try:
+        with np.load(path, allow_pickle=False) as packed:
+            return np.asarray(packed[name])
+    except MemoryError as error:
+        raise InputError(f"{what} does not fit into memory; {ADVICE}.") from error
 
 
-def _in_npy(path: Path) -> dict[str, FileArray]:
-    with readable(path.name, ".npy file", *_BROKEN), path.open("rb") as file:
+def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
+    with path.open("rb") as file:
         shape, _, dtype = npy_header(file)
-
-    def read() -> NDArray[Any]:
-        with readable(path.name, ".npy file", *_BROKEN):
-            return npy_file(path)
-
-    return {"layer_00": FileArray(shape, str(dtype), _problem(dtype), read)}
+    yield "layer_00", FileArray(shape, str(dtype), _problem(dtype), partial(npy_file, path))
 
 
-def _in_safetensors(path: Path) -> dict[str, FileArray]:
-    from safetensors import SafetensorError, safe_open
+def _in_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
+    from safetensors import safe_open
 
-    arrays: dict[str, FileArray] = {}
-    with (
-        readable(path.name, ".safetensors file", SafetensorError, *_BROKEN),
-        safe_open(path, framework="numpy") as file,
-    ):
+    with safe_open(path, framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 (it is no dict)
             part = file.get_slice(name)
-            kind = part.get_dtype()
-            fine = kind in _TYPES or kind in _FLOATS
-            problem = "" if fine else f"holds {kind}; expected real numbers"
+            kind, shape = part.get_dtype(), tuple(part.get_shape())
+            problem = "" if kind in _TYPES else f"holds {kind}; expected real numbers"
             read = partial(_read_safetensors, path, name)
-            arrays[name] = FileArray(
-                tuple(part.get_shape()), _FLOATS.get(kind, kind), problem, read
-            )
-    return arrays
+            yield name, FileArray(shape, _FLOATS.get(kind, kind), problem, read)
 
 
 def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         about = json.loads(file.read(length))[name]
-    if about["dtype"] not in _TYPES:  # numpy has no bfloat16
+    if about["dtype"] == "BF16":
         from safetensors import safe_open
 
         with safe_open(path, framework="pt") as tensors:
             return np.asarray(tensors.get_tensor(name).float().numpy())
-    shape, begin = tuple(about["shape"]), 8 + length + about["data_offsets"][0]
-    if not all(shape):
-        return np.empty(shape, _TYPES[about["dtype"]])
-    return np.asarray(np.memmap(path, _TYPES[about["dtype"]], "r", begin, shape))
+    begin = 8 + length + about["data_offsets"][0]
+    return _mapped(path, _TYPES[about["dtype"]], begin, tuple(about["shape"]))
 
 
-def _in_mat(path: Path) -> dict[str, FileArray]:
-    def read(own: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        with readable(path.name, ".mat file", *_BROKEN):
-            return own()
-
-    arrays: dict[str, FileArray] = {}
-    with readable(path.name, ".mat file", *_BROKEN):
-        for name, shape, dtype, problem, own, n_bytes, packed in arrays_of_mat(path):
-            if name in arrays:
-                raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
-            if packed:
-                _check_packed(
-                    array_name(name, path), n_bytes, packed, "save('file.mat', ..., '-v6')"
-                )
-            arrays[name] = FileArray(shape, dtype, problem, partial(read, own))
-    return arrays
+def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
+    for name, shape, dtype, problem, read, n_bytes, packed in arrays_of_mat(path):
+        if packed:
+            way = "save('file.mat', ..., '-v6')"
+            _check_packed(array_name(name, path), n_bytes, packed, way)
+        yield name, FileArray(shape, dtype, problem, read)
 
 
 _READERS = {
@@ -336,17 +292,25 @@ def check_format(path: Path, first_column: str = "") -> None:
 
 def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
-    if path.suffix.lower() in _READERS:
-        return _READERS[path.suffix.lower()](path)
-    read = partial(csv_array, path, first_column)
-    return {"layer_00": FileArray(read().shape, "float64", "", read)}
+    from safetensors import SafetensorError
 
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        read = partial(csv_array, path, first_column)
+        return {"layer_00": FileArray(read().shape, "float64", "", read)}
+    whole = partial(readable, path.name, f"{suffix} file", SafetensorError, *_BROKEN)
 
-class _Parsed(NamedTuple):
-    """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
+    def guarded(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        with whole():
+            return read()
 
-    numbers: NDArray[np.float64]
-    unnamed: bool
+    arrays: dict[str, FileArray] = {}
+    with whole():
+        for name, array in _READERS[suffix](path):
+            if name in arrays:
+                raise InputError(f"{path.name} has two arrays named {short(name)}; expected one.")
+            arrays[name] = array._replace(read=partial(guarded, array.read))
+    return arrays
 
 
 def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
@@ -363,17 +327,17 @@ def csv_array(path: Path, first_column: str = "") -> NDArray[Any]:
     CountsRows
         It is not said what the first column is, which counts 0 to n - 1 or 1 to n or has no name.
     """
-    parsed = _parse_csv(path, stamp(path))
+    numbers, unnamed = _parse_csv(path, stamp(path))
     if first_column == "skip":
-        return parsed.numbers[:, 1:]
-    how = "has no name" if parsed.unnamed else _counting(parsed.numbers)
+        return numbers[:, 1:]
+    how = "has no name" if unnamed else _counting(numbers)
     if how and not first_column:
         raise CountsRows(
             f"the first column of {path.name} {how}, as row numbers that pandas writes; save the "
             "file without them (to_csv(..., index=False)), or say of its first column whether to "
             "skip it or that it is a unit (--first-column NAME=skip or NAME=unit)."
         )
-    return parsed.numbers
+    return numbers
 
 
 def _counting(numbers: NDArray[np.float64]) -> str:
@@ -387,7 +351,8 @@ def _counting(numbers: NDArray[np.float64]) -> str:
 
 
 @lru_cache(maxsize=1)  # it is looked at several times in a row
-def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
+def _parse_csv(path: Path, now: Stamp | None) -> tuple[NDArray[np.float64], bool]:
+    """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
     with (
         readable(path.name, "CSV file", csv.Error, *_BROKEN),
         path.open(encoding="utf-8-sig") as file,
@@ -395,25 +360,15 @@ def _parse_csv(path: Path, now: Stamp | None) -> _Parsed:
         lines = filter(None, csv.reader(file, strict=True))
         first = next(lines, [])
         header = _has_header(path, first)
-        n_units = len(first)
-        rows = [
-            _numbers(path, n_units, row, cells)
-            for row, cells in enumerate(lines if header else chain([first], lines), start=1)
-        ]
-    numbers = np.stack(rows) if rows else np.empty((0, n_units))
-    return _Parsed(numbers, header and not first[0].strip())
+        rows = lines if header else chain([first], lines)
+        numbers = rows_of_numbers(rows, len(first), path.name, "a number")
+    return numbers, header and not first[0].strip()
 
 
 def _has_header(path: Path, first: list[str]) -> bool:
     """Whether a first line is one of names; raises where there is none or it is no CSV's."""
     if not first:
         raise InputError(f"{path.name} is empty; expected a row of numbers for each stimulus.")
-    for separator, kind in ((";", "semicolons"), ("\t", "tabs")):
-        if len(first) == 1 and separator in first[0]:
-            raise InputError(
-                f"{path.name} seems to be separated by {kind}; the cells must be separated by "
-                "commas."
-            )
     # A header is a first row with a name in it, or the numbers 0, 1, 2 ... of the columns.
     names = [cell for cell in first if number_of(cell) is None]
     if names and (numbers := [c for c in first if NUMBER.fullmatch(c) and not c.isdigit()]):
@@ -422,17 +377,3 @@ def _has_header(path: Path, first: list[str]) -> bool:
             f"{numbers[0]}; expected numbers only, or a header of names."
         )
     return bool(names) or (len(first) > 1 and first == [str(i) for i in range(len(first))])
-
-
-def _numbers(path: Path, n_units: int, row: int, cells: list[str]) -> NDArray[np.float64]:
-    """A line as numbers (n_units,)."""
-    if len(cells) != n_units:
-        raise InputError(
-            f"row {row} of {path.name} has {len(cells)} cells; the first one has {n_units}."
-        )
-
-    def wrong(column: int) -> InputError:
-        where = f"row {row}, column {column + 1}"
-        return InputError(f"{path.name} has {cells[column][:40]!r} in {where}; expected a number.")
-
-    return row_of_numbers(cells, wrong)

@@ -13,9 +13,9 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.errors import InputError
+from mlem_core.base.errors import InputError, first_line
 from mlem_core.base.room import check_memory
-from mlem_core.base.text import listed, percent, sentence_case
+from mlem_core.base.text import listed
 from mlem_core.models.array_files import (
     ADVICE,
     FileArray,
@@ -26,15 +26,10 @@ from mlem_core.models.array_files import (
     not_finite,
     plain_name,
 )
-from mlem_core.models.model_paths import first_line
 from mlem_core.storage.digests import Digested, Watched
 
-_LAYER = re.compile(r"layer_0*(\d+)", re.ASCII)
-_MOST_DIGITS = 6  # of the number of a layer
+_LAYER = re.compile(r"layer_0*(\d{1,6})", re.ASCII)
 MOST_LAYERS = 2_000
-MOST_ROUNDED = 1e-3  # of the variance of a layer
-_SOME_ROWS = 1_000
-_EXACT = 2.0**53  # the whole numbers up to it are floats of 64 bits
 # The number in the name of a time point, such as "-50 ms".
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?", re.ASCII)
 
@@ -65,8 +60,7 @@ class Arrays:
         n_units)
     repeated : layer -> how many repetitions it has, where the array has three axes
     left_out : a sentence for each layer that holds a value that is not finite
-    notes : a sentence for each layer whose numbers have too few digits for their differences, and
-        one for arrays that are no layers
+    notes : a sentence for arrays that are no layers
     """
 
     digest: str
@@ -89,21 +83,20 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
         arrays = _taken(path, n_stimuli, how)
         names = _layers(path, arrays, how.get("by_number", False))
         bad: dict[int, str] = {}
-        notes = _unused(path, arrays, names)
         for layer, name in names.items():
             shape, _, problem, read = arrays[name]
             where = path.name if path.suffix.lower() in (".csv", ".npy") else array_name(name, path)
             if problem:
                 raise InputError(f"{where} {problem}.")
-            if len(shape) not in (2, 3) or shape[-1] == 0 or (len(shape) == 3 and shape[0] == 0):
-                raise InputError(
-                    f"{where} has the shape {_shape(shape)}; expected (stimuli, units), here "
-                    f"({n_stimuli}, any number), or (repetitions, stimuli, units)."
-                )
             if distances and shape != (n_stimuli, n_stimuli):
                 raise InputError(
-                    f"{where} has the shape {_shape(shape)}; precomputed distances of {n_stimuli} "
+                    f"{where} has the shape {shape}; precomputed distances of {n_stimuli} "
                     f"stimuli have the shape ({n_stimuli}, {n_stimuli})."
+                )
+            if len(shape) not in (2, 3) or 0 in (shape[0], shape[-1]):
+                raise InputError(
+                    f"{where} has the shape {shape}; expected (stimuli, units) or (repetitions, "
+                    "stimuli, units)."
                 )
             if shape[-2] != n_stimuli:
                 raise InputError(
@@ -118,8 +111,6 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
                     f"{where} has {array[row, unit]} in {_row(row, shape)}, unit {unit + 1}"
                     f"{f' and in {n - 1} more places' if n > 1 else ''}; expected finite numbers."
                 )
-            elif not distances and (share := rounded_share(array)) > MOST_ROUNDED:
-                notes.append(_rounded(where, share))
         if len(bad) == len(names):
             raise InputError(next(iter(bad.values())))
         watched.check()
@@ -137,7 +128,7 @@ def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:
         dtypes={name: arrays[name].dtype for name in names.values()},
         read=layer_of,
         left_out=tuple(bad.values()),
-        notes=tuple(notes),
+        notes=tuple(_unused(path, arrays, names)),
         named=not any(_LAYER.fullmatch(name) for name in names.values()),
         repeated={
             layer: arrays[name].shape[0]
@@ -163,7 +154,7 @@ def _taken(path: Path, n_stimuli: int, how: HowRead) -> dict[str, FileArray]:
 def _of_subject(array: FileArray, where: str, subject: int) -> FileArray:
     if len(array.shape) < 2 or array.shape[0] < subject:
         raise InputError(
-            f"{where} has the shape {_shape(array.shape)}, which has no subject {subject}; "
+            f"{where} has the shape {array.shape}, which has no subject {subject}; "
             "expected (subjects, stimuli, units), or distances of several subjects."
         )
     return array._replace(shape=array.shape[1:], read=lambda: array.read()[subject - 1])
@@ -236,20 +227,12 @@ def _layers(path: Path, names: Iterable[str], by_number: bool = False) -> dict[i
     names = list(names)
     layers: dict[int, str] = {}
     for name in sorted(names):
-        match = _LAYER.fullmatch(name)
-        if match is None:
-            continue
-        if len(match[1]) > _MOST_DIGITS:
-            raise InputError(
-                f"{array_name(name, path)} has a number of {len(match[1])} digits; the number of a "
-                f"layer has at most {_MOST_DIGITS}."
-            )
-        number = int(match[1])
-        if number in layers:
-            raise InputError(
-                f"{path.name} has two arrays for layer {number}: {layers[number]} and {name}."
-            )
-        layers[number] = name
+        if match := _LAYER.fullmatch(name):
+            other = layers.setdefault(int(match[1]), name)
+            if other != name:
+                raise InputError(
+                    f"{path.name} has two arrays for layer {match[1]}: {other} and {name}."
+                )
     if not names:
         raise InputError(
             f"{path.name} has no array at all; expected one a layer: layer_00, layer_01 ..., or "
@@ -304,42 +287,3 @@ def _as_float(array: NDArray[Any], where: str) -> NDArray[np.floating]:
     if array.dtype != kind:
         check_memory(array.size * kind.itemsize, f"{where} as floats", ADVICE)
     return array.astype(kind, copy=False)
-
-
-def _rounded(where: str, share: float) -> str:
-    what = f"{percent(share, 1)} of their variance is rounding to floats"
-    if share == 1:
-        what = "rounding leaves hardly a difference"
-    where = sentence_case(where)
-    return (
-        f"{where} has values so far from 0 that {what}, and distances tell little: subtract the "
-        "mean of each unit before the numbers are saved, or save them as float64."
-    )
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "(" + ", ".join(map(str, shape)) + ")"
-
-
-def rounded_share(array: NDArray[Any]) -> float:
-    """Share of the variance of (n_rows, n_units) that is its rounding to floats.
-
-    It is looked at in `_SOME_ROWS` rows. A rounding error is spread evenly over the space between
-    two floats, so that its variance is a twelfth of that space squared.
-    """
-    if array.dtype.kind != "f" and array.dtype.itemsize < 8:
-        return 0.0
-    rows = np.asarray(array[:: max(1, len(array) // _SOME_ROWS)])
-    # The smallest whole number has no absolute value of its kind.
-    sizes = np.abs(rows if rows.dtype.kind == "f" else rows.astype(np.float64)).max(axis=0)
-    largest, space = sizes.astype(np.float64), np.spacing(sizes).astype(np.float64)
-    if not (scale := largest.max()):
-        return 0.0
-    # Divided by the largest, so that squares stay finite.
-    differences = rows.astype(np.float64) / scale - rows[0].astype(np.float64) / scale
-    if rows.dtype.kind != "f":
-        space[largest <= _EXACT] = 0.0  # whole numbers up to there are floats
-        differences = (rows - rows[0]).view(np.int64) / scale
-    variance = float(np.var(differences, axis=0).sum())
-    rounding = float(((space / scale) ** 2 / 12).sum())
-    return min(1.0, rounding / variance) if variance > 0 else 0.0

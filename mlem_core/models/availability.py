@@ -15,14 +15,18 @@ from typing import Any, Literal
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.models import hub
+from mlem_core.models import model_paths
 from mlem_core.models.model_paths import read_config
 from mlem_core.models.registry import MODELS, ModelUnavailable, base_name, locate
 
-Where = Literal["here", "hub", "away", "nowhere"]
-
-_BLOCKS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-_WIDTH = ("hidden_size", "n_embd", "d_model", "dim")
+# Of each property the names that configurations have for it.
+_KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "width": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "vocabulary": ("vocab_size",),
+    "activation": ("hidden_act", "activation_function", "hidden_activation", "activation"),
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class ModelAvailability:
 
     name: str
     label: str
-    where: Where
+    where: Literal["here", "hub", "away", "nowhere"]
     n_bytes: int | None = None
     shape: Shape | None = None
     problem: str = ""
@@ -85,9 +89,9 @@ def look_up(name: str) -> ModelAvailability:
     sizes: list[int] = []
 
     def fetch(id: str, revision: str | None) -> Path:
-        folder = hub.cached(id, revision)
+        folder = model_paths.cached(id, revision)
         if folder is None:
-            sizes.append(hub.size(id, revision))
+            sizes.append(model_paths.size(id, revision))
         return folder or Path()
 
     try:
@@ -107,21 +111,21 @@ def look_up(name: str) -> ModelAvailability:
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:
     """The size that a config.json tells; None where it does not."""
-    blocks = next((config[name] for name in _BLOCKS if name in config), None)
-    width = next((config[name] for name in _WIDTH if name in config), None)
+    found = _properties(config)
+    blocks, width = found.get("layers"), found.get("width")
     if not isinstance(blocks, int) or not isinstance(width, int):
         return None
     return Shape(blocks, width, bool(_RECURRENT.search(str(config.get("model_type", "")))))
 
 
-# Of each property the names that configurations have for it.
-_KEYS = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "width": ("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
-    "vocabulary": ("vocab_size",),
-    "activation": ("hidden_act", "activation_function", "hidden_activation", "activation"),
-}
+def _properties(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of `_KEYS` that a configuration tells."""
+    found: dict[str, Any] = {}
+    for name, keys in _KEYS.items():
+        found |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
+    return found
+
+
 _MAMBA = ("mamba", "mamba2", "bidirectional_mamba")
 _WITHOUT_ATTENTION = (*_MAMBA, "rwkv", "recurrent_gemma")
 _LEARNED = ("bert", "distilbert", "roberta", "electra", "albert", "gpt2", "gpt_neo", "opt")
@@ -154,9 +158,7 @@ def systems_table(models: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:
 def told(config: Mapping[str, Any]) -> dict[str, Any]:
     """Properties that a config.json tells, those that it does not are left out."""
     kind = str(config.get("model_type", ""))
-    found: dict[str, Any] = {"architecture": kind} if kind else {}
-    for name, keys in _KEYS.items():
-        found |= next(({name: config[key]} for key in keys if config.get(key) is not None), {})
+    found = ({"architecture": kind} if kind else {}) | _properties(config)
     n_parameters = _parameters(config)
     if n_parameters is not None:
         found["parameters"] = n_parameters

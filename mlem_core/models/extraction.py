@@ -28,7 +28,6 @@ from mlem_core.models.tokens import (
     Spans,
     TokenizedStimuli,
     pooled,
-    to_device,
     tokenize,
 )
 
@@ -48,8 +47,6 @@ STAGE = "representations"  # of the store
 VERSION = 2  # counted up when the same inputs give other arrays
 _FLOP_PER_BATCH = {"cpu": 5e10, "cuda": 5e12}  # well under a second: how soon a cancel is heard
 _MAX_TOKENS = {"cpu": 4096, "cuda": 65536}  # more at a time makes no pass faster
-_WORKING = 24  # copies of a token's state that a block makes at its widest, about
-_FREE_PART = 0.8  # of the free memory of a GPU that a batch may take
 _MAPPED = 64 * 2**20  # bytes written before the files are mapped anew
 
 
@@ -172,39 +169,26 @@ def passes(
 ) -> Iterator[tuple[IntArray, list[NDArray[np.float32]]]]:
     """The stimuli (rows) of one batch after another, and their arrays in the layers to be kept.
 
-    A batch is given while a GPU works on the next. One that does not fit into memory is halved, and
-    so are those that are still to come. A batch of sentences is run in what `during` gives of it.
+    A batch that does not fit into memory is halved, and so are those that are still to come. A
+    batch of sentences is run in what `during` gives of it.
     """
     import torch
 
     total, done = len(tokenized.tokens), 0
     waiting = _plan(tokenized, loaded)[::-1]
-    on_gpu = loaded.device != "cpu"
-    copies = torch.cuda.Stream(loaded.device) if on_gpu else None
-    in_work: tuple[IntArray, PooledRows] | None = None
     while waiting:
         report(done, total)
         batch = waiting.pop()
         rows, spans = _spans(tokenized, batch, pooling)
-        begun: PooledRows | None = None
-        try:
-            # A GPU is given the forward pass, and not waited for.
-            inputs = _inputs(tokenized, batch)
-            pooled = PooledRows(spans, inputs.shape[1], loaded.device, copies)
-            with during(batch):
-                forward.each_layer(loaded, to_device(inputs, loaded.device), pooled.take, kept)
-            begun = pooled
-        except RuntimeError as error:
-            if not _out_of_memory(error):
-                raise
-        if in_work is not None:
-            yield in_work[0], in_work[1].arrays()
-        in_work = None if begun is None else (rows, begun)
-        if begun is not None:
+        inputs = torch.from_numpy(_inputs(tokenized, batch))
+        with during(batch):
+            arrays = _pooled_layers(loaded, inputs, spans, kept)
+        if arrays is not None:
+            yield rows, arrays
             done += len(batch)
             continue
         # Only here, where nothing of a failed pass is held any more, can its memory be freed.
-        if on_gpu:
+        if loaded.device != "cpu":
             torch.cuda.empty_cache()
         if len(batch) == 1:
             row = tokenized.stimuli[batch[0]][0] + 1
@@ -214,8 +198,20 @@ def passes(
             )
         # Whatever is still to come would not fit either.
         waiting = [half for full in [*waiting, batch] for half in _halves(full, len(batch))]
-    if in_work is not None:
-        yield in_work[0], in_work[1].arrays()
+
+
+def _pooled_layers(
+    loaded: LoadedModel, inputs: torch.Tensor, spans: Spans, kept: Sequence[int]
+) -> list[NDArray[np.float32]] | None:
+    """The rows of the stimuli of a batch in each layer; None where it does not fit into memory."""
+    try:
+        rows = PooledRows(spans, inputs.shape[1], loaded.device)
+        forward.each_layer(loaded, inputs.to(loaded.device), rows.take, kept)
+        return rows.arrays()
+    except RuntimeError as error:
+        if not _out_of_memory(error):
+            raise
+        return None
 
 
 def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
@@ -241,39 +237,19 @@ def batches(lengths: NDArray[np.integer], max_tokens: int) -> list[IntArray]:
 
 def input_batches(stimuli: StimulusSet, loaded: LoadedModel) -> list[torch.Tensor]:
     """The inputs (n_sentences, n_tokens) of the forward passes that `extract` makes, in order."""
+    import torch
+
     tokenized = tokenize(stimuli, loaded)
     plan = _plan(tokenized, loaded)
-    return [to_device(_inputs(tokenized, batch), loaded.device) for batch in plan]
+    return [torch.from_numpy(_inputs(tokenized, batch)).to(loaded.device) for batch in plan]
 
 
 def _plan(tokenized: TokenizedStimuli, loaded: LoadedModel) -> list[IntArray]:
-    # On a GPU by the memory that is free now.
-    import torch
-
     kind = loaded.device.partition(":")[0]
     embedded = loaded.model.get_input_embeddings().weight.numel()
     weights = max(1, sum(p.numel() for p in loaded.model.parameters()) - embedded)
     budget = min(_MAX_TOKENS[kind], _FLOP_PER_BATCH[kind] / (2 * weights))
-    if kind == "cuda":
-        free, _ = torch.cuda.mem_get_info(loaded.device)
-        budget = min(budget, _tokens_that_fit(free, loaded))
     return batches(tokenized.lengths, int(budget))
-
-
-def _tokens_that_fit(free: int, loaded: LoadedModel) -> int:
-    """Largest number of tokens in a batch where `free` bytes are free (an estimate, at least 1).
-
-    What a token needs is the working copies of one block, and its state of every layer where the
-    model does not stream; a recurrent block without its own kernels keeps an inner state for each
-    token too.
-    """
-    config = loaded.model.config
-    width = int(config.hidden_size)
-    inner = int(getattr(config, "intermediate_size", None) or 4 * width)
-    state = int(getattr(config, "state_size", 0) or 0)
-    kept = 1 if loaded.streams else loaded.n_layers + 1
-    values = (kept + _WORKING) * width + 4 * inner * (1 + state)
-    return max(1, int(_FREE_PART * free / (4 * values)))
 
 
 def _inputs(tokenized: TokenizedStimuli, batch: IntArray) -> IntArray:

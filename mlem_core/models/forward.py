@@ -10,12 +10,12 @@ import functools
 import importlib.metadata
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from logging import CRITICAL
 from typing import TYPE_CHECKING, Any
 
-from mlem_core.base.errors import InputError
-from mlem_core.models.model_paths import first_line
+from mlem_core.base.errors import InputError, first_line
 from mlem_core.storage.digests import Watched, changed
 
 if TYPE_CHECKING:
@@ -141,10 +141,9 @@ def each_layer(
         give(loaded.model(input_ids=input_ids, return_dict=True).last_hidden_state)
 
 
-@contextlib.contextmanager
 def changing(
     model: Any, n_layers: int, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """A block of code in which a layer's states enter the next block as `change` gives them.
 
     Parameters
@@ -152,18 +151,8 @@ def changing(
     model : with its head or without
     layer : from 0 to n_layers - 1
     """
-
-    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args:
-            return (change(args[0]), *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": change(kwargs["hidden_states"])}
-
     # Before the hooks that take what enters a block.
-    hook = _blocks(model, n_layers)[layer].register_forward_pre_hook(enter, with_kwargs=True)
-    try:
-        yield
-    finally:
-        hook.remove()
+    return _entering([_blocks(model, n_layers)[layer]], change)
 
 
 def count_blocks(name: str, model: Any) -> tuple[int, bool]:
@@ -180,12 +169,6 @@ def count_blocks(name: str, model: Any) -> tuple[int, bool]:
         ids = torch.zeros((1, 2), dtype=torch.long, device=model.device)
         states, passed = _full_pass(model, n_layers, ids)
     except Exception as error:
-        mamba = "mamba" in model.config.model_type
-        if mamba and model.device.type == "cpu" and installed_kernels():
-            raise InputError(
-                f"the model {name!r} cannot be run on the CPU while mamba-ssm or causal-conv1d is "
-                f"installed, which need a GPU: {first_line(error)}."
-            ) from error
         raise InputError(
             f"the model {name!r} cannot be run on text alone: {first_line(error)}."
         ) from error
@@ -280,11 +263,14 @@ def _as_it_is() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _entering(blocks: Any, take: Callable[[torch.Tensor], None]) -> Iterator[None]:
-    """Give `take` what enters each block."""
+def _entering(blocks: Any, take: Callable[[torch.Tensor], torch.Tensor | None]) -> Iterator[None]:
+    """Give `take` what enters each block; where it gives something back, that enters."""
 
-    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        take(args[0] if args else kwargs["hidden_states"])
+    def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        state = take(args[0] if args else kwargs["hidden_states"])
+        if state is None:
+            return None
+        return ((state, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": state})
 
     hooks = [block.register_forward_pre_hook(enter, with_kwargs=True) for block in blocks or ()]
     try:

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.base.errors import InputError, check_choice, unknown
+from mlem_core.base.errors import InputError, check_choice, first_line, readable, unknown
 from mlem_core.models.forward import LoadedModel, count_blocks, is_causal, longest_input, quietly
-from mlem_core.models.model_paths import check_type, first_line, readable
+from mlem_core.models.model_paths import check_type
 from mlem_core.models.registry import ModelFiles, locate
 from mlem_core.storage.digests import changed
 

@@ -21,15 +21,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.errors import InputError, first_line, unknown
 from mlem_core.base.room import shared
 from mlem_core.base.text import listed
-from mlem_core.models import hub
+from mlem_core.models import model_paths
 from mlem_core.models.model_paths import (
     READ,
     check_files,
     check_gguf,
-    first_line,
     offered,
     place_of,
 )
@@ -184,7 +183,7 @@ class ModelFiles:
         if self.gguf is not None:
             check_gguf(name, self.folder / self.gguf)
         elif re.fullmatch(_OF_HUB, self.version) and not list(self.folder.glob("*.safetensors")):
-            raise hub.without_safetensors(base_name(name))
+            raise model_paths.without_safetensors(base_name(name))
         else:
             check_files(name, self.folder, self.packed)
 
@@ -231,7 +230,7 @@ def identity_now(name: str) -> str | None:
     None where the model cannot be had now, or not at all.
     """
     try:
-        return locate(name, lambda id, revision: Path(hub.commit(id, revision))).identity
+        return locate(name, lambda id, revision: Path(model_paths.commit(id, revision))).identity
     except (InputError, OSError):
         return None
 
@@ -241,7 +240,7 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
 
     Parameters
     ----------
-    fetch : gives the folder of a hub model at a revision; without one, `hub.snapshot`
+    fetch : gives the folder of a hub model at a revision; without one, `model_paths.snapshot`
 
     Raises
     ------
@@ -277,9 +276,9 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
     settings = shared()
     if settings is None or settings.hub:
         with _hub_errors(name):
-            folder = (fetch or hub.snapshot)(id, revision or None)
+            folder = (fetch or model_paths.snapshot)(id, revision or None)
         return ModelFiles(folder, version=folder.name)
-    fetched_before = hub.cached(id, revision or None) if hub.is_name(id) else None
+    fetched_before = model_paths.cached(id, revision or None) if model_paths.is_name(id) else None
     if fetched_before is None:
         raise ModelUnavailable(
             f"the model {name!r} is not on this server, whose settings let no model be fetched: "
@@ -380,9 +379,9 @@ def _hub_errors(name: str) -> Iterator[None]:
         f"the model {id!r} of the Hugging Face hub has no revision {revision!r}: expected one "
         "of its branches, tags or commits, as its page there lists them."
     )
-    if not hub.is_name(id):
+    if not model_paths.is_name(id):
         raise _unknown_model(name)
-    if revision and not hub.is_revision(revision):
+    if revision and not model_paths.is_revision(revision):
         raise no_revision
     try:
         yield
@@ -400,14 +399,13 @@ def _hub_errors(name: str) -> Iterator[None]:
     except Exception as error:  # of whatever library is in between
         # Without the hub nobody knows whether it has such a model; a slip of the pen in one of
         # our own names is likelier.
-        local = packaged()
-        if difflib.get_close_matches(name, local, cutoff=0.75):
+        near = [*difflib.get_close_matches(name, MODELS, n=1, cutoff=0.75), name][0]
+        if near in packaged():
             raise _unknown_model(name) from error
-        near = difflib.get_close_matches(name, on_hub(), n=1, cutoff=0.75)
-        hint = f" (did you mean {near[0]}?)" if near and near[0] != name else ""
+        hint = f" (did you mean {near}?)" if near != name else ""
         raise ModelUnavailable(
             f"the model {name!r}{hint} is not on this machine and the Hugging Face hub cannot be "
-            f"reached ({first_line(error)}): {listed(local)} need no network."
+            f"reached ({first_line(error)}): {listed(packaged())} need no network."
         ) from error
 
 

@@ -49,7 +49,7 @@ class Representations:
     n_stimuli : rows of each array, in the order of the stimuli.
     facts : what the manifest says about it (revision, dtype, pooling, special tokens ...).
     left_out : a sentence for each layer that a file has but that cannot be used.
-    notes : sentences about layers of a file whose numbers are hardly good enough.
+    notes : sentences about how a file was read.
     distances : whether the arrays are distances already, (n_stimuli, n_stimuli) each.
     folder : of the store, where they lie; who sees it can read them too.
     """

@@ -375,7 +375,7 @@ def in_intervals(shown: FigureContext) -> Tables:
         if len(intervals.terms):
             if (chance := shown.chance_of(RSA)) is not None:
                 chance = chance.of_layers(list(map(shown.selection.layers.index, shown.pair)))
-            why = explanation_of(intervals, *shown.pair, shown.coding, chance)
+            why = explanation_of(shown.why, intervals, chance)
             tables["why_whole_intervals.csv"] = why.whole
             tables["why_intervals.csv"] = why.terms
     return tables

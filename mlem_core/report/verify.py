@@ -29,7 +29,7 @@ from mlem_core.data.distance_features import read_kept
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.figures.plots import FIGURES
 from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
-from mlem_core.models import hub
+from mlem_core.models import model_paths
 from mlem_core.models.registry import base_name, check_hub_name, comes_along
 from mlem_core.report import capsule
 from mlem_core.report.contents import (
@@ -136,7 +136,7 @@ def verify(
             Path(folder) / RDMS,
         )
         store = Store(Path(folder) / "store", overlays=())
-        with contextlib.nullcontext() if download else hub.kept_only():
+        with contextlib.nullcontext() if download else model_paths.kept_only():
             analysis = run(spec, store, progress, stimuli)
         findings += [
             notice
@@ -231,9 +231,9 @@ def _check_fetching(
         if name in folders or comes_along(name):
             continue
         check_hub_name(base_name(name))
-        if not hub.is_name(model):
+        if not model_paths.is_name(model):
             raise InputError(f"{short(name)} in the capsule {whole.path.name} is no model's name.")
-        if not download and hub.cached(model, revision or None) is None:
+        if not download and model_paths.cached(model, revision or None) is None:
             raise InputError(
                 f"the capsule {whole.path.name} is of the model {name!r} of the Hugging Face hub, "
                 "which is not on this machine: to fetch it, verify with --download."

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,8 +24,8 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, layer_name
-from mlem_core.measures.importance import fitted
+from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
+from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
 from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
@@ -33,12 +33,11 @@ from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.pairs.tables import without_training_ranks
-from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit, notes
+from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit
 from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Stage, Store
 
-STAGE = Stage("audit", 3, Audit)
-_NO_REVERSAL = {"less": "", "more": "", "lead": 0.0}
+STAGE = Stage("audit", 4, Audit)
 CHANGES = (
     *("model", "layer", "variant", "tau", "top", "top_before", "less", "more", "lead"),
     *("rho", "rho_before", "same", "{}_change", "{}_with"),
@@ -59,16 +58,14 @@ def audit(
 ) -> Audit:
     """Audit every layer of an analysis; kept in the store, as are all its variants.
 
+    Raises InputError: the representations are no longer in the store; layers that cannot be
+    compared so.
+
     Parameters
     ----------
     analysis : finished; its representations are in the store
     progress : called as the work goes on; what it raises stops the work
     similarity : what two layers are compared by, of `mlem_core.pairs.similarities.SIMILARITIES`
-
-    Raises
-    ------
-    InputError
-        The representations are no longer in the store; layers that cannot be compared so.
     """
     return STAGE.get(
         store,
@@ -102,10 +99,10 @@ def _audit(analysis: Analysis, store: Store, report: Report, similarity: str) ->
             report(replace(progress, stage=f"{progress.stage} {says}"))
 
         try:
-            variants[variant.name] = run(changed, store, of_variant)
-            compared(variants[variant.name], similarity, store)
+            found = run(changed, store, of_variant)
+            compared(found, similarity, store)
+            variants[variant.name] = found
         except InputError as error:
-            variants.pop(variant.name, None)
             notices.append(f"No result for the layers {variant.says}: {error}")
     return Audit(*_tables(analysis, variants, store, report, similarity), notices=tuple(notices))
 
@@ -123,9 +120,9 @@ def _tables(
     changes, pairs = [], []
     for name, variant in variants.items():
         after = LayerResults.of(variant, compared(variant, similarity, store))
-        changed, paired = compare_variant(
-            before, after.under_trained_names() if name == CONTROL else after
-        )
+        if name == CONTROL:
+            after = replace(after, layers=[(base_name(m), number) for m, number in after.layers])
+        changed, paired = compare_variant(before, after)
         changes.append(changed.assign(variant=name, same=same[name]))
         pairs.append(paired.assign(variant=name))
     layers["rho"], layers["top"] = before.rho, [before.top(i) for i in range(len(layers))]
@@ -133,14 +130,11 @@ def _tables(
         _joined(tables, [column.format(similarity) for column in columns])
         for tables, columns in ((changes, CHANGES), (pairs, PAIRS))
     )
-    layers["note"] = notes(layers, all_changes)
     return layers, all_changes, all_pairs
 
 
 def _joined(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
-    if not tables:
-        return pd.DataFrame(columns=columns)
-    return pd.concat(tables, ignore_index=True)[columns]
+    return pd.concat(tables or [pd.DataFrame(columns=columns)], ignore_index=True)[columns]
 
 
 @dataclass(frozen=True)
@@ -169,22 +163,10 @@ class LayerResults:
     def of(cls, analysis: Analysis, by: LayerSimilarity) -> LayerResults:
         """Results with the estimator and the interactions of the analysis."""
         tables = analysis.tables.with_interactions(analysis.spec.interactions)
-        fits, importance = fitted(tables, analysis.spec.estimator)
-        profiles = importance.mean(axis=1)
-        return cls(
-            analysis.layers,
-            tables.columns.parts,
-            profiles,
-            fits.rho.mean(axis=1),
-            weighted_tau(profiles),
-            by.values,
-            by.similarity.name,
-        )
-
-    def under_trained_names(self) -> LayerResults:
-        """The control's layers under the names of those that they are a control of."""
-        names = [(base_name(model), layer) for model, layer in self.layers]
-        return replace(self, layers=names)
+        scores = mean_scores(tables, analysis.spec.estimator)
+        profiles, parts = scores[:, 2:], tables.columns.parts
+        tau, name = weighted_tau(profiles), by.similarity.name
+        return cls(analysis.layers, parts, profiles, scores[:, 0], tau, by.values, name)
 
     def top(self, at: int) -> str:
         """The most important feature of a layer; "" where nothing matters."""
@@ -193,47 +175,39 @@ class LayerResults:
 
 
 def compare_variant(before: LayerResults, after: LayerResults) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every layer and every two layers of an analysis in a variant of it.
+    """Layers of an analysis that a variant of it has too, and every two of them, in the variant.
 
     Returns
     -------
-    The columns of `CHANGES` but variant and same; a layer that the variant does not have is a row
-    of NaN. And those of `PAIRS` but variant; only of layers that the variant has
+    The columns of `CHANGES` but variant and same, by the number of the layer in the analysis; and
+    those of `PAIRS` but variant
     """
-    layers, name = before.layers, before.similarity
-    places = {layer: at for at, layer in enumerate(after.layers)}
-    at = np.array([places.get(layer, -1) for layer in layers])
-    gone = at < 0
-
-    def square(values: FloatArray) -> FloatArray:
-        chosen = values[np.ix_(at, at)]
-        chosen[gone] = chosen[:, gone] = np.nan
-        return chosen
-
-    values, tau = square(after.values), square(after.tau)
-    change = values - before.values
+    name, layers = before.similarity, [one for one in before.layers if one in {*after.layers}]
+    at, to = ([of.layers.index(layer) for layer in layers] for of in (before, after))
+    old, new = np.ix_(at, at), np.ix_(to, to)
+    values, was = after.values[new], before.values[old]
+    change = values - was
     np.fill_diagonal(change, np.nan)
     rows = [
-        _layer_change(before, i, after, int(at[i])) | _largest(change[i], layers, name)
-        for i in range(len(layers))
+        _layer_change(before, i, after, j) | _largest(own, layers, name)
+        for i, j, own in zip(at, to, change, strict=True)
     ]
-    both = {name: values, f"{name}_before": before.values, "tau": tau, "tau_before": before.tau}
-    pairs = pairs_of_layers(layers, **both)
-    return pd.DataFrame(rows), pairs[np.isfinite(pairs[name])]
+    both = {name: values, f"{name}_before": was}
+    pairs = pairs_of_layers(layers, **both, tau=after.tau[new], tau_before=before.tau[old])
+    return pd.DataFrame(rows, index=at), pairs[np.isfinite(pairs[name])]
 
 
 def _layer_change(before: LayerResults, i: int, after: LayerResults, j: int) -> dict[str, Any]:
-    """The profile and the score of layer i before and layer j after (-1: there is none)."""
-    (model, layer), there = before.layers[i], j >= 0
+    """The profile and the score of layer i before and layer j after."""
     both = np.stack((before.profiles[i], after.profiles[j]))
     return {
-        "model": model,
-        "layer": layer,
-        "tau": weighted_tau(both)[0, 1] if there else np.nan,
-        "top": after.top(j) if there else "",
+        "model": before.layers[i][0],
+        "layer": before.layers[i][1],
+        "tau": weighted_tau(both)[0, 1],
+        "top": after.top(j),
         "top_before": before.top(i),
-        **(_reversal(before.terms, *both) if there else _NO_REVERSAL),
-        "rho": after.rho[j] if there else np.nan,
+        **_reversal(before.terms, *both),
+        "rho": after.rho[j],
         "rho_before": before.rho[i],
     }
 
@@ -257,7 +231,8 @@ def _reversal(terms: tuple[str, ...], before: FloatArray, after: FloatArray) -> 
     if leads[tops] >= CLEAR_LEAD:
         f, g = np.intp(tops[0]), np.intp(tops[1])
     lead = float(leads[f, g])
-    return {"less": terms[f], "more": terms[g], "lead": lead} if lead > 0 else _NO_REVERSAL
+    less, more = (terms[f], terms[g]) if lead > 0 else ("", "")
+    return {"less": less, "more": more, "lead": max(lead, 0.0)}
 
 
 def position_share(values: FloatArray, number: NDArray[np.integer]) -> float:
@@ -315,19 +290,6 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
     return float((total @ total - np.count_nonzero(norms)) / (n * (n - 1)))
 
 
-class _Audited(NamedTuple):
-    """Basis of the measures of a layer.
-
-    design : of the pairs whose distances are looked at
-    at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
-    """
-
-    analysis: Analysis
-    variants: Mapping[str, Analysis]
-    design: PairDesign
-    at_first: NDArray[np.uint8] | None
-
-
 def layer_table(
     analysis: Analysis, variants: Mapping[str, Analysis], store: Store, report: Report
 ) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
@@ -343,16 +305,12 @@ def layer_table(
     design = resampled_part(analysis.design, analysis.folds)
     at_first = None if index is None else stimuli_at_first(index == 0, design)
     bare = {name: _bare(variant) for name, variant in variants.items()}
-    audited = _Audited(_bare(analysis), bare, design, at_first)
-    n = len(analysis.layers)
-
-    def told(done: int) -> None:
-        report(Progress("audit", None, done, n, "layers"))
-
-    told(0)
-    shared, root = (audited, store.root), store.root
-    where = executor()
-    rows = where.results(_row, analysis.layers, shared, told, root, threads=cores())
+    counted, n = counting(report, "audit", "layers"), len(analysis.layers)
+    counted(0, n)
+    shared, root = (_bare(analysis), bare, design, at_first, store.root), store.root
+    rows = executor().results(
+        _row, analysis.layers, shared, lambda done: counted(done, n), root, threads=cores()
+    )
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}
 
@@ -363,9 +321,21 @@ def _bare(analysis: Analysis) -> Analysis:
     return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
 
 
-def _row(audited: _Audited, root: Path, layer: Layer) -> dict[str, Any]:
-    """The row of one layer, representations from the store at `root`."""
-    analysis, variants, design, at_first = audited
+def _row(
+    analysis: Analysis,
+    variants: Mapping[str, Analysis],
+    design: PairDesign,
+    at_first: NDArray[np.uint8] | None,
+    root: Path,
+    layer: Layer,
+) -> dict[str, Any]:
+    """The row of one layer, representations from the store at `root`.
+
+    Parameters
+    ----------
+    design : of the pairs whose distances are looked at
+    at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
+    """
     store = Store(root)
     rows = representations_of(analysis, layer[0], store)[layer[1]]
     distance = analysis.spec.distance_of(layer[0])
@@ -376,14 +346,14 @@ def _row(audited: _Audited, root: Path, layer: Layer) -> dict[str, Any]:
     variance = variances(units)
     outliers = outlier_units(variance)
     total = float(variance.sum())
-    shares = (np.nan, np.nan)
+    shares = {"position0": np.nan, "position0_ranks": np.nan}
     if at_first is not None:
-        shares = (position_share(np.sqrt(squared), at_first), position_share(ranks, at_first))
+        of = zip(shares, (np.sqrt(squared), ranks), strict=True)
+        shares = {name: position_share(values, at_first) for name, values in of}
     return {
         "model": layer[0],
         "layer": layer[1],
-        "position0": shares[0],
-        "position0_ranks": shares[1],
+        **shares,
         "mean_cosine": mean_cosine(units) if units.size else np.nan,
         "n_units": units.shape[1],
         "n_outliers": len(outliers),

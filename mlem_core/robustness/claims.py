@@ -93,10 +93,7 @@ class Claim:
     def parse(cls, text: str) -> Claim:
         """Read a claim such as "top tense minilm:3" or "closer minilm:3 gpt2:5 gpt2:9 rsa".
 
-        Raises
-        ------
-        InputError
-            An unknown kind of claim, or not what it needs.
+        Raises InputError: an unknown kind of claim, or not what it needs.
         """
         try:
             kind, *words = shlex.split(text)
@@ -150,15 +147,13 @@ class Claim:
     def margins(self, multiverse: Multiverse) -> pd.Series:
         """The margin in each universe, by its number; the claim holds where it is above 0.
 
-        Raises
-        ------
-        InputError
-            A layer, feature or similarity that the multiverse does not have.
+        Raises InputError: a layer, feature or similarity that the multiverse does not have.
         """
         importance = multiverse.importance
-        names = dict.fromkeys(f"{row.model}:{row.layer}" for row in importance.itertuples())
-        for model, layer in self.layers:
-            check_choice("layer of the multiverse", f"{model}:{layer}", names)
+        ends = zip(importance["model"], importance["layer"], strict=True)
+        there = dict.fromkeys(map(layer_name, ends))
+        for layer in self.layers:
+            check_choice("layer of the multiverse", layer_name(layer), there)
         check_choice("measure of the multiverse", self.measure, multiverse.measures)
         pairs = multiverse.similarity.set_index("universe")
 
@@ -227,10 +222,7 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
 
     None for a claim about τ, or about another similarity than that of the intervals.
 
-    Raises
-    ------
-    InputError
-        A layer or feature that the intervals do not have.
+    Raises InputError: a layer or feature that the intervals do not have.
     """
     if CLAIMS[claim.kind].similar and claim.measure != intervals.similarity:
         return None
@@ -242,9 +234,9 @@ def over_stimuli(claim: Claim, intervals: LayerIntervals) -> OverStimuli | None:
         lambda layer: pd.DataFrame(scores[:, place[layer]], columns=list(intervals.columns)),
         lambda a, b: pd.Series(similarity[:, place[a], place[b]]),
     ).to_numpy()
-    value, without = margin[:1], margin[1:, None]
-    numbers = [float(number[0]) for number in jackknife(value, without, intervals.sizes)[:4]]
-    return OverStimuli(numbers[0], numbers[1], numbers[2], numbers[3], intervals.units.others)
+    found = jackknife(margin[0], margin[1:], intervals.sizes)
+    value, lower, upper, p = map(float, found[:4])
+    return OverStimuli(value, lower, upper, p, intervals.units.others)
 
 
 def _is_number(text: str) -> bool:

@@ -34,7 +34,6 @@ from mlem_core.base.typing import (
     parse_layer,
 )
 from mlem_core.data.levels import MOVED, Exchange, exchanges
-from mlem_core.data.minimal_pairs import minimal_pairs
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.erased_measures import (
     FORMS,
@@ -50,8 +49,8 @@ from mlem_core.inference.erased_measures import (
 )
 from mlem_core.inference.layer_pairs import sampled_rows
 from mlem_core.inference.resample import check_enough, jackknife
-from mlem_core.models.erasing import ERASED
 from mlem_core.models.loading import load_with_head, open_model
+from mlem_core.models.predictions import ERASED, minimal_pairs
 from mlem_core.storage.store import Stage, Store
 
 # Permutations of the feature's labels, and random subspaces.
@@ -166,7 +165,7 @@ def erase(
     report : called with the number of erased runs done and their total
     how : `others`: layers of the analysis whose similarity with the later layers is measured;
         `later`: numbers of later layers, by default all; `positions`: which tokens are changed, one
-        of `mlem_core.models.erasing.ERASED`, by default all
+        of `mlem_core.models.predictions.ERASED`, by default all
 
     Raises
     ------
@@ -183,14 +182,12 @@ def erase(
     >>> erase(analysis, "part_of_speech", "mini-gpt2:3", store)  # doctest: +SKIP
     """
     where = analysis.select(layers=[layer]).layers[0]
-    others, later = how.get("others"), how.get("later")
-    beside = analysis.select(layers=list(others)).layers if others else ()
-    positions = how.get("positions", "all")
+    asked = _Asked(analysis, feature, where, **how)
+    if asked.others:
+        asked = asked._replace(others=analysis.select(layers=list(asked.others)).layers)
     check_choice("feature", feature, analysis.tables.features)
-    check_choice("choice of tokens", positions, ERASED)
+    check_choice("choice of tokens", asked.positions, ERASED)
     _check(analysis, feature, where)
-    some = None if later is None else tuple(later)
-    asked = _Asked(analysis, feature, where, tuple(beside), some, positions)
     return STAGE.get(store, asked.key, lambda: _made(asked, store, report or (lambda _: None)))
 
 
@@ -200,9 +197,9 @@ class _Asked(NamedTuple):
     analysis: Analysis
     feature: str
     layer: Layer
-    others: tuple[Layer, ...]
-    later: tuple[int, ...] | None
-    positions: str
+    others: Sequence[Any] = ()
+    later: Sequence[int] | None = None
+    positions: str = "all"
 
     @property
     def key(self) -> dict[str, Any]:
@@ -216,8 +213,7 @@ def known_erasure(
     analysis: Analysis, store: Store, feature: str, layer: Layer, **how: Any
 ) -> Erasure | None:
     """The result of `erase` if it is in the store; computes nothing."""
-    others, positions = tuple(how.get("others", ())), how.get("positions", "all")
-    return STAGE.find(store, _Asked(analysis, feature, layer, others, None, positions).key)
+    return STAGE.find(store, _Asked(analysis, feature, layer, **how).key)
 
 
 def kept_erasures(analysis: Analysis, store: Store, pair: Sequence[Layer]) -> pd.DataFrame:
@@ -276,7 +272,7 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
     now = measures.found(concept)
     without = measures.changes_without(now, concept)
     change = jackknife(now.values - was.values, without, measures.blocks.sizes)
-    way, noted = _exchange(own, runs.folds, asked.feature)
+    way, noted = _exchange(own, asked.analysis.folds, asked.feature)
     beside = _beside(measures, own, asked.feature)
     controls = list(_controls(asked, runs, way, rank, beside))
     found = []
@@ -302,7 +298,7 @@ def _made(asked: _Asked, store: Store, report: Report) -> Erasure:
     notes += noted + [
         f"Measured on {of}, erased by {many(rank, 'direction')}; controls: {DRAWS} permutations of "
         f"the labels among {way.level}s, {SUBSPACES} random subspaces"
-        + (f", and {beside}" if beside else "")
+        + (f", and {NAMES.feature(beside)}" if beside else "")
         + ".",
         OUTSIDE,
     ]
@@ -333,7 +329,7 @@ def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
         if forms is None:
             notes.append(
                 f"Right forms were not measured: the sentences have too few minimal pairs of "
-                f"{asked.feature}."
+                f"{NAMES.feature(asked.feature)}."
                 if loaded.causal
                 else f"Right forms were not measured: {model} does not read from left to right."
             )
@@ -349,18 +345,8 @@ def _measures(asked: _Asked, store: Store) -> tuple[Measures, list[str]]:
             square_ranks(np.asarray(source.of(layer[1], rows[folds == fold])), distance)
             for fold in np.unique(folds)
         ]
-    runs = ErasedRuns(
-        loaded,
-        head,
-        (number, *later),
-        analysis.stimuli,
-        analysis.folds,
-        rows,
-        forms,
-        asked.positions,
-        spec.extraction,
-    )
-    return Measures(analysis, model, runs, others), notes
+    runs = ErasedRuns(analysis, loaded, head, (number, *later), rows, forms, asked.positions)
+    return Measures(model, runs, others), notes
 
 
 def _exchange(stimuli: StimulusSet, folds: IntArray, feature: str) -> tuple[Exchange, list[str]]:

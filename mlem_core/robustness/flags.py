@@ -78,7 +78,7 @@ class Audit:
     layers : model, layer, position0 and position0_ranks (share of the variance of the distances
         and of their ranks, see `position_share`), mean_cosine, n_outliers, outliers (numbers of the
         units, largest first), outlier_share (of the variance of all units), rho (held-out), top
-        (most important feature), note (what is striking, in sentences)
+        (most important feature)
     changes : model, layer, variant, tau (of the two profiles), top and top_before, less, more and
         lead (two features that changed places, if any did, see `audit.compare`), rho and
         rho_before, same (Spearman ρ of the distances in both), rsa_change and rsa_with (where the
@@ -184,7 +184,7 @@ def reasons(flags: pd.DataFrame, measure: str) -> dict[Layer, str] | dict[tuple[
     return {key: "; ".join(parts) for key, parts in texts.items()}
 
 
-def _layer_flags(changes: pd.DataFrame, names: Names = NAMES) -> list[tuple[Any, ...]]:
+def _layer_flags(changes: pd.DataFrame, names: Names) -> list[tuple[Any, ...]]:
     rows = []
     for row in changes.itertuples():
         layer = (row.model, row.layer, "", -1, row.variant)
@@ -245,37 +245,6 @@ def _ends(row: Mapping[Any, Any]) -> list[Any]:
     return [row[name] for name in ("model_a", "layer_a", "model_b", "layer_b", "variant")]
 
 
-def notes(layers: pd.DataFrame, changes: pd.DataFrame) -> list[str]:
-    """Notes on what is striking in each layer, in sentences, the gravest first."""
-    reasons: dict[tuple[Layer, str], list[str]] = {}
-    for measure, model, layer, *_, reason, _ in _layer_flags(changes):
-        reasons.setdefault(((model, layer), measure), []).append(reason)
-    texts = []
-    for row in layers.itertuples():
-        parts = []
-        if row.position0_ranks >= POSITION_SHARE:
-            parts.append(
-                f"{percent(row.position0)} of the variance of the distances "
-                f"({percent(row.position0_ranks)} of that of their ranks) is whether a stimulus "
-                "is at position 0"
-            )
-        if row.outlier_share >= OUTLIER_SHARE:
-            numbers = row.outliers.split()
-            one = len(numbers) == 1
-            units = f"unit {numbers[0]}" if one else f"units {', '.join(numbers[:3])}"
-            more = f" and {len(numbers) - 3} others" if len(numbers) > 3 else ""
-            parts.append(
-                f"{units}{more} of {row.n_units} {'has' if one else 'have'} "
-                f"{percent(row.outlier_share)} of the variance"
-            )
-        if row.mean_cosine >= MEAN_COSINE:
-            parts.append(f"all stimuli point one way (mean cosine {fraction(row.mean_cosine)})")
-        for measure in ("profiles", "scores"):
-            parts += reasons.get(((row.model, row.layer), measure), [])
-        texts.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
-    return texts
-
-
 def of_layers(
     by_measure: Mapping[str, Mapping[Any, str]], layers: Sequence[Layer]
 ) -> dict[Layer, str]:
@@ -285,9 +254,9 @@ def of_layers(
     ----------
     by_measure : of "profiles" and "scores", as the function `reasons`; what is absent marks nothing
     """
-    both = [by_measure.get(measure, {}) for measure in ("profiles", "scores")]
-    why = {layer: "; ".join(filter(None, (of.get(layer) for of in both))) for layer in layers}
-    return {layer: text for layer, text in why.items() if any(layer in of for of in both)}
+    both = [by_measure.get(measure, {}) for measure in _OF_LAYERS]
+    why = {layer: "; ".join(of[layer] for of in both if layer in of) for layer in layers}
+    return {layer: text for layer, text in why.items() if text}
 
 
 def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> dict[str, str]:
@@ -308,6 +277,24 @@ def of_two(by_measure: Mapping[str, Mapping[Any, str]], a: Layer, b: Layer) -> d
 
 
 _OF_LAYERS = {"profiles": "profile", "scores": "score"}
+# A column of `Audit.layers`, from where on it is striking, and what that says.
+_STRIKING = (
+    (
+        "position0_ranks",
+        POSITION_SHARE,
+        f"Position 0 accounts for at least {percent(POSITION_SHARE)} of the variance of the ranks",
+    ),
+    (
+        "outlier_share",
+        OUTLIER_SHARE,
+        f"Outlier units account for at least {percent(OUTLIER_SHARE)} of the variance",
+    ),
+    (
+        "mean_cosine",
+        MEAN_COSINE,
+        f"The mean cosine of two stimuli is at least {fraction(MEAN_COSINE, 1)}",
+    ),
+)
 
 
 def summary(audit: Audit, names: Names = NAMES) -> list[str]:
@@ -317,26 +304,12 @@ def summary(audit: Audit, names: Names = NAMES) -> list[str]:
     ----------
     names : how they call layers
     """
-    layers, flagged = audit.layers, flags(audit)
-    text = []
-
-    def add(where: pd.Series, finding: str) -> None:
-        if where.any():
-            chosen = [(row.model, row.layer) for row in layers[where].itertuples()]
+    layers, flagged, text = audit.layers, flags(audit), []
+    for column, least, finding in _STRIKING:
+        found = layers[layers[column] >= least]
+        if len(found):
+            chosen = list(zip(found["model"], found["layer"], strict=True))
             text.append(f"{finding}: {names.layers_title(chosen)}.")
-
-    add(
-        layers["position0_ranks"] >= POSITION_SHARE,
-        f"Position 0 accounts for at least {percent(POSITION_SHARE)} of the variance of the ranks",
-    )
-    add(
-        layers["outlier_share"] >= OUTLIER_SHARE,
-        f"Outlier units account for at least {percent(OUTLIER_SHARE)} of the variance",
-    )
-    add(
-        layers["mean_cosine"] >= MEAN_COSINE,
-        f"The mean cosine of two stimuli is at least {fraction(MEAN_COSINE, 1)}",
-    )
     n, n_pairs = len(layers), len(layers) * (len(layers) - 1) // 2
     measures = {measure: (name, f"{n} layers") for measure, name in _OF_LAYERS.items()}
     for measure in (audit.similarity.name, "tau"):
@@ -399,12 +372,8 @@ def check(audit: Audit | None, a: Layer, b: Layer) -> Checked:
     """
     if audit is None:
         return Checked()
-    pairs = audit.pairs
-    rows = pairs.iloc[:0]
-    for first, second in ((a, b), (b, a)):
-        same = (pairs["model_a"] == first[0]) & (pairs["layer_a"] == first[1])
-        same &= (pairs["model_b"] == second[0]) & (pairs["layer_b"] == second[1])
-        rows = pairs[same] if same.any() else rows
+    ends = zip(*(audit.pairs[end] for end in COLUMNS[1:5]), strict=True)
+    rows = audit.pairs[[{(m, i), (n, j)} == {a, b} for m, i, n, j in ends]]
     flagged = flags(replace(audit, changes=audit.changes.iloc[:0], pairs=rows))
     return Checked(
         tuple(zip(rows["variant"], rows[audit.similarity.name].astype(float), strict=True)),

@@ -23,9 +23,9 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec, parameters, with_files, with_models
 from mlem_core.analysis.transforms import POSITIONS
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.typing import Layer, Progress, Report
+from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.estimators.registry import ESTIMATORS, check_values, every_estimator
-from mlem_core.measures.importance import fitted
+from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
@@ -139,6 +139,9 @@ def multiverse(
 ) -> Multiverse:
     """Some layers of an analysis under every combination of choices; kept in the store.
 
+    Raises InputError: a layer that the analysis does not have, an unknown dimension or choice, no
+    universe left.
+
     Parameters
     ----------
     layers : of the analysis
@@ -146,11 +149,6 @@ def multiverse(
         None is `choices_of`
     progress : called as the work goes on; what it raises stops the work
     similarities : by which layers are compared, of `mlem_core.pairs.similarities.SIMILARITIES`
-
-    Raises
-    ------
-    InputError
-        A layer that the analysis does not have, an unknown dimension or choice, no universe left.
     """
     report = progress or (lambda _: None)
     return STAGE.get(
@@ -202,10 +200,7 @@ def multiverse_key(
 def narrowed(spec: AnalysisSpec, layers: Sequence[Layer]) -> AnalysisSpec:
     """The analysis of as little as has these layers.
 
-    Raises
-    ------
-    InputError
-        A layer of a model that is not in the analysis.
+    Raises InputError: a layer of a model that is not in the analysis.
     """
     names = [*spec.models, *(name for name, _ in spec.representations)]
     for model, _ in layers:
@@ -235,15 +230,9 @@ def _multiverse(
         dict(zip(runs, values, strict=True)) for values in itertools.product(*runs.values())
     ]
     specs = [replace(own, **chosen) for chosen in combinations]
-    ahead = 0
-
-    def told(done: int) -> None:
-        nonlocal ahead
-        ahead = max(ahead, done)
-        report(Progress("multiverse", None, ahead, len(specs), "runs"))
-
-    told(0)
-    run_ahead(specs, store, told)
+    told = counting(report, "multiverse", "runs")
+    told(0, len(specs))
+    run_ahead(specs, store, lambda done: told(done, len(specs)))
     for done, (chosen, spec) in enumerate(zip(combinations, specs, strict=True), 1):
         try:
             universe = run(spec, store, progress=False)
@@ -262,7 +251,7 @@ def _multiverse(
             for name, table in _universe(universe, layers, estimator, by).items():
                 table.insert(0, "universe", number)
                 tables.setdefault(name, []).append(table)
-        told(done)
+        told(done, len(specs))
     if not rows:
         raise InputError("there is no universe at all: " + " ".join(notices))
     columns = ["universe", *varied, "own"]
@@ -277,29 +266,17 @@ def _universe(
     selection = replace(universe.select(estimator=estimator), layers=tuple(layers))
     tables, _ = universe.subset(selection)
     squares = {of_layers.similarity.name: of_layers.values_of(layers) for of_layers in by}
-    fits, importance = fitted(tables, estimator)
-    profiles, terms = importance.mean(axis=1), np.array(tables.columns.parts, dtype=object)
-    tau = weighted_tau(profiles)
-    models = np.array([model for model, _ in layers], dtype=object)
-    numbers = np.array([number for _, number in layers])
+    scores, terms = mean_scores(tables, estimator), np.array(tables.columns.parts, dtype=object)
+    profiles = scores[:, 2:]
+    tau, ends = weighted_tau(profiles), pd.DataFrame(layers, columns=["model", "layer"])
     orders = [terms[np.argsort(-profile, kind="stable")] for profile in profiles]
+    each = ends.merge(pd.DataFrame({"feature": terms}), how="cross")
     return {
-        "layers": pd.DataFrame(
-            {
-                "model": models,
-                "layer": numbers,
-                "rho": fits.rho.mean(axis=1),
-                "top": [order[0] for order in orders],
-                "order": [" > ".join(order) for order in orders],
-            }
+        "layers": ends.assign(
+            rho=scores[:, 0],
+            top=[order[0] for order in orders],
+            order=[" > ".join(order) for order in orders],
         ),
-        "importance": pd.DataFrame(
-            {
-                "model": np.repeat(models, len(terms)),
-                "layer": np.repeat(numbers, len(terms)),
-                "feature": np.tile(terms, len(layers)),
-                "importance": profiles.ravel(),
-            }
-        ),
+        "importance": each.assign(importance=profiles.ravel()),
         "similarity": pairs_of_layers(layers, **squares, tau=tau),
     }

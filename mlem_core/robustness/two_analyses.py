@@ -8,7 +8,7 @@ variances add up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -20,15 +20,14 @@ from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
-from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import fraction, listed
 from mlem_core.base.typing import FloatArray, Layer, Report, layer_name, parse_layer
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.intervals import (
     FamilyOfTests,
     LayerIntervals,
-    Left,
     family_of_tests,
     similarity_table,
 )
@@ -37,10 +36,9 @@ from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.storage.store import Store
 
-# Profiles drawn for the interval of a difference of two τ.
-DRAWS = 400
-_SEED = 0
-# Fields of a spec that are said by what is in the analysis, or that change no number.
+# Fields of a spec that change representations.
+_OF_EXTRACTION = ("dtype", "special_tokens", "pooling", "positions")
+# Those that are said by what is in the analysis, or that change no number.
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "values", "device")
 
 
@@ -100,7 +98,7 @@ def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
         if one != other:
             rows.append((what, one, other))
 
-    if not same_stimuli(first, second):
+    if not (same_input := same_stimuli(first, second)):
         names = [f"{len(one.stimuli):,} of {one.stimuli.name}" for one in (first, second)]
         differ("stimuli", names[0], names[1] + (" (others)" if names[0] == names[1] else ""))
     differ("models", *_apart(*(_models(one) for one in (first, second))))
@@ -115,20 +113,11 @@ def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
             one, other = getattr(first.spec, field.name), getattr(second.spec, field.name)
             label = described[field.name].label
             differ(label[:1].lower() + label[1:], _in_words(one), _in_words(other))
-    asked = {what for what, *_ in rows}
-    for model in _models(first):
+            same_input &= one == other or field.name not in _OF_EXTRACTION
+    for model in _models(first) if same_input else ():
         if model in _models(second) and _weights(first, model) != _weights(second, model):
-            if not asked & {"stimuli", *_OF_EXTRACTION}:
-                differ(model, "as it was", "another one of that name")
+            differ(model, "as it was", "another one of that name")
     return pd.DataFrame(rows, columns=["what", "first", "second"])
-
-
-_OF_EXTRACTION = [
-    label[:1].lower() + label[1:]
-    for label in (
-        parameters()[name].label for name in ("dtype", "special_tokens", "pooling", "positions")
-    )
-]
 
 
 def in_a_sentence(table: pd.DataFrame) -> str:
@@ -171,17 +160,12 @@ def _in_words(value: Any) -> str:
 
 def same_stimuli(first: Analysis, second: Analysis) -> bool:
     """Whether the stimuli are the same, in one order; their features may be others."""
-    one, other = first.stimuli, second.stimuli
-    words = (one.word_index, other.word_index)
-    if len(one) != len(other) or (words[0] is None) != (words[1] is None):
-        return False
-    items = [[] if each.items is None else list(each.items) for each in (one, other)]
-    return (
-        one.sentences == other.sentences
-        and np.array_equal(one.groups, other.groups)
-        and items[0] == items[1]
-        and (words[0] is None or words[1] is None or np.array_equal(words[0], words[1]))
-    )
+
+    def identity(stimuli: StimulusSet) -> list[Any]:
+        units = (stimuli.word_index, stimuli.groups, stimuli.items)
+        return [stimuli.sentences, *(None if own is None else list(own) for own in units)]
+
+    return identity(first.stimuli) == identity(second.stimuli)
 
 
 def paired(first: Analysis, second: Analysis, store: Store, report: Report | None = None) -> Paired:
@@ -258,8 +242,8 @@ def similarity_differences(
 
     Returns
     -------
-    layer_a, layer_b ("model:layer"), and for rsa and weighted_tau _first, _second, _difference and,
-    NaN without intervals, _lower, _upper; rsa_p, rsa_p_corrected. The family is all pairs
+    layer_a, layer_b ("model:layer"), and for rsa and weighted_tau _first, _second, _difference;
+    NaN without intervals, rsa_lower, rsa_upper, rsa_p, rsa_p_corrected. The family is all pairs
     """
     layers = [layer for layer in results[0].layers if layer in results[1].layers]
     names = [layer_name(layer) for layer in layers]
@@ -270,51 +254,16 @@ def similarity_differences(
             getattr(one, square).loc[names, names].to_numpy(np.float64)[a, b] for one in results
         ]
         columns = {"first": both[0], "second": both[1], "difference": both[0] - both[1]}
-        columns |= dict.fromkeys(("lower", "upper"), np.full(len(a), np.nan))
         table = table.assign(**{f"{name}_{key}": value for key, value in columns.items()})
-    table = table.assign(rsa_p=np.nan)
+    table = table.assign(rsa_lower=np.nan, rsa_upper=np.nan, rsa_p=np.nan)
     if intervals is not None and len(table):
         rsa = intervals.estimate(np.subtract, *known_of("rsa", table, intervals))
         table = table.assign(rsa_lower=rsa.lower, rsa_upper=rsa.upper, rsa_p=rsa.p)
-        lower, upper = _tau_interval(intervals, layers)
-        value = table["weighted_tau_difference"].to_numpy(np.float64)
-        table = table.assign(
-            weighted_tau_lower=np.minimum(lower[a, b], value),
-            weighted_tau_upper=np.maximum(upper[a, b], value),
-        )
     return family_of_tests(table, "differences of RSA", correction, "rsa_p")
-
-
-def _tau_interval(intervals: Paired, layers: Sequence[Layer]) -> tuple[FloatArray, FloatArray]:
-    """Bounds (n_layers, n_layers) of the difference of τ.
-
-    τ goes in steps, which a block left out seldom makes it take. So profiles are drawn around their
-    values, as far as the jackknife says that importances vary, and together in both analyses.
-    """
-    own = _SEED if intervals.together else _SEED + 1
-    both = (intervals.first, _SEED), (intervals.second, own)
-    profiles = [_drawn(one, one.places(layers), seed) for one, seed in both]
-    drawn = np.stack(
-        [weighted_tau(one) - weighted_tau(other) for one, other in zip(*profiles, strict=True)]
-    )
-    tail = (1 - CONFIDENCE) / 2
-    lower, upper = np.quantile(drawn, [tail, 1 - tail], axis=0)
-    return lower, upper
-
-
-def _drawn(intervals: LayerIntervals, at: Sequence[int], seed: int) -> FloatArray:
-    """Profiles (DRAWS, n_layers, n_columns) with the jackknife's standard errors."""
-    left = Left(intervals.scores_without[:, at, 2:], intervals.sizes)
-    moves, variance = left.moves(DRAWS, np.random.default_rng(seed))
-    error = standard_error(*left)
-    scale = np.divide(error, np.sqrt(variance), out=np.zeros_like(error), where=variance > 1e-24)
-    drawn: FloatArray = intervals.scores[at, 2:] + moves * scale
-    return drawn
 
 
 # A convention: importances of an analysis that repeats another correlate above this, for sure.
 REPEATED = 0.5
-LARGEST = 3  # changes that are named
 _CALLED = {"importance": "Importances", "rsa": "RSA", "weighted_tau": "Weighted Kendall τ"}
 
 
@@ -326,16 +275,13 @@ def replication(
     It does where the same feature matters most, and importances correlate above `REPEATED` (by the
     lower bound, where there is one).
 
+    Raises InputError: no layer and feature is in both.
+
     Returns
     -------
     sentences, the answer first; and tables: "correlations" (quantity, n, value, lower, upper:
     Pearson's, over n layers and features or pairs of layers), "importances" and "similarities" as
     `two_analyses` gives their differences
-
-    Raises
-    ------
-    InputError
-        No layer and feature is in both.
     """
     importances = importance_differences(results, intervals).table
     similarities = similarity_differences(results, intervals).table
@@ -364,14 +310,7 @@ def replication(
         if intervals is not None and np.isfinite(lower):
             sure = f" (95 % CI {fraction(lower)} to {fraction(upper)}, over {intervals.over})"
         said.append(f"{_CALLED[name]} of the two correlate at {fraction(value)}{sure}.")
-    names = importances["feature"] + " in " + importances["model"] + " layer "
     said += _headline(both, intervals)
-    said.append(_largest("importance", names + importances["layer"].astype(str), importances))
-    if len(similarities):
-        ends = similarities[["layer_a", "layer_b"]].map(parse_layer).map(NAMES.layer_title)
-        names = ends["layer_a"] + " and " + ends["layer_b"]
-        rsa = similarities.rename(columns=lambda name: name.removeprefix("rsa_"))
-        said.append(_largest("RSA", names, rsa))
     return said, {"correlations": found, "importances": importances, "similarities": similarities}
 
 
@@ -403,13 +342,3 @@ def _headline(both: tuple[Analysis, Analysis], intervals: Paired | None) -> list
         f"{fraction(first)}), have RSA {fraction(again)}{sure} in the second, where they are "
         f"{there}."
     ]
-
-
-def _largest(what: str, names: pd.Series, table: pd.DataFrame) -> str:
-    order = table["difference"].abs().sort_values(ascending=False, kind="stable").index[:LARGEST]
-    parts = [
-        f"{names[at]} {fraction(table['first'][at])} and {fraction(table['second'][at])}"
-        + (f" (corrected p {table['p_corrected'][at]:.2g})" if table["p"].notna()[at] else "")
-        for at in order
-    ]
-    return f"Largest changes of {what}: {'; '.join(parts)}."

@@ -123,7 +123,7 @@ def changed(row, column, value, both=True):
     (square(N - 1), "has 11 rows, but there are 12 stimuli"),
     (changed(2, 4, np.nan), "has nan in row 3, column 5"),
     (changed(2, 4, -0.5), "has -0.5 in row 3, column 5"),
-    (changed(2, 4, 9.0, both=False), "not symmetric: 9 in row 3, column 5"),
+    (changed(2, 4, 9.0, both=False), "has 9 in row 3, column 5 and is not symmetric"),
     (changed(2, 2, 0.3), "has 0.3 in row 3, column 3, on its diagonal"),
     (np.zeros((N, N)), "the largest distance of the RDM of 'own' is 0"),
 )
@@ -136,10 +136,10 @@ def test_what_is_wrong_with_an_rdm_is_said_with_its_place(distances, fact):
     "text, facts",
     ("0,1\n1,0,2", ("row 2", "3 cells")),
     (",a,b\na,0,\nb,1,0", ("empty cell", "row 2, column 3")),
-    (",a,b\na,0,1\nc,1,0", ("row 'c'", "column")),
+    (",a,b\na,0,1\nc,1,0", ("1 row and 0 columns", "'c'")),
     (",a,a\na,0,1\na,1,0", ("2 rows", "'a'")),
     (",item0,item1\nitem0,0,1\nitem1,1,0", ("'item2'", "row 3")),
-    ("0,1\n0,4\n1,0\n", ("first row", "from 0")),  # as pandas writes its columns
+    ("0,1\n0,4\n1,0\n", ("3 × 2", "square")),  # as pandas writes its columns
     ("", ("empty",)),
     ("0,nan\nnan,0", ("nan", "row 1, column 2")),
     ("0,१\n१,0", ("'१'", "row 1, column 2")),

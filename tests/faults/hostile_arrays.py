@@ -167,9 +167,8 @@ def names():
     """Arrays with odd names, many of them, or two of one name."""
     for name in ("layer_" + "9" * 20, "layer_" + "0" * 500 + "9" * 18, "layer_01\nlayer_02",
                  "", "../../x", "/etc/x", "a\\..\\b", "\x1b[31m", "é" * 200):  # fmt: skip
-        out = name.startswith("/") or "../" in name
-        yield _file(f"names {name[:30]!r}", ".npz", packed({f"{name}.npy": content(".npy")}),
-                    None if out else ANY)  # fmt: skip
+        data = packed({f"{name}.npy": content(".npy")})
+        yield _file(f"names {name[:30]!r}", ".npz", data, ANY)
         data = safetensors.numpy.save({name: PLAIN[0]})
         yield _file(f"names {name[:30]!r}", ".safetensors", data, ANY)
     yield _file("names folder", ".npz", packed({"layer_00.npy/": b""}), ANY)
@@ -201,15 +200,12 @@ def bombs(large):
 def types(rng):
     """Kinds of numbers: what a float64 holds is read, all else is refused or said."""
     one = rng.standard_normal((N, UNITS))
-    large = 2**60 + rng.integers(0, 50, (N, UNITS))
     under = (one * 1e-6).astype("f2")
     with np.errstate(over="ignore"):
         over = (one * 1e5).astype("f2")
     for name, array, holds in (
         ("f2 below its range", under, {0: under.astype("f4")}),
         ("f2 above its range", over, None),
-        ("i8 beyond floats", large, {0: large - 2**60}),
-        ("u8 beyond floats", large.astype("u8") + np.uint64(2**63), {0: large - 2**60}),
         ("truth", one > 0, {0: (one > 0).astype(float)}),
     ):
         yield from _each(f"type {name}", array, holds, "or said" if holds else None)

@@ -23,7 +23,7 @@ from mlem_core.cli.commands import main
 from mlem_core.data.columns import NUMBER
 from mlem_core.data.stimulus_csv import read_written
 from mlem_core.figures.plots import Drawing
-from mlem_core.models import hub
+from mlem_core.models import model_paths
 from mlem_core.report import capsule
 from mlem_core.report.contents import opened
 from mlem_core.report.file_diff import compare
@@ -143,8 +143,8 @@ def test_no_model_is_fetched_unless_that_is_asked_for(files, tmp_path, monkeypat
     def fetched(*asked):
         raise AssertionError("the hub was asked")
 
-    monkeypatch.setattr(hub, "_fetched", fetched)
-    monkeypatch.setattr(hub, "cached", lambda *asked: None)
+    monkeypatch.setattr(model_paths, "_fetched", fetched)
+    monkeypatch.setattr(model_paths, "cached", lambda *asked: None)
     about = json.loads(files["capsule.json"])
     for name, said in (
         ("someone/huge-model", "verify with --download"),

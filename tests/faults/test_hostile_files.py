@@ -206,10 +206,9 @@ def test_stimuli_of_which_a_model_knows_none_are_refused(make):
 
 @pytest.mark.parametrize(
     ("offset", "kind", "said"),
-    [(0, "<f4", 0), (1e3, "<f8", 0), (1e12, "<f8", 0), (1e14, "<f8", 1), (1e12, "<f4", 2),
-     (1e6, "<f4", 1), (1e3, "<f4", 0)],
-)  # fmt: skip
-def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind, said):
+    [(0, "<f4", 0), (1e3, "<f8", 0), (1e12, "<f8", 0), (1e12, "<f4", 2), (1e3, "<f4", 0)],
+)
+def test_an_offset_that_leaves_no_digits_is_said(tmp_path, offset, kind, said):
     rng = np.random.default_rng(0)
     layer = (0.1 * rng.normal(size=(ROWS, 6)) + offset).astype(kind)
     np.savez(tmp_path / "far.npz", layer_00=layer, layer_01=rng.normal(size=(ROWS, 6)))
@@ -223,7 +222,5 @@ def test_an_offset_that_leaves_hardly_any_digits_is_said(tmp_path, offset, kind,
     its = ("Array layer_00 of far.npz", "far layer 0")
     notes = [notice for notice in found.notices if notice.startswith(its)]
     assert len(notes) == (said > 0), notes
-    if said == 1:
-        assert "far from 0" in notes[0]
     if said == 2:
         assert "the same distance" in notes[0]

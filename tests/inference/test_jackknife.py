@@ -24,7 +24,7 @@ from mlem_core.inference.bootstrap import (
 from mlem_core.inference.intervals import corrected
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
-from mlem_core.inference.resample import Replicates, fewest, jackknife, standard_error, t_quantile
+from mlem_core.inference.resample import Replicates, jackknife, standard_error, t_quantile
 from mlem_core.measures.decomposition import decompose
 from mlem_core.measures.importance import mean_scores, permutation_importance
 from mlem_core.pairs import resampling_units
@@ -204,7 +204,6 @@ def test_a_variance_is_at_least_that_of_either_unit():
     parts = [scale * rng.standard_normal((20, 3)) for scale in (1.0, 2.0, 9.0)]
     found = standard_error(np.concatenate(parts), (20, 20, 20))
     np.testing.assert_allclose(found, np.maximum(*(standard_error(part) for part in parts[:2])))
-    assert fewest(np.zeros((30, 1)), (9, 8, 13)) == 8 and fewest(np.zeros((30, 1))) == 30
 
 
 def test_every_block_leaves_out_whole_units_each_once(monkeypatch):

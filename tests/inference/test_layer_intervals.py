@@ -60,7 +60,7 @@ def test_values_are_those_of_the_analysis(planted, intervals):
     np.testing.assert_allclose(intervals.values, results.similarity_rsa, atol=1e-6)
     terms, totals = terms_and_whole(intervals, A, B)
     exact = explain(whole, A, B)
-    known = explanation_of(intervals, A, B, exact.coding)
+    known = explanation_of(exact, intervals)
     assert (known.layers, known.others, known.coding) == (exact.layers, exact.others, exact.coding)
     pd.testing.assert_frame_equal(known.terms, terms)
     pd.testing.assert_frame_equal(known.whole, totals)

@@ -21,7 +21,7 @@ from mlem_core.inference.importance_chance import (
     score_above_chance,
 )
 from mlem_core.inference.layer_intervals import chance_of_layers, known_layer_chance
-from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs, relabelled_pairs
+from mlem_core.inference.layer_pairs import MOST_CELLS, LayerPairs, Relabelled
 from mlem_core.inference.pair_contributions import contributions
 from mlem_core.inference.replicates import identity_reach, resampled_terms
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
@@ -200,7 +200,7 @@ def test_permuted_labels_without_a_block_are_those_of_the_other_stimuli():
     stimuli, layers, pairs, features = in_sentences(0, 20, 14)
     (exchange,) = exchanges(stimuli, pairs.folds, "noise")
     (givers,) = exchange.draw(1, np.random.default_rng(0))
-    labelled, tables = relabelled_pairs(pairs, 1, givers)
+    labelled, tables = Relabelled.of(pairs, 1).ranked(givers)
     weights = pairs.units.blocks().weights[[0, 7, 25, 40]]
     found = term_replicates(labelled.by_stimulus, tables, weights)[:, 1]
     again = features.assign(noise=features["noise"].to_numpy()[givers])

@@ -13,9 +13,8 @@ from scipy.stats import rankdata
 from mlem_core import Store, from_frame, run
 from mlem_core.cli.commands import main
 from mlem_core.data.added import CANDIDATES, as_feature, candidates_of
-from mlem_core.inference.candidate_gains import Base, Beside, without_each_block
+from mlem_core.inference.candidate_gains import Base, Beside, explained_and_left
 from mlem_core.inference.what_else import common_share, explain_rest, rest_of
-from mlem_core.pairs.crossfit import CrossFit
 
 WORDS = 3
 
@@ -74,8 +73,7 @@ def test_gains_are_those_of_explicit_pairs(kind):
     gain = base.gain(found, np.zeros(2))[0]
     assert base.explained + gain == pytest.approx(expected[0], abs=1e-9)
     kept = np.arange(n) >= 6
-    priority, weights = CrossFit.of(found.tables).priority, kept[None].astype(np.uint8)
-    without = without_each_block(found.ranked.by_stimulus, found.tables, priority, weights)
+    without = explained_and_left(found.ranked, found.tables, kept[None].astype(np.uint8))[2]
     assert without[0] == pytest.approx(v(of[0], layers, pairs.folds, kept), abs=1e-9)
 
 
@@ -116,14 +114,24 @@ def test_candidates_follow_from_words_and_sentences():
     assert as_feature(stimuli, made["word_form"]).values("word_form").tolist()[-1] == "ran"
 
 
-def test_planted_columns_explain_one_layer_alone():
+def test_two_planted_columns_explain_more_together_and_one_layer_is_explained_alone():
     n, rng = 150, np.random.default_rng(5)
     hidden = {name: rng.choice(["a", "b"], n) for name in ("_first", "_second")}
+    noise = {"_noise": rng.choice(["x", "y"], n), "_copy": hidden["_first"]}
     moved = [np.eye(6)[2 * k + (own == "a")] for k, own in enumerate(hidden.values())]
     rows = [4 * moved[0] + 3 * moved[1] + rng.standard_normal((n, 6)) for _ in range(2)]
+    pairs, stimuli = case(5, n, rows, **hidden, **noise)
+    asked = [one for one in candidates_of(stimuli) if one.name in {**hidden, **noise}]
+    found = rest_of(pairs, stimuli, asked, n_permutations=39)
+    # A copy adds nothing to what it copies.
+    assert [*found.together["candidates"]] in (
+        ["_first", "_first, _second"],
+        ["_copy", "_copy, _second"],
+    )
+    assert found.together["gain"].iloc[1] > found.table["gain"].max() + 0.03
+    assert (found.together["lower"] > 0).all() and len(found.sentences) > 1
     alone, stimuli = case(5, n, rows[:1], **hidden)
-    asked = [one for one in candidates_of(stimuli) if one.name in hidden]
-    whole = rest_of(alone, stimuli, asked, n_permutations=39)
+    whole = rest_of(alone, stimuli, asked[:2], n_permutations=39)
     assert whole.rsa == 1.0 and [*whole.sure["candidate"]] == ["_first", "_second"]
     x = explicit.feature_distances(stimuli.table[["kind", "_first"]])
     (base, own) = (

@@ -16,7 +16,7 @@ import tiny
 from inputs import for_each, refused
 
 from mlem_core.base.errors import InputError
-from mlem_core.models import forward, hub, registry
+from mlem_core.models import forward, model_paths, registry
 from mlem_core.models.availability import Shape, look_up
 from mlem_core.models.loading import open_model
 from mlem_core.models.registry import ModelUnavailable, packaged
@@ -67,10 +67,10 @@ def fresh_hub(monkeypatch, tmp_path):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(hub, "_silent_since", float("-inf"))
-    hub._fetched.cache_clear()
+    monkeypatch.setattr(model_paths, "_silent_since", float("-inf"))
+    model_paths._fetched.cache_clear()
     yield
-    hub._fetched.cache_clear()
+    model_paths._fetched.cache_clear()
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
     assert any("model.safetensors" in path for path in served)
     assert not any("pytorch_model.bin" in path for path in served)
     served.clear()
-    hub._fetched.cache_clear()
+    model_paths._fetched.cache_clear()
     assert registry.identity("someone/bert") == COMMIT
     assert served == ["/api/models/someone/bert"]  # all that is asked where the files are there
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

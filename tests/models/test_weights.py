@@ -20,10 +20,10 @@ from mlem_core.models.bidirectional import BidirectionalMambaConfig, Bidirection
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.forward import hidden_states, quietly
 from mlem_core.models.loading import load_with_head, open_model, read_once, read_packed
+from mlem_core.models.predictions import surprisal, word_predictions
 from mlem_core.models.registry import locate
 from mlem_core.models.representations import from_model
-from mlem_core.models.surprisal import surprisal, word_predictions
-from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, to_device, tokenize
+from mlem_core.models.tokens import POOLINGS, Mean, PooledRows, Pooling, Spans, tokenize
 from training.packed import GROUP, pack
 
 
@@ -339,10 +339,9 @@ def test_pooled_rows_are_means_over_their_tokens(several, dtype, device):
     states = [torch.from_numpy(rng.standard_normal((3, 6, n))).to(dtype) for n in (5, 2)]
     first, last = np.array([0, 2, 5, 1]), np.array([3, 2, 5, 4])
     spans = Spans(np.array([2, 0, 0, 1]), first if several else last, last)
-    copies = torch.cuda.Stream(device) if device != "cpu" else None
-    pooled = PooledRows(spans, 6, device, copies)
+    pooled = PooledRows(spans, 6, device)
     for state in states:
-        pooled.take(to_device(state.float().numpy(), device).to(dtype))
+        pooled.take(state.to(device))
     for state, found in zip(states, pooled.arrays(), strict=True):
         assert found.dtype == np.float32 and found.shape == (4, state.shape[2])
         for row, (sentence, begin, end) in zip(found, zip(*spans, strict=True), strict=True):

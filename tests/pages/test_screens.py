@@ -17,7 +17,9 @@ from mlem_core.base.files import write_json
 from mlem_core.groups import systems as kept_systems
 from mlem_core.groups.members import table_of_distances
 from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.report import capsule
+from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import screens, why
 from pages.parts.images import thumbnails
@@ -337,11 +339,12 @@ def test_systems_are_compared_and_two_of_them_are_chosen(store, tmp_path, monkey
     labels = {one: ["kind:" + "xy"[one[0] == "f"], f"size:{n}"] for n, one in enumerate(names)}
     spec = systems(tmp_path, names, groups=members, labels=labels)
     job = ran(spec, store)
-    analysis = job.analysis()
-    here = GroupSummary(analysis, analysis.results())
+    analysis, other = job.analysis(), Store(tmp_path / "other")
+    keep_fold_similarity(analysis, other)
+    here = GroupSummary(analysis, analysis.results(), store=other)
     expected = here.system_distances
     # The run has kept all of it, so that the page only reads.
-    for name in ("of_profiles", "of_similarity", "second_level"):
+    for name in ("of_profiles", "of_similarity", "of_best_match", "second_level"):
         monkeypatch.setattr(kept_systems, name, None)
     tables = [
         table_of_distances(*one) for one in (expected, replace(here, store=store).system_distances)

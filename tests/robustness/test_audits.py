@@ -14,6 +14,7 @@ from scipy.stats import weightedtau
 
 from mlem_core import run
 from mlem_core.cli.commands import main
+from mlem_core.figures.robustness import audit_map
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.robustness import flags
 from mlem_core.robustness.audit import audit, mean_cosine, position_share, stimuli_at_first
@@ -165,6 +166,8 @@ def test_sentences_have_no_position(tmp_path):
     assert found.layers["position0"].isna().all()
     assert set(found.changes["variant"]) == {"without-outliers", "standardised", "cosine"}
     assert "whole sentences" in " ".join(found.notices)
+    # One layer has no other that it could change with.
+    audit_map(found.layers, found.changes, flags.flags(found), flags.SAYS, CONTROL)
 
 
 def test_the_command_writes_tables_and_a_summary(found, artefacts, tmp_path, monkeypatch, capsys):

@@ -8,10 +8,10 @@ from inputs import RIDGE, refused
 from mlem_core import AnalysisSpec, Store, erase, run, write_csv
 from mlem_core.cli.commands import main
 from mlem_core.data.datasets import load
-from mlem_core.data.minimal_pairs import minimal_pairs
 from mlem_core.data.stimulus_csv import from_frame
 from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.erased_measures import held_out_rsa, square_ranks
+from mlem_core.models.predictions import minimal_pairs
 from mlem_core.robustness.erasure import band, kept_erasures
 from mlem_core.tasks.followups import work
 

@@ -57,9 +57,8 @@ def test_an_analysis_differs_from_itself_by_nothing_for_sure(both, results, stor
     assert (table[["difference", "lower", "upper"]] == 0).all(axis=None)
     assert (table["p"] == 1).all()
     square = two.similarity_differences(twice, made).table
-    for name in ("rsa", "weighted_tau"):
-        columns = [f"{name}_{end}" for end in ("difference", "lower", "upper")]
-        assert (square[columns] == 0).all(axis=None)
+    ends = [f"rsa_{end}" for end in ("difference", "lower", "upper")]
+    assert (square[["weighted_tau_difference", *ends]] == 0).all(axis=None)
     assert two.differences(one, one).empty
     assert two.in_a_sentence(two.differences(one, one)).startswith("Both analyses are of the same")
 

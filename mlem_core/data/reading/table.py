@@ -1,5 +1,8 @@
 """Any table, CSV in whatever dialect, workbook, Parquet or JSON Lines, as cells of text.
 
+Where it has words and does not count them, sentences are put together of words, and words are found
+by the characters that they span.
+
 In messages about Parquet and JSON Lines, row 1 is the first one.
 """
 
@@ -10,6 +13,8 @@ import io
 import json
 import re
 import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from operator import eq
@@ -20,7 +25,7 @@ import pandas as pd
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import check_memory
 from mlem_core.base.text import short, some
-from mlem_core.data.columns import text_of_value, with_points, without_marks
+from mlem_core.data.columns import Cells, text_of_value, texts, with_points, without_marks
 from mlem_core.data.doubts import of_thousands
 from mlem_core.data.reading.content import (
     MAX_BYTES,
@@ -36,7 +41,6 @@ from mlem_core.data.reading.content import (
 from mlem_core.data.reading.workbook import is_workbook, read_sheet
 
 _PARQUET = b"PAR1"  # how such a file begins
-_BLOCK = 50_000  # rows that are read at a time
 _BYTES = 100  # that a cell takes while it is read
 
 
@@ -70,16 +74,11 @@ def read_parquet(data: bytes, name: str) -> tuple[list[str], Columns]:
         # A text that many rows share stays one text, however long it is.
         text = [field.name for field in schema if "string" in str(field.type)]
         file = ParquetFile(io.BytesIO(data), read_dictionary=text)
-        columns: Columns = [[] for _ in schema]
-        length = 0
-        for batch in file.iter_batches(_BLOCK):
-            for column, cells in zip(columns, batch.columns, strict=True):
-                column += _texts(cells)
-                length += sum(len(cell) for cell in column[-len(cells) :] if cell)
-            if length > MAX_BYTES:
-                raise InputError(
-                    f"{name} has more than {MAX_BYTES:,} characters, the limit for a table."
-                )
+        columns = [[*chain(*map(_texts, column.chunks))] for column in file.read().columns]
+        if sum(len(cell) for column in columns for cell in column if cell) > MAX_BYTES:
+            raise InputError(
+                f"{name} has more than {MAX_BYTES:,} characters, the limit for a table."
+            )
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -104,13 +103,9 @@ def read_json_lines(text: str, name: str) -> tuple[list[str], Columns]:
     columns: dict[str, list[str | None]] = {}
     rows = [line for line in text.split("\n") if line.strip()]
     for row, line in enumerate(rows, start=1):
-        try:
+        cells = None
+        with contextlib.suppress(ValueError, RecursionError):
             cells = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"row {row} of {name} is no JSON ({short(str(error))}); expected an object such as "
-                '{"sentence": "the cat sleeps", "word_index": 1} on each line.'
-            ) from error
         if not isinstance(cells, dict):
             raise InputError(
                 f"row {row} of {name} is {short(line.strip())}; expected a JSON object such as "
@@ -139,6 +134,8 @@ def _check_size(n_rows: int, n_columns: int, name: str) -> None:
     check_memory(_BYTES * n_rows * n_columns, name, "choose fewer rows or columns")
 
 
+# The roles of the first character of a word in its sentence, and of the one after its last.
+SPAN = ("start_idx", "end_idx")
 DETECTED = ReadAs()
 # What pandas calls a column without a name.
 _OF_PANDAS = re.compile(r"Unnamed: \d+|__index_level_\d+__")
@@ -292,3 +289,86 @@ def _own_names(
             renamed.append((i + 1, header[i], new))
         names[new] = i
     return list(names), [columns[i] for i in kept], tuple(renamed)
+
+
+def having(chosen: Mapping[str, str], role: str) -> list[str]:
+    """The columns that have a role."""
+    return [column for column, its in chosen.items() if its == role]
+
+
+def carried_name(column: str, names: Sequence[str]) -> str:
+    """The name of a column that is no feature, where others have these names."""
+    carried = column if column.startswith("_") else f"_{column}"
+    while carried in names and carried != column:
+        carried = f"_{carried}"
+    return carried
+
+
+def with_words(
+    table: Table, chosen: dict[str, str]
+) -> tuple[Table, dict[str, str], tuple[str, ...]]:
+    """A table with a sentence and a word_index, its roles, and what is to be said of it.
+
+    Without a sentence they are those of the words of each sentence_id; with spans of characters,
+    the word_index is that of the word in which a span ends. Any other table is as it was.
+
+    Raises
+    ------
+    InputError
+        An empty word; a span that is not in its sentence, ends with a space, or has one side only.
+    """
+    sentence, word, group, start, end = (
+        having(chosen, role) for role in ("sentence", "word", "sentence_id", *SPAN)
+    )
+    notes: tuple[str, ...] = ()
+    if not (sentence or having(chosen, "stimulus")) and len(word) == len(group) == 1:
+        columns = _put_together(table.stripped(word[0]), table.stripped(group[0]), word[0])
+        notes = (
+            f"The sentences of {table.name} are put together from the words of each "
+            f"{short(group[0])}, in the order of the rows.",
+        )
+    elif len(sentence) == len(start) == len(end) == 1 and not having(chosen, "word_index"):
+        cells = (texts(table.frame[column[0]]) for column in (sentence, start, end))
+        columns = {"word_index": list(map(_word_of, range(len(table.frame)), *cells))}
+    elif start or end:
+        raise InputError(
+            f"the characters of the words of {table.name} are in {some([*start, *end])}; expected "
+            "one column each for start_idx, end_idx and the sentence, and none for word_index."
+        )
+    else:
+        return table, chosen, notes
+    renamed = {name: carried_name(name, list(chosen)) for name in columns if name in chosen}
+    frame = table.frame.rename(columns=renamed)
+    first = list(frame).index(sentence[0]) + 1 if sentence else 0
+    for place, (name, own) in enumerate(columns.items(), start=first):
+        frame.insert(place, name, own)
+    roles = {renamed.get(name, name): role for name, role in chosen.items()}
+    return replace(table, frame=frame), {name: name for name in columns} | roles, notes
+
+
+def _put_together(words: Cells, groups: Cells, column: str) -> dict[str, list[str]]:
+    parts: defaultdict[str | None, list[str]] = defaultdict(list)
+    places = []
+    for row, (word, group) in enumerate(zip(words, groups, strict=True), start=1):
+        if not word:
+            raise InputError(
+                f"the word in row {row} of the column {short(column)} is empty; expected one in "
+                "each row, as sentences are put together from them."
+            )
+        parts[group] += word.split()  # of a word with a space the last part is the stimulus
+        places.append(str(len(parts[group]) - 1))
+    sentences = {group: " ".join(own) for group, own in parts.items()}
+    return {"sentence": [sentences[group] for group in groups], "word_index": places}
+
+
+def _word_of(row: int, sentence: str | None, *span: str | None) -> str:
+    text = sentence or ""
+    start, end = (int(at) if at and at.strip().isdecimal() else -1 for at in span)
+    last = max(end - 1, start)
+    if not 0 <= start <= end or last >= len(text) or text[last].isspace():
+        found = " to ".join(short(at or "") for at in span)
+        raise InputError(
+            f"the characters in row {row + 1} are {found}; expected start_idx and end_idx of a "
+            f"word, from 0 to {len(text)}, in {short(text)}."
+        )
+    return str(len(text[: last + 1].split()) - 1)

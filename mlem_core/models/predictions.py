@@ -1,0 +1,340 @@
+"""What a model predicts of words, as it is or with a concept erased, and of minimal pairs.
+
+Erasure is linear, from the states of one layer in the forward pass. LEACE: the affine map that
+leaves no linear relation with the concept, and of all such maps the one that moves the states
+least, in squared norm. With W the whitening matrix (the inverse square root of the covariance) and
+P the orthogonal projection on the columns of W Σ_XZ, a state x becomes x - W⁺ P W (x - mean).
+
+A minimal pair is a word and the form that would be wrong there, from two sentences of a set that
+differ in two words, the later one word in two forms: "he does smile" and "we do smile". Each gives
+the context in which the form of the other is wrong.
+
+Source: Belrose et al. (2023), LEACE: perfect linear concept erasure in closed form, theorem 4.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.extraction import During, batches, untouched
+from mlem_core.models.forward import LoadedModel, changing, quietly
+from mlem_core.models.loading import load_with_head, open_model
+from mlem_core.models.tokens import TokenizedStimuli, tokenize
+
+# A batch's logits are tokens times vocabulary: 100 MB at 50,000.
+MAX_TOKENS = 512
+# Which tokens of a sentence are changed, as a form calls it.
+ERASED = {"all": "all tokens", "stimuli": "the tokens of the stimuli"}
+# Directions with a smaller part of the largest variance, or of the largest covariance, are none.
+_FLAT, _UNRELATED = 1e-12, 1e-7
+# Fewer minimal pairs are none.
+FEWEST = 10
+
+
+def surprisal(stimuli: StimulusSet, name: str, device: str = "auto") -> FloatArray:
+    """−log2 of the probability of each word after the words before it: (n_stimuli,), in bits.
+
+    The sum over the word's sub-tokens, what is glued to it included. A start token comes before the
+    sentence where the model has one; without it the first word has nothing before it and is
+    missing (NaN).
+
+    Parameters
+    ----------
+    stimuli : words
+    name : of a model, as for `mlem_core.models.loading.open_model`
+
+    Raises
+    ------
+    InputError
+        The stimuli are sentences, the model is not causal or cannot be used, a row cannot be read.
+    """
+    if stimuli.level != "word":
+        raise InputError(
+            f"surprisal is a feature of words in sentences, and the stimuli of {stimuli.name} are "
+            "none."
+        )
+    loaded = open_model(name, device)
+    if not loaded.causal:
+        raise InputError(
+            f"the model {name!r} sees what comes after a word, so that it gives no surprisal; "
+            "choose a causal one, such as smollm2 or gpt2."
+        )
+    return word_predictions(tokenized(stimuli, loaded), loaded, load_with_head(loaded)).surprisal
+
+
+class Predictions(NamedTuple):
+    """Predictions of a causal model at words: (n_stimuli,) each.
+
+    surprisal : in bits, see `surprisal`
+    entropy : in bits, of the token after the word
+    likeliest : the number of the most likely token after the word
+    """
+
+    surprisal: FloatArray
+    entropy: FloatArray
+    likeliest: IntArray
+
+
+def word_predictions(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+) -> Predictions:
+    """Predictions at stimuli that are tokenised, from a model with its head.
+
+    Parameters
+    ----------
+    during : gives what the sentences of a batch, by their numbers, are run in
+    """
+    import torch
+
+    values, entropy = np.full((2, len(tokens.spans)), np.nan)
+    likeliest = np.zeros(len(tokens.spans), dtype=np.int64)
+    for batch in batches(tokens.lengths, MAX_TOKENS):
+        ids = torch.from_numpy(np.stack([tokens.tokens[i] for i in batch])).to(loaded.device)
+        with torch.inference_mode(), quietly(), during(batch):
+            logs = model(input_ids=ids).logits.float().log_softmax(dim=-1)
+            chosen = logs[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+            of_next = -(logs.exp() * logs).sum(dim=-1), logs.argmax(dim=-1)
+        bits = -chosen.double().cpu().numpy() / math.log(2)
+        spread, best = (each.cpu().numpy() for each in of_next)
+        for at, i in enumerate(batch):
+            for row in tokens.stimuli[i]:
+                first, last = tokens.spans[row]
+                entropy[row] = spread[at, last] / math.log(2)
+                likeliest[row] = best[at, last]
+                # A sentence without a start token is predicted from its second token on.
+                first = max(first, int(tokens.level == "sentence"))
+                if 0 < first <= last:
+                    values[row] = bits[at, first - 1 : last].sum()
+    return Predictions(values, entropy, likeliest)
+
+
+def masked_surprisal(
+    tokens: TokenizedStimuli,
+    loaded: LoadedModel,
+    model: Any,
+    during: During = untouched,
+) -> FloatArray:
+    """−log2 of the probability of each stimulus where its tokens are masked: (n_stimuli,), in bits.
+
+    Its tokens are predicted independently, from the others of the sentence.
+
+    Parameters
+    ----------
+    model : with the head that predicts masked tokens
+    during : as in `word_predictions`
+
+    Raises
+    ------
+    InputError
+        The tokenizer has no token for what is masked.
+    """
+    import torch
+
+    mask = loaded.tokenizer.mask_token_id
+    if mask is None:
+        raise InputError(f"the tokenizer of {loaded.name} has no token for what is masked.")
+    sentence = np.zeros(len(tokens.spans), dtype=np.int64)
+    for number, rows in enumerate(tokens.stimuli):
+        sentence[rows] = number
+    values = np.full(len(tokens.spans), np.nan)
+    for batch in batches(tokens.lengths[sentence], MAX_TOKENS):
+        own = np.stack([tokens.tokens[i] for i in sentence[batch]])
+        ids = torch.from_numpy(own).to(loaded.device)
+        first, last = torch.from_numpy(tokens.spans[batch].T[..., None].copy()).to(loaded.device)
+        place = torch.arange(ids.shape[1], device=loaded.device)
+        hidden = (place >= first) & (place <= last)
+        with torch.inference_mode(), quietly(), during(sentence[batch]):
+            logits = model(input_ids=ids.masked_fill(hidden, mask)).logits.float()
+            logs = logits.log_softmax(dim=-1).gather(2, ids[..., None])[..., 0]
+        values[batch] = (-(logs * hidden).double().sum(dim=1) / math.log(2)).cpu().numpy()
+    return values
+
+
+def tokenized(stimuli: StimulusSet, loaded: LoadedModel) -> TokenizedStimuli:
+    """Stimuli as tokens of a model, after a start token where it has one.
+
+    Raises as `mlem_core.models.tokens.tokenize`.
+    """
+    try:
+        return tokenize(stimuli, loaded, "start")
+    except InputError:
+        # It has no start token; where that is not the reason, the same is said again.
+        return tokenize(stimuli, loaded)
+
+
+class Eraser(NamedTuple):
+    """The map of states x to x - left (right (x - mean)).
+
+    mean, left, right : (n_units,), (n_units, rank), (rank, n_units)
+    """
+
+    mean: FloatArray
+    left: FloatArray
+    right: FloatArray
+
+    def __call__(self, states: FloatArray) -> FloatArray:
+        """States (n, n_units) without the concept."""
+        changed: FloatArray = states - (states - self.mean) @ self.right.T @ self.left.T
+        return changed
+
+
+def leace(states: FloatArray, concept: FloatArray) -> Eraser:
+    """Eraser of a concept (n, n_columns) fitted on states (n, n_units)."""
+    mean = states.mean(axis=0)
+    centred = states - mean
+    variances, axes = np.linalg.eigh(centred.T @ centred / len(states))
+    kept = variances > _FLAT * max(variances[-1], 1e-300)
+    spread, axes = np.sqrt(variances[kept]), axes[:, kept]
+    shared = centred.T @ (concept - concept.mean(axis=0)) / len(states)
+    u, sizes, _ = np.linalg.svd((axes.T @ shared) / spread[:, None], full_matrices=False)
+    u = u[:, sizes > _UNRELATED * max(sizes[0], 1e-300)] if len(sizes) else u
+    return Eraser(mean, axes @ (spread[:, None] * u), (axes @ (u / spread[:, None])).T)
+
+
+class ErasedPasses(NamedTuple):
+    """Erasers for the forward passes of tokenised sentences: of its fold for each sentence.
+
+    layer : whose states are changed, as they enter the next block
+    erasers : one for each fold
+    fold : (n_sentences,) which of them a sentence has
+    positions : one of `ERASED`
+    """
+
+    layer: int
+    erasers: Sequence[Eraser]
+    fold: IntArray
+    positions: str
+
+    def during(self, model: Any, n_layers: int, tokens: TokenizedStimuli) -> During:
+        """What a batch of sentences, given by their numbers, is run in: a context manager."""
+        import torch
+
+        rank = max(len(one.right) for one in self.erasers)
+        device, dtype = model.device, next(model.parameters()).dtype
+
+        def stacked(arrays: list[FloatArray]) -> Any:
+            return torch.from_numpy(np.stack(arrays)).to(device, dtype)
+
+        means = stacked([one.mean[None] for one in self.erasers])
+        left, right = (
+            stacked([np.pad(own, ((0, rank - len(own)), (0, 0))) for own in arrays])
+            for arrays in zip(*((one.left.T, one.right) for one in self.erasers), strict=True)
+        )
+
+        @contextlib.contextmanager
+        def during(batch: IntArray) -> Iterator[None]:
+            own = torch.from_numpy(self.fold[batch]).to(device)
+            where = torch.from_numpy(self._where(batch, tokens)).to(device, dtype)
+
+            def change(state: Any) -> Any:
+                found = (state - means[own]) @ right[own].transpose(1, 2) @ left[own]
+                return state - where[..., None] * found
+
+            with changing(model, n_layers, self.layer, change):
+                yield
+
+        return during
+
+    def _where(self, batch: IntArray, tokens: TokenizedStimuli) -> FloatArray:
+        """(n_sentences, n_tokens) 1 where a token is changed, else 0."""
+        where = np.ones((len(batch), len(tokens.tokens[batch[0]])))
+        if self.positions == "stimuli":
+            where[:] = 0.0
+            for own, sentence in zip(where, batch, strict=True):
+                for row in tokens.stimuli[sentence]:
+                    own[tokens.spans[row, 0] : tokens.spans[row, 1] + 1] = 1.0
+        return where
+
+
+class Forms(NamedTuple):
+    """Contexts with a right and a wrong form.
+
+    sentences : the context with the right form, then each with the wrong one: (2 · n,) words, the
+        last one of those that differ
+    rows : (n,) the stimulus with the right form, or whose sentence has it
+    """
+
+    sentences: StimulusSet
+    rows: IntArray
+
+
+def minimal_pairs(stimuli: StimulusSet, feature: str) -> Forms | None:
+    """The contexts in which a feature decides the form of a word; None with fewer than `FEWEST`.
+
+    Of words, the two that differ have the same value of the feature in a sentence; of sentences,
+    all other features are the same.
+    """
+    groups: dict[tuple[int, int, tuple[str, ...]], list[tuple[str, ...]]] = defaultdict(list)
+    rows = _rows(stimuli)
+    for words in dict.fromkeys(tuple(sentence.split()) for sentence in stimuli.sentences):
+        for p, q in combinations(range(len(words)), 2):
+            same = (*words[:p], "", *words[p + 1 : q], "", *words[q + 1 :])
+            groups[p, q, same].append(words)
+    values, found = _values(stimuli, feature), dict[tuple[str, int, str], int]()
+    for (p, q, _), group in groups.items():
+        for a, b in combinations(group, 2):
+            one_word = a[q].startswith(b[q]) or b[q].startswith(a[q])
+            if not one_word or a[p] == b[p] or a[q] == b[q]:
+                continue
+            for right, other in ((a, b), (b, a)):
+                row, of_other = (rows.get((" ".join(each), q)) for each in (right, other))
+                if row is None or of_other is None or not _decides(values, row, of_other):
+                    continue
+                if stimuli.word_index is not None:
+                    before = rows.get((" ".join(right), p))
+                    if before is None or values[0][before] != values[0][row]:
+                        continue
+                found[" ".join(right), q, other[q]] = row
+    if len(found) < FEWEST:
+        return None
+    right, index, forms = zip(*found, strict=True)
+    wrong = [
+        " ".join((*sentence.split()[:at], form, *sentence.split()[at + 1 :]))
+        for sentence, at, form in zip(right, index, forms, strict=True)
+    ]
+    table = pd.DataFrame({"sentence": [*right, *wrong], "word_index": [*index, *index]})
+    both = StimulusSet(
+        stimuli.name, table, (), table["word_index"].to_numpy(np.int64), np.arange(len(table))
+    )
+    return Forms(both, np.array(list(found.values())))
+
+
+def _rows(stimuli: StimulusSet) -> dict[tuple[str, int], int]:
+    """The stimulus at each word of a sentence; of whole sentences at every word theirs."""
+    own = [" ".join(sentence.split()) for sentence in stimuli.sentences]
+    if stimuli.word_index is not None:
+        return {
+            at: row for row, at in enumerate(zip(own, stimuli.word_index.tolist(), strict=True))
+        }
+    return {(text, q): row for row, text in enumerate(own) for q in range(len(text.split()))}
+
+
+def _values(stimuli: StimulusSet, feature: str) -> tuple[list[object], list[tuple[object, ...]]]:
+    """The feature of each stimulus; of whole sentences also the others, else nothing."""
+    others = [
+        stimuli.values(one.name).tolist()
+        for one in stimuli.features
+        if one.name != feature and stimuli.word_index is None
+    ]
+    own = stimuli.values(feature).tolist()
+    return own, list(zip(*others, strict=True)) or [()] * len(own)
+
+
+def _decides(values: tuple[list[object], list[tuple[object, ...]]], a: int, b: int) -> bool:
+    own, others = values
+    there = all(own[row] is not None and own[row] == own[row] for row in (a, b))
+    return there and own[a] != own[b] and others[a] == others[b]
