@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
@@ -16,7 +15,7 @@ from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, label_places
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.stimulus_maps import as_small, color_of, map_of_side, sample_of
+from mlem_core.figures.stimulus_maps import as_panel, as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
@@ -30,8 +29,10 @@ from mlem_core.figures.style import (
     flag_trace,
     mark_of,
     note,
+    once_in_legend,
     panel_ref,
     quiet,
+    quiet_layout,
     scatter,
     title_of,
     wrapped,
@@ -162,7 +163,6 @@ def _flags_at_ends(
         [ends[side][0] for side in flags],
         [ends[side][1] for side in flags],
         [f"<b>{names[side]}</b><br>audit: {wrapped(why)}" for side, why in flags.items()],
-        legend=True,
     )
 
 
@@ -237,49 +237,34 @@ def two_layers(
     narrow : the maps below the scatter, for one column of a journal, instead of beside it
     """
     domains, height = _NARROW if narrow else _WIDE
-    figure = make_subplots(1, 3)
+    layout = quiet_layout(height)
     traces, headings = [], []
     for place, (part, domain) in enumerate(zip((scatter, *maps), domains, strict=True)):
         ref = panel_ref(place)
-        for trace in part.data:
-            moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
-            traces.append(as_small(moved, place == 1, narrow) | _IN_BOTH if place else moved)
+        drawn, axes, notes = as_panel(part, ref)
+        if place:
+            drawn = [as_small(one, place == 1, narrow) | {"legend": "legend2"} for one in drawn]
+        traces += drawn
         for name, ends in zip("xy", domain, strict=True):
-            axis = part.layout[f"{name}axis"].to_plotly_json()
-            other = "y" if name == "x" else "x"
-            axis |= {"domain": ends, "anchor": other + ref, "constrain": "domain"}
             # Both sides of a panel are cut to the square that fits, from the outside.
-            axis["constraintoward"] = "left" if name == "x" else "top"
-            if narrow and not place and name == "y":
-                axis["title"]["text"] = axis["title"]["text"].replace(") in ", ")<br>in ")
-            figure.update_layout({f"{name}axis{ref}": axis})
-        figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
+            side = {"constrain": "domain", "constraintoward": "left" if name == "x" else "top"}
+            axes[f"{name}axis{ref}"] |= {"domain": ends, **side}
+        if narrow and not place:
+            title = axes["yaxis"]["title"]
+            title["text"] = title["text"].replace(") in ", ")<br>in ")
+        layout |= axes
         said = part.layout.title.text
         said = said.replace(" layer ", "<br>layer ") if narrow and place else said
-        headings.append(title_of(said, ref) | {"font": {"size": SIZE}})
-        refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"} if place else {}
-        headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
-    figure.add_traces(traces)
-    axes = figure.layout.to_plotly_json()
-    quiet(figure, height=height)
-    figure.update_layout({name: axes[name] for name in axes if name[1:].startswith("axis")})
-    figure.update_layout(
-        annotations=headings,
-        margin={"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
-        legend={"x": 1.02, "y": 1, "yanchor": "top", "title_text": "features"},
-        legend2={
-            "x": 1.02,
-            "y": 0,
-            "yanchor": "bottom",
-            "title": {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}},
-            "itemsizing": "constant",
-            "tracegroupgap": 2,
-        },
-    )
-    return figure
-
-
-_IN_BOTH = {"legend": "legend2"}
+        headings += [title_of(said, ref) | {"font": {"size": SIZE}}, *notes]
+    title = {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}}
+    beside = layout["legend"] | {"x": 1.02}
+    layout |= {
+        "annotations": headings,
+        "margin": {"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
+        "legend": beside | {"y": 1, "yanchor": "top"},
+        "legend2": beside | {"y": 0, "yanchor": "bottom", "title": title},
+    }
+    return go.Figure(once_in_legend(traces), layout)
 
 
 # x and y of the scatter and of the two maps, as shares of the plot, and the height.

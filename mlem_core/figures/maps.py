@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import width
 from mlem_core.base.text import stress_in_words
@@ -33,11 +32,12 @@ from mlem_core.figures.style import (
     LEGEND,
     SIZE,
     SYMBOLS,
+    Trace,
     as_number,
     faded,
     in_panel,
-    panel_ref,
-    quiet,
+    once_in_legend,
+    panel_layout,
     scatter,
     title_of,
 )
@@ -177,18 +177,20 @@ def layer_maps(
     across : 2 beside each other, 1 below each other
     stress : by measure, how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
-    figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
     models = list(dict.fromkeys(layer_map["model"]))
     labels, colors = model_labels(models, LEGEND), model_colors(models)
     profiles = {} if importance is None else _profiles_in_words(importance)
-    measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
     sides = _sides_of_numbers(layer_map)
-    quiet(figure, height=460 if across == 2 else 740)
-    for place, (measure, title) in enumerate(measures):
-        ref, of_measure = panel_ref(place), layer_map[layer_map["measure"] == measure]
-        for i, model in enumerate(models):
+    titles = {"profiles": "by feature importance", "rsa": "by neural distances (RSA)"}
+    height = 400 if across == 2 else 340
+    layout, places = panel_layout(
+        list(titles.values()), height=height, across=across, apart=0.06, below=66
+    )
+    traces: list[Trace] = []
+    for measure, (ref, _) in zip(titles, places, strict=True):
+        of_measure = layer_map[layer_map["measure"] == measure]
+        for i, (model, color) in enumerate(zip(models, colors, strict=True)):
             points = of_measure[of_measure["model"] == model].sort_values("layer")
-            color = colors[i]
             hover = [
                 f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
                 for n in points["layer"]
@@ -196,7 +198,6 @@ def layer_maps(
             trace = scatter(points["x"], points["y"], hover, "lines+markers+text") | {
                 "name": labels[i],
                 "legendgroup": model,
-                "showlegend": place == 0,
                 "line": {"color": faded(color, 0.45), "width": 1.5},
                 "marker": {
                     "color": color,
@@ -212,8 +213,11 @@ def layer_maps(
                 "cliponaxis": False,
                 "customdata": points[["model", "layer"]].to_numpy(dtype=object),
             }
-            figure.add_traces(in_panel(ref, [trace]))
-        figure.add_annotation(title_of(title, ref))
+            traces += in_panel(ref, [trace])
+    figure = go.Figure(once_in_legend(traces), layout)
+    figure.update_layout(legend_itemsizing="constant")
+    for measure, (ref, _) in zip(titles, places, strict=True):
+        of_measure = layer_map[layer_map["measure"] == measure]
         frame_map(figure, of_measure, stress.get(measure, UNKNOWN), ref)
     return figure
 

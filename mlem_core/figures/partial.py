@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -18,10 +16,8 @@ from mlem_core.figures.similarity import (
     Arrangement,
     Matrix,
     Pair,
-    interval_texts,
     matrix_figure,
 )
-from mlem_core.figures.style import NO_ANNOTATIONS
 from mlem_core.inference.partial import partial_of_layers
 
 
@@ -29,7 +25,6 @@ def partial_matrix(
     square: pd.DataFrame,
     unit: str,
     pair: Pair | None = None,
-    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags,
     *,
     arranged: Arrangement = "alone",
 ) -> go.Figure:
@@ -44,15 +39,14 @@ def partial_matrix(
     square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
     unit : what it is, told on hovering
     pair : the two layers whose cells are outlined, with the value of the one to the upper right
-    flags : why pairs of layers (in both orders) are flagged; told on hovering, not drawn
     arranged : "small" for half of a window: names of models below it only; "narrow" for a column
     """
     layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
     matrix = Matrix(
         TAU._replace(key="partial", column="partial", title=unit, unit=unit),
         values,
-        interval_texts(None, square.index, "partial"),
-        flags,
+        np.full(square.shape, "", dtype=object),
+        {},
     )
     # The value that is shown is that of the cell in which it stands.
     if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):

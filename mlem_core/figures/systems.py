@@ -26,13 +26,12 @@ from mlem_core.figures.naming import (
     model_name,
     naming_layers,
 )
-from mlem_core.figures.similarity import Matrix, Measure, matrix_figure
+from mlem_core.figures.similarity import Matrix, Measure, matrix_figure, set_scale
 from mlem_core.figures.style import (
     DIVERGING,
     FAINT,
     LEGEND,
     as_number,
-    color_axis,
     faded,
     quiet,
     scatter,
@@ -124,10 +123,7 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
     points.hovertext = [text.replace(f" {ALONE}", "") for text in points.hovertext]
     most = float(values.max()) or 1.0
     ticks = {0.0: "0", most / 2: "distance", most: as_number(most, 2)}
-    bar = drawn.layout.coloraxis.colorbar.to_plotly_json()
-    drawn.update_layout(
-        coloraxis=color_axis(0.0, most, ticks, upper_half(DIVERGING), **bar | {"len": 0.6})
-    )
+    set_scale(drawn, ticks, upper_half(DIVERGING))
     return drawn
 
 

@@ -17,14 +17,15 @@ from mlem_core.figures.matrix import run_means, runs_of
 from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_labels
 from mlem_core.figures.style import (
     CLEAR,
-    DIVERGING,
     TITLE,
+    Trace,
     as_numbers,
     bar_title,
     block_edges,
+    color_axis,
+    in_panel,
     model_blocks,
-    panel_ref,
-    panels,
+    panel_layout,
     short,
 )
 from mlem_core.measures.decomposition import UNEXPLAINED, Decomposition, decompose
@@ -59,7 +60,8 @@ def term_matrices(
         layer with itself) is left blank
     """
     titles = feature_labels(list(terms), TITLE)
-    figure, places = panels(titles, height=170 if narrow else 250, across=across, below=40)
+    height = 170 if narrow else 250
+    layout, places = panel_layout(titles, height=height, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
@@ -77,43 +79,47 @@ def term_matrices(
     shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     edges: list[dict[str, Any]] = []
-    for number, (term, square) in enumerate(terms.items()):
-        (row, column), ref = places[number], panel_ref(number)
+    traces: list[Trace] = []
+    # Names stand below the last row; between the others they would lie on titles.
+    for left, (term, square), (ref, first) in zip(
+        range(len(terms), 0, -1), terms.items(), places, strict=True
+    ):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
         values = run_means(np.where(off, square.to_numpy(dtype=np.float64), np.nan), parts)
-        most = float(np.nanmax(np.abs(values), initial=0.0))
-        scales[scale] = max(scales[scale], most)
+        scales[scale] = max(scales[scale], float(np.nanmax(np.abs(values), initial=0.0)))
         texts = np.array(as_numbers(values.ravel())).reshape(values.shape)
-        at = {"row": row, "col": column}
         named = {"coloraxis": scale, "name": feature_name(term), "customdata": texts}
         named |= {"x": called, "y": called, "hovertemplate": HOVER}
         trace = {"type": "heatmap", "z": values.astype(np.float32), "hoverongaps": False}
-        figure.add_trace(trace | named, **at)
+        traces += in_panel(ref, [trace | named])
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(parts) - 0.5]
-        # Names stand below the last row; between the others they would lie on titles.
-        lowest = number + across >= len(terms)
         angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40
-        figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
-        figure.update_yaxes(
-            range=ends[::-1], showticklabels=column == 1, scaleanchor=f"x{ref}", **shared, **at
-        )
-    figure.update_layout(shapes=edges)
+        layout[f"xaxis{ref}"] |= shared | {
+            "range": ends,
+            "tickangle": angle,
+            "showticklabels": left <= across,
+        }
+        layout[f"yaxis{ref}"] |= shared | {
+            "range": ends[::-1],
+            "showticklabels": first,
+            "scaleanchor": f"x{ref}",
+        }
     for place, (scale, most) in enumerate(scales.items()):
         most, said = max(most, LEAST_SPAN), _SCALES[scale].format(total)
-        bar = {
-            "title": None if narrow else bar_title(said),
-            "thickness": 12,
-            "outlinewidth": 0,
-            "tickvals": [-most, 0, most],
-            "ticktext": [short(-most), f"0<br>{said}" if narrow else "0", f"+{short(most)}"],
-            **_bar_place(place, figure.layout.height, below=narrow),
+        ticks = {
+            -most: short(-most),
+            0.0: f"0<br>{said}" if narrow else "0",
+            most: f"+{short(most)}",
         }
-        axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
-        figure.update_layout({scale: axis})
+        where = _bar_place(place, layout["height"], below=narrow)
+        bar = {"title": None if narrow else bar_title(said), "thickness": 12, **where}
+        layout[scale] = color_axis(-most, most, ticks, **bar)
+    layout["shapes"] = edges
     if narrow:
-        figure.update_layout(margin_b=158, height=figure.layout.height + 110)
-    return figure
+        layout["margin"]["b"] = 158
+        layout["height"] += 110
+    return go.Figure(traces, layout)
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:

@@ -11,16 +11,23 @@ import plotly.graph_objects as go
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import BELOW, group_summary, line_with_band
-from mlem_core.figures.naming import feature_name
-from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
+from mlem_core.figures.groups import group_summary, line_of
+from mlem_core.figures.style import (
+    FAINT,
+    Trace,
+    feature_colors,
+    in_panel,
+    once_in_legend,
+    panel_layout,
+    plain,
+    shape,
+)
 from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.summary import GroupSummary
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
 _ZERO = 0.16  # how far step 0 stands left of the first other step, in parts of the axis
-_SCORE = "held-out ρ"
 
 
 def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
@@ -83,48 +90,28 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
     """
     names = list(dict.fromkeys(table["trajectory"]))
     seeds = table.groupby("trajectory", sort=False)["seeds"].agg(["min", "max"])
-    figure, places = panels(
-        [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names],
-        height=300,
-        across=across,
-        below=BELOW,
-    )
-    # Swatches as their lines are drawn: the score is dashed.
-    figure.update_layout(legend={"itemsizing": "trace"})
+    titles = [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names]
+    layout, places = panel_layout(titles, height=300, across=across)
     steps = sorted(map(int, table["step"].unique()))
     at, broken = step_places(steps)
     colors, place_of = feature_colors(features), dict(zip(steps, at, strict=True))
-    shown: set[str] = set()
-    for name, (row, column) in zip(names, places, strict=True):
-        own = table[table["trajectory"] == name].sort_values("step", kind="stable")
-        for (quantity, feature), line in own.groupby(["quantity", "feature"], sort=False):
-            score = quantity == "rho"
-            called = _SCORE if score else feature_name(str(feature))
-            color = GREY if score else colors.get(str(feature), GREY)
-            x = np.array([place_of[int(step)] for step in line["step"]])
-            key = f"{quantity} {feature}"
-            at_steps = [f"step {step:,}" for step in line["step"]]
-            for trace in line_with_band(line, at_steps, x, color, called, dashed=score):
-                new = "fill" not in trace and key not in shown
-                figure.add_trace(
-                    trace | {"legendgroup": key, "showlegend": new}, row=row, col=column
-                )
-            shown.add(key)
-        if broken is not None:
-            figure.add_vline(
-                x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column
-            )
     values, texts = _ticks(steps, at)
-    around = 0.04 * (float(at[-1] - at[0]) or 1.0)
-    figure.update_xaxes(
-        tickvals=values,
-        ticktext=texts,
-        range=[float(at[0]) - around, float(at[-1]) + around],
-        title_text="training step",
-    )
-    figure.update_yaxes(matches="y", showticklabels=False)
-    figure.update_yaxes(title_text="importance (drop in ρ), ρ", showticklabels=True, col=1)
-    return figure
+    around, traces = 0.04 * (float(at[-1] - at[0]) or 1.0), list[Trace]()
+    ends = [float(at[0]) - around, float(at[-1]) + around]
+    for name, (ref, first) in zip(names, places, strict=True):
+        own = table[table["trajectory"] == name].sort_values("step", kind="stable")
+        for (_, feature), line in own.groupby(["quantity", "feature"], sort=False):
+            called = [f"step {step:,}" for step in line["step"]]
+            drawn = line_of(line, called, line["step"].map(place_of), str(feature), colors)
+            traces += in_panel(ref, drawn)
+        if broken is not None:
+            gap = shape("line", (broken, 0), (broken, 1), (FAINT, 1), ref, "y")
+            layout.setdefault("shapes", []).append(gap)
+        layout[f"xaxis{ref}"] |= {"tickvals": values, "ticktext": texts, "range": ends}
+        layout[f"xaxis{ref}"]["title"]["text"] = "training step"
+        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": first}
+        layout[f"yaxis{ref}"]["title"]["text"] = "importance (drop in ρ), ρ" if first else None
+    return go.Figure(once_in_legend(traces), layout)
 
 
 def _seeds(least: int, most: int) -> str:

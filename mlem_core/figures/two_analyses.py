@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,34 +11,25 @@ import plotly.graph_objects as go
 
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures.captions import FOLDS, joined
-from mlem_core.figures.naming import layer_labels, layer_title, model_called, model_labels
+from mlem_core.figures.matrix import grid
+from mlem_core.figures.naming import model_called
 from mlem_core.figures.profiles import profiles
+from mlem_core.figures.similarity import Matrix, Measure, Pair, matrix_figure, set_scale
 from mlem_core.figures.style import (
-    CLEAR,
-    INK,
     SIGNIFICANT,
     Annotations,
-    Trace,
     as_number,
     as_p,
-    block_edges,
-    color_axis,
-    heatmap,
-    model_blocks,
-    note,
-    panel_ref,
-    panels,
+    interval,
+    quiet_layout,
     say,
-    scatter,
     short,
-    sparse_ticks,
-    title_of,
 )
 
 # A difference of similarities as large as this is always drawn in a strong colour, and no smaller
 # one: where all are about 0 none stands out.
 _LEAST_SCALE = 0.2
-_MEASURES = (("weighted_tau", "by feature profiles (Δτ)"), ("rsa", "by distances (ΔRSA)"))
+_MEASURES = (("weighted_tau", "by feature profiles", "Δτ"), ("rsa", "by distances", "ΔRSA"))
 
 
 def side_by_side(
@@ -127,80 +118,39 @@ def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
         return _nothing("Two layers or more have to be in both.")
     names = list(dict.fromkeys([*table["layer_a"], *table["layer_b"]]))
     layers = [parse_layer(name) for name in names]
-    figure, places = panels([title for _, title in _MEASURES], height=420, across=across)
-    highest = table[[f"{name}_difference" for name, _ in _MEASURES]].abs().to_numpy().max()
+    place, n = {name: at for at, name in enumerate(names)}, len(names)
+    matrices = []
+    for name, title, unit in _MEASURES:
+        values, hover = np.zeros((n, n)), np.full((n, n), "", dtype=object)
+        flags: dict[Pair, str] = {}
+        for row in table.to_dict("records"):
+            a, b = place[row["layer_a"]], place[row["layer_b"]]
+            values[a, b] = values[b, a] = row[f"{name}_difference"]
+            hover[a, b] = hover[b, a] = _told(row, name)
+            p = row["rsa_p_corrected"]
+            if name == "rsa" and p <= SIGNIFICANT:
+                pair = layers[a], layers[b]
+                flags |= dict.fromkeys((pair, pair[::-1]), f"not 0: p {as_p(p)} (corrected)")
+        matrices.append(Matrix(Measure(name, name, title, unit, unit), values, hover, flags))
+    of = grid(layers, "model", np.eye(n))
+    figure = matrix_figure(of, matrices, "row" if across == 2 else "column", None)
+    highest = max(float(np.abs(one.values).max()) for one in matrices)
     end = max(_LEAST_SCALE, float(np.ceil(highest * 10) / 10))
-    blocks = model_blocks(layers)
-    models = model_labels([model for *_, model in blocks], 16)
-    edges, texts = list[dict[str, Any]](), list[dict[str, Any]]()
-    axes: dict[str, dict[str, str]] = {}
-    for number, ((name, title), (row, column)) in enumerate(zip(_MEASURES, places, strict=True)):
-        ref, at = panel_ref(number), {"row": row, "col": column}
-        figure.add_trace(_heatmap(table, names, name), **at)
-        if name == "rsa":
-            sure = table[table["rsa_p_corrected"] <= SIGNIFICANT]
-            place = {layer: at for at, layer in enumerate(names)}
-            a, b = ([place[layer] for layer in sure[key]] for key in ("layer_a", "layer_b"))
-            dots = scatter([*a, *b], [*b, *a], marker={"size": 4, "color": INK})
-            figure.add_trace(dots, **at)
-        edges += block_edges(blocks, ref, "rgba(140,140,140,0.7)")
-        turned = -30 if len(blocks) > 2 else 0
-        look = {"yshift": -26, "yanchor": "top", "textangle": turned}
-        texts.append(title_of(title, ref))
-        texts += [
-            note(model, (start + stop - 1) / 2, 0, ref, "y", **look)
-            for (start, stop, _), model in zip(blocks, models, strict=True)
-        ]
-        axes[f"xaxis{ref}"] = {"constrain": "domain"}
-        axes[f"yaxis{ref}"] = {"scaleanchor": f"x{ref}"}
-    figure.layout.annotations = texts
-    ends, ticks = [-0.5, len(names) - 0.5], sparse_ticks(layers, blocks, layer_labels(layers))
-    figure.update_xaxes(range=ends, showgrid=False, zeroline=False, **CLEAR, **ticks)
-    figure.update_yaxes(
-        range=ends[::-1], showgrid=False, zeroline=False, constrain="domain", **CLEAR, **ticks
-    )
-    figure.update_layout(
-        **axes,
-        shapes=edges,
-        coloraxis=color_axis(
-            -end, end, {-end: short(-end), 0: "0", end: f"+{short(end)}"}, len=0.6
-        ),
-        margin={"b": 96},
-        showlegend=False,
-    )
+    set_scale(figure, {-end: short(-end), 0: "0", end: f"+{short(end)}"})
     return figure
 
 
-def _heatmap(table: pd.DataFrame, names: Sequence[str], name: str) -> Trace:
-    value = np.full((len(names), len(names)), np.nan)
-    hover = np.full(value.shape, "", dtype=object)
-    place = {layer: at for at, layer in enumerate(names)}
-    for row in table.to_dict("records"):
-        a, b = place[row["layer_a"]], place[row["layer_b"]]
-        value[a, b] = value[b, a] = row[f"{name}_difference"]
-        hover[a, b] = hover[b, a] = _told(row, name)
-    return heatmap(value, hover, coloraxis="coloraxis")
-
-
-def _told(row: dict[str, float | str], name: str) -> str:
-    layers = " and ".join(layer_title(parse_layer(str(row[key]))) for key in ("layer_a", "layer_b"))
-    one, other, difference, lower, upper = (
-        float(row[f"{name}_{end}"]) for end in ("first", "second", "difference", "lower", "upper")
+def _told(row: Mapping[Any, Any], name: str) -> str:
+    """What hovering adds to the difference."""
+    one, other, lower, upper = (
+        float(row[f"{name}_{end}"]) for end in ("first", "second", "lower", "upper")
     )
-    text = (
-        f"<b>{layers}</b><br>first {as_number(one)}, second {as_number(other)}<br>"
-        f"difference {as_number(difference)}"
-    )
-    if np.isfinite(lower):
-        text += f"<br>95 % interval {as_number(lower)} to {as_number(upper)}"
-    p = float(row["rsa_p_corrected"])
-    if name == "rsa" and np.isfinite(p):
-        text += f"<br>not 0: p {as_p(p)} (corrected)"
-    return text
+    text = f"<br>first {as_number(one)}, second {as_number(other)}"
+    return text + (f"<br>{interval(lower, upper)}" if np.isfinite(lower) else "")
 
 
 def _nothing(text: str) -> go.Figure:
-    figure, _ = panels([""], height=160, across=1)
+    figure = go.Figure(layout=quiet_layout(160))
     say(figure, text)
     return figure
 

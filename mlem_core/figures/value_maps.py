@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.analysis import maps
 from mlem_core.base.text import listed, percent
@@ -84,7 +83,7 @@ def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.F
     ring = {"size": sizes, "color": faded(PALETTE[0], 0.1), "line": line}
     written = {"mode": "markers+text", "text": texts, "textposition": places}
     dot = {"size": 7, "color": PALETTE[0]}
-    figure = make_subplots(1, 1)
+    figure = go.Figure()
     figure.add_trace(scatter(x, y, marker=ring, name="spread", **written, **shared))
     figure.add_trace(scatter(x, y, hover, marker=dot, name="values", **shared))
     quiet(figure, height=400)
@@ -230,7 +229,7 @@ def nested_map(
         dict(zip(_frequent(groups, one), cycle, strict=False))
         for one, cycle in ((first, PALETTE), (second, SYMBOLS))
     )
-    figure = make_subplots(1, 1)
+    figure = go.Figure()
     traces = [
         _outline(corners, colors[at[0]]) for at, corners in outlines.items() if at[0] in colors
     ]
