@@ -15,6 +15,7 @@ from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import heading, label_places
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
+from mlem_core.figures.profiles import Line, lines_of
 from mlem_core.figures.stimulus_maps import as_panel, as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,
@@ -25,7 +26,9 @@ from mlem_core.figures.style import (
     Annotations,
     Trace,
     as_number,
+    error_bar,
     faded,
+    feature_colors,
     flag_trace,
     mark_of,
     note,
@@ -62,30 +65,42 @@ def importance_scatter(
         over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
         at the end of the axis, or of the diagonal
     """
-    x, y = (_importances(importance, layer, annotations.intervals) for layer in pair)
-    drawn = [name for name in features if name in x.index and name in y.index]
-    x, y = x.loc[drawn], y.loc[drawn]
-    ends = np.concatenate([x["mean"], y["mean"], x["upper"], y["upper"], [0]])
-    low, high = float(ends.min()), max(float(ends.max()), 1e-3)
+    lines = lines_of(importance, importance[["model", "layer"]], annotations.intervals)
+    sides = {
+        name: [_at(lines.get((model, "importance", name)), n) for model, n in pair]
+        for name in features
+    }
+    drawn = [name for name, both in sides.items() if all(both)]
+    values = np.array([[side[:3] for side in sides[name]] for name in drawn], dtype=np.float64)
+    values = values.reshape(-1, 2, 3)
+    points, ends = values[:, :, 0], [*values[:, :, [0, 2]].ravel(), 0.0]
+    low, high = min(ends), max(*ends, 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
     titles = [layer_title(layer) for layer in pair]
-    points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
     # Points that cover each other have one line to all their names.
     between = np.linalg.norm(points[:, None] - points, axis=2) + high * np.eye(len(points))
     far = between.min(axis=1, initial=np.inf) > 0.03 * high
-    names = feature_labels(features, LEGEND)
-    called = dict(zip(features, names, strict=True))
+    called = dict(zip(features, feature_labels(features, LEGEND), strict=True))
     labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
     places = label_places((points - span[0]) / (span[1] - span[0]), labels)
-    covered = points[~far]
+    covered, colors = points[~far], feature_colors(features)
     diagonal = {"line": {"color": LINE, "width": 1, "dash": "dash"}, "name": "equal importance"}
     figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
     for i, name in enumerate(drawn):
-        spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
-        point = _point(name, features.index(name), points[i], spreads, titles)
+        color, place = colors[name], features.index(name)
+        said = [f"{title}: FI = {as_number(side[0])}{side[3]}"
+                for title, side in zip(titles, sides[name], strict=True)]  # fmt: skip
+        thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
+        bars = {
+            f"error_{axis}": error_bar(*values[i, at][:, None], **thin)
+            for at, axis in enumerate("xy")
+        }
+        hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *said))]
+        look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
-        figure.add_trace(point | named | {"showlegend": False})
+        point = scatter(*points[i][:, None], hover, "markers+text", marker=look, **bars, **named)
+        figure.add_trace(point | {"cliponaxis": False, "showlegend": False})
     if len(covered) > 1:
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
         figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))
@@ -112,45 +127,12 @@ def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float
     return note("<br>".join(names), *at, **tail) | line
 
 
-def _importances(
-    importance: pd.DataFrame, layer: Layer, intervals: pd.DataFrame | None
-) -> pd.DataFrame:
-    """Importances of a layer by feature: mean and std over folds, lower and upper end of a bar."""
-    rows = (importance["model"] == layer[0]) & (importance["layer"] == layer[1])
-    stats = importance[rows].groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0)
-    stats["lower"], stats["upper"] = stats["mean"] - stats["std"], stats["mean"] + stats["std"]
-    if intervals is not None:
-        at = (intervals["model"] == layer[0]) & (intervals["layer"] == layer[1])
-        bounds = intervals[at & (intervals["quantity"] == "importance")].set_index("feature")
-        stats[["lower", "upper"]] = bounds.loc[stats.index, ["lower", "upper"]]
-    return stats
-
-
-def _spread(stats: pd.Series, over_folds: bool) -> tuple[dict[str, Any], str]:
-    """The bar of a feature in one layer, and what hovering over it says."""
-    mean, sd, low, high = stats[["mean", "std", "lower", "upper"]].astype(float)
-    bar = {"array": [high - mean], "arrayminus": [mean - low], "symmetric": False}
-    spread = f"± {as_number(sd)} (sd)"
-    if not over_folds:
-        spread = f"[{as_number(low)}, {as_number(high)}]"
-    return bar, f"FI = {as_number(mean)} {spread}"
-
-
-def _point(
-    name: str,
-    place: int,
-    point: np.ndarray,
-    spreads: Sequence[tuple[dict[str, Any], str]],
-    titles: Sequence[str],
-) -> Trace:
-    """A feature, at its importances in the two layers."""
-    color = PALETTE[place % len(PALETTE)]
-    thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
-    hover = [f"{title}: {text}" for title, (_, text) in zip(titles, spreads, strict=True)]
-    text = ["<br>".join((f"<b>{feature_name(name)}</b>", *hover))]
-    bars = {"error_x": spreads[0][0] | thin, "error_y": spreads[1][0] | thin, "cliponaxis": False}
-    look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
-    return scatter([point[0]], [point[1]], text, "markers+text", marker=look, **bars)
+def _at(line: Line | None, layer: int) -> tuple[float, float, float, str] | None:
+    """Mean, ends of the interval and hover text of a line at a layer; None where it has none."""
+    if line is None or layer not in line.x:
+        return None
+    at = int(np.flatnonzero(line.x == layer)[0])
+    return line.mean[at], line.lower[at], line.upper[at], line.more[at]
 
 
 def _flags_at_ends(

@@ -20,6 +20,7 @@ from mlem_core.figures.style import (
     SIZE,
     Trace,
     as_number,
+    error_bar,
     faded,
     feature_colors,
     heatmap,
@@ -196,18 +197,17 @@ def interval_bars(
         f"<b>{in_full(name)}</b><br>{as_number(x)}<br>{interval(low, high)}"
         for name, x, low, high in zip(names, value, lower, upper, strict=True)
     ]
-    ends = {"array": upper - value, "arrayminus": value - lower, "symmetric": False}
-    figure = go.Figure(
-        go.Bar(
-            x=value,
-            y=list(range(len(names))),
-            orientation="h",
-            marker={"color": [PALETTE[0] if one > 0 else faded(PALETTE[0], 0.35) for one in lower]},
-            error_x={"type": "data", **ends, "color": GREY, "thickness": 1.5},
-            hovertext=hover,
-            hoverinfo="text",
-        )
-    )
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": value,
+        "y": list(range(len(names))),
+        "marker": {"color": [PALETTE[0] if one > 0 else faded(PALETTE[0], 0.35) for one in lower]},
+        "error_x": error_bar(value, lower, upper, color=GREY, thickness=1.5),
+        "hovertext": hover,
+        "hoverinfo": "text",
+    }
+    figure = go.Figure([bars])
     quiet(figure, height=_ROW * len(names) + 110)
     labels = [plain(name, 24) for name in names]
     figure.update_yaxes(names_along(labels, autorange="reversed"))

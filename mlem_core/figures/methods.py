@@ -103,7 +103,8 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     """
     layout, traces = _panels("noise (sd of each unit)", across), list[Trace]()
     for place, (measure, _, unit) in enumerate(_MEASURES):
-        look = {"marker": {"symbol": SYMBOLS[0], "size": 7}, "name": unit, "showlegend": False}
+        look: dict[str, Any] = {"name": unit, "showlegend": False}
+        look["marker"] = {"symbol": SYMBOLS[0], "size": 7}
         line = line_over_folds(agreement, measure, None, PALETTE[place], **look)
         traces += in_panel(panel_ref(place), line)
     return go.Figure(traces, layout, _validate=False)

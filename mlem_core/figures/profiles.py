@@ -32,6 +32,7 @@ from mlem_core.figures.style import (
     as_p,
     curve,
     dash_of,
+    error_bar,
     faded,
     feature_colors,
     flag_trace,
@@ -200,18 +201,18 @@ def _line(stats: pd.DataFrame, bounds: pd.DataFrame | None) -> Line:
 
 def band(
     x: IntArray | FloatArray,
-    low: FloatArray,
-    high: FloatArray,
+    ends: tuple[Any, Any],
     color: str,
     group: str,
     opacity: float = 0.18,
     name: str = "",
 ) -> Trace:
-    """Band between two lines over x: layers, depths or steps; with a name it is in the legend."""
-    around, ends = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+    """Band between two ends over x: layers, depths or steps; with a name it is in the legend."""
+    low, high = ends
+    around, sides = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
     look = {"fill": "toself", "fillcolor": faded(color, opacity), "line": {"width": 0}}
     named = {"legendgroup": group, "name": name or "band"} | ({} if name else {"showlegend": False})
-    return scatter(around, ends, mode="lines", **look, **named)
+    return scatter(around, sides, mode="lines", **look, **named)
 
 
 def line_with_band(
@@ -231,9 +232,8 @@ def line_with_band(
     known = np.flatnonzero(~np.isnan(low))
     runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
     if len(x) == 1:
-        bar = {"array": high - y, "arrayminus": y - low, "symmetric": False}
-        line["error_y"] = bar | {"thickness": 1, "width": 3}
-    bands = [band(x[i], low[i], high[i], color, group, opacity) for i in runs if len(i) > 1]
+        line["error_y"] = error_bar(y, low, high, thickness=1, width=3)
+    bands = [band(x[i], (low[i], high[i]), color, group, opacity) for i in runs if len(i) > 1]
     return [*bands, line]
 
 
@@ -244,7 +244,7 @@ def chance_band(table: pd.DataFrame) -> list[Trace]:
         return []
     x, high = largest.index.to_numpy(), largest.to_numpy(np.float64)
     return [
-        band(x, np.zeros(len(x)), high, GREY, "chance", 0.25, "chance (largest of the features)")
+        band(x, (np.zeros(len(x)), high), GREY, "chance", 0.25, "chance (largest of the features)")
     ]
 
 
@@ -254,7 +254,7 @@ def noise_band(table: pd.DataFrame, x: str = "layer") -> list[Trace]:
         return []
     places, low, high = (table[name].to_numpy(np.float64) for name in (x, "lower", "upper"))
     name = "noise ceiling"
-    return [band(places, low, high, GREY, name, 0.12, name) | {"legendrank": 1002}]
+    return [band(places, (low, high), GREY, name, 0.12, name) | {"legendrank": 1002}]
 
 
 def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace]:
@@ -274,7 +274,7 @@ def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace
     mode = "lines" if len(line.x) > 1 else "lines+markers"
     traces = [scatter(line.x, line.mean, hover, mode, **look)]
     if key == "rho" and line.p is not None and len(line.x) > 1:
-        traces.insert(0, band(line.x, line.lower, line.upper, GREY, label, 0.12))
+        traces.insert(0, band(line.x, (line.lower, line.upper), GREY, label, 0.12))
     return traces
 
 

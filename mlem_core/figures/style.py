@@ -95,6 +95,12 @@ def scatter(x: Any, y: Any, hover: Any = None, mode: Any = "markers", **more: An
     return {"type": "scatter", "x": x, "y": y, "mode": mode, **said, **more}
 
 
+def error_bar(value: Any, lower: Any, upper: Any, **more: Any) -> Trace:
+    """The bars of intervals around values."""
+    ends = {"array": upper - value, "arrayminus": value - lower}
+    return {"type": "data", "symmetric": False, **ends, **more}
+
+
 def curve(x: Any, y: Any, hover: Any, color: str, dash: str = "", **more: Any) -> Trace:
     """A `scatter` of points that a line of 2 px joins."""
     line = {"color": color, "width": 2} | ({"dash": dash} if dash else {})
@@ -222,7 +228,7 @@ def quiet(figure: go.Figure, height: int) -> None:
 
 
 def once_in_legend(traces: Iterable[Trace]) -> list[Trace]:
-    """The traces, of which the first one of each group stands in the legend."""
+    """The traces, with the first one of each group in the legend."""
     named: set[str] = set()
     shown = []
     for trace in traces:

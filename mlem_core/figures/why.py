@@ -36,6 +36,7 @@ from mlem_core.figures.style import (
     Trace,
     as_number,
     curve,
+    error_bar,
     faded,
     feature_colors,
     in_panel,
@@ -161,15 +162,8 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
             f"{text}<br>{interval(a, b)}" if a == a else text
             for text, a, b in zip(hover, low, high, strict=True)
         ]
-        error = {
-            "type": "data",
-            "symmetric": False,
-            "array": np.nan_to_num(high - values),
-            "arrayminus": np.nan_to_num(values - low),
-            "thickness": 1.2,
-            "width": 4,
-            "color": LINE,
-        }
+        error = error_bar(values, low, high, thickness=1.2, width=4, color=LINE)
+        error |= {end: np.nan_to_num(error[end]) for end in ("array", "arrayminus")}
     marker = {
         "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
         "line": {"width": 0},
@@ -348,9 +342,8 @@ def _traces(rows: pd.DataFrame) -> list[Trace]:
     # A single place has a band of some width.
     wide = np.array([-0.25, 0.25]) + layers[0] if len(layers) == 1 else layers
     low, high = (np.resize(rows[f"control_{end}"], len(wide)) for end in ("lower", "upper"))
-    traces = [band(wide, low, high, GREY, "controls", 0.2, "controls")]
-    below, above = rows["after"] - rows["lower"], rows["upper"] - rows["after"]
-    bars = {"array": above, "arrayminus": below, "symmetric": False, "width": 3}
+    traces = [band(wide, (low, high), GREY, "controls", 0.2, "controls")]
+    bars = error_bar(rows["after"], rows["lower"], rows["upper"], width=3)
     for name, color in _OF.items():
         hover = [
             f"{name}: {as_number(row[name])}<br>{interval(row['lower'], row['upper'])}<br>"
