@@ -13,7 +13,7 @@ from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.maps import heading, label_places
+from mlem_core.figures.maps import heading, uncrowded
 from mlem_core.figures.naming import feature_labels, feature_name, layer_title
 from mlem_core.figures.profiles import Line, lines_of
 from mlem_core.figures.stimulus_maps import as_panel, as_small, color_of, map_of_side, sample_of
@@ -65,7 +65,9 @@ def importance_scatter(
         over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
         at the end of the axis, or of the diagonal
     """
-    lines = lines_of(importance, importance[["model", "layer"]], annotations.intervals)
+    own, tested = _of_both(importance, pair), annotations.intervals
+    tested = None if tested is None else _of_both(tested, pair)
+    lines = lines_of(own, own[["model", "layer"]], tested)
     sides = {
         name: [_at(lines.get((model, "importance", name)), n) for model, n in pair]
         for name in features
@@ -83,7 +85,7 @@ def importance_scatter(
     far = between.min(axis=1, initial=np.inf) > 0.03 * high
     called = dict(zip(features, feature_labels(features, LEGEND), strict=True))
     labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
-    places = label_places((points - span[0]) / (span[1] - span[0]), labels)
+    labels, places = uncrowded((points - span[0]) / (span[1] - span[0]), labels)
     covered, colors = points[~far], feature_colors(features)
     diagonal = {"line": {"color": LINE, "width": 1, "dash": "dash"}, "name": "equal importance"}
     figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
