@@ -42,16 +42,11 @@ def partial_matrix(
     arranged : "small" for half of a window: names of models below it only; "narrow" for a column
     """
     layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
-    matrix = Matrix(
-        TAU._replace(key="partial", column="partial", title=unit, unit=unit),
-        values,
-        np.full(square.shape, "", dtype=object),
-        {},
-    )
+    measure = TAU._replace(key="partial", column="partial", title=unit, unit=unit)
     # The value that is shown is that of the cell in which it stands.
     if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
         pair = pair[1], pair[0]
-    return matrix_figure(grid(layers, "model", values), [matrix], arranged, pair)
+    return matrix_figure(grid(layers, "model", values), [Matrix(measure, values)], arranged, pair)
 
 
 # By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.

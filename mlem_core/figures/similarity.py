@@ -128,8 +128,8 @@ class Matrix(NamedTuple):
 
     measure: Measure
     values: FloatArray
-    hover: np.ndarray
-    flags: Mapping[Pair, str]
+    hover: Any = None
+    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags
 
 
 def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
@@ -297,7 +297,8 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
     names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
     most = MOST_POINTS if len(names) <= MOST_POINTS else MOST_RUNS
     parts, values = runs(of, most), of.ordered(matrix.values)
-    m, more = len(parts), of.ordered(matrix.hover)
+    m, blank = len(parts), np.full(values.shape, "", dtype=object)
+    more = blank if matrix.hover is None else of.ordered(matrix.hover)
     rows, columns = (side.ravel() for side in np.indices((m, m)))
     if m == len(names):
         texts = as_numbers(values.ravel())

@@ -106,7 +106,7 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
     with naming_layers(called):
         drawn = matrix_figure(
             grid(cells, order, 1.0 - values),
-            [Matrix(measure, values, np.full(values.shape, "", dtype=object), {})],
+            [Matrix(measure, values)],
             "alone",
             None if pair is None else (place[pair[0]], place[pair[1]]),
         )
@@ -358,12 +358,7 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
     labels = {layer_name(cell): n.replace("_", " ") for cell, n in zip(cells, names, strict=True)}
     measure = Measure("r", "r", "correlation", "r", "r")
     with naming_layers(labels):
-        drawn = matrix_figure(
-            grid(cells, "clustering", r),
-            [Matrix(measure, r, np.full(r.shape, "", dtype=object), {})],
-            "alone",
-            None,
-        )
+        drawn = matrix_figure(grid(cells, "clustering", r), [Matrix(measure, r)], "alone", None)
     return RenderedFigure(
         drawn,
         "Properties that go together",
