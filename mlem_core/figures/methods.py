@@ -112,14 +112,13 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
 
 def _panels(over: str, across: int) -> dict[str, Any]:
     """The layout of a panel for each of `_MEASURES`, each with numbers of its own."""
-    layout, _ = panel_layout([title for _, title, _ in _MEASURES], height=320, across=across)
+    titles = [title for _, title, _ in _MEASURES]
+    layout, _ = panel_layout(titles, height=320, across=across, apart=0.1)
     for place, (_, _, unit) in enumerate(_MEASURES):
         ref = panel_ref(place)
         layout[f"xaxis{ref}"]["title"]["text"] = over
         layout[f"yaxis{ref}"]["title"]["text"] = unit
         layout[f"yaxis{ref}"]["rangemode"] = "tozero"
-    if across > 1:
-        layout["xaxis"]["domain"], layout["xaxis2"]["domain"] = [0, 0.45], [0.55, 1]
     return layout
 
 

@@ -247,8 +247,8 @@ def _set_scale(
     left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
-    length, most = (0.4, 5) if arranged == "row" else (0.8, 3)
-    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units, most)
+    length = 0.4 if arranged == "row" else 0.8
+    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units)
 
 
 def set_scale(figure: go.Figure, ticks: Mapping[float, str], colors: Any = DIVERGING) -> None:

@@ -284,26 +284,23 @@ def color_axis(
     return {"cmin": low, "cmax": high, "colorscale": colors, "colorbar": drawn}
 
 
-def similarity_axis(
-    height: float, x: float, length: float, unit: str, most: int = 3
-) -> dict[str, Any]:
-    """The colour axis of similarities from −1 to 1, its bar at the lower end of the figure.
+def bar_below(height: float, x: float, length: float) -> dict[str, Any]:
+    """Place of a lying colour bar at the lower end of a figure.
 
     Parameters
     ----------
     height : px of the figure
     x, length : the middle of the bar, and how long it is, as shares of the width
-    unit : what its numbers are, below them
-    most : how many values are named, 3 or 5
     """
-    ticks = {-1: "−1", -0.5: "−.5", 0: f"0<br>{unit}", 0.5: ".5", 1: "1"}
-    if most < len(ticks):
-        ticks = {place: ticks[place] for place in (-1, 0, 1)}
-    across = {"orientation": "h", "x": x, "xanchor": "center", "len": length}
+    across = {"orientation": "h", "x": x, "xanchor": "center", "len": length, "tickangle": 0}
     # Its lower end is that of its numbers and their unit.
-    low = {"y": 12 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
-    font = {"tickfont": {"size": SIZE - 1}, "tickangle": 0}
-    return color_axis(-1, 1, ticks, **across, **low, **font)
+    return across | {"y": 12 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
+
+
+def similarity_axis(height: float, x: float, length: float, unit: str) -> dict[str, Any]:
+    """The colour axis of similarities from −1 to 1; its unit is below its numbers."""
+    ticks, font = {-1: "−1", 0: f"0<br>{unit}", 1: "1"}, {"size": SIZE - 1}
+    return color_axis(-1, 1, ticks, **bar_below(height, x, length), tickfont=font)
 
 
 def say(figure: go.Figure, text: str) -> None:
