@@ -83,7 +83,7 @@ def _answers(
     views: tuple[View, View], results: tuple[Results, Results], called: tuple[str, str]
 ) -> None:
     from mlem_core import figures
-    from mlem_core.figures import two_analyses as drawings
+    from mlem_core.figures import compare as drawings
     from mlem_core.figures.context import RenderedFigure
     from mlem_core.robustness import two_analyses
 

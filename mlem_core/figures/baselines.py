@@ -191,20 +191,23 @@ for _name in _BASELINES:
     )(partial(draw_baseline, name=_name))
 
 
-# Of each way: what its axis is called, and what it is.
+# Of each way: what its axis is called, what it is, and the line on a screen.
 _IMPORTANCES = {
     "conditional": (
         "conditional importance (drop in ρ)",
         "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
         "for a feature that the others determine.",
+        "The same question with the other features held fixed.",
     ),
     "left_out": (
         "importance when left out (drop in ρ)",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
+        "What is lost when the model has to do without the feature.",
     ),
     "group": (
         "importance of the group (drop in ρ)",
         "Drop in held-out ρ when these features are permuted together.",
+        "What is lost when these features are permuted together.",
     ),
 }
 
@@ -236,27 +239,20 @@ def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
         return None
     table = context.once(("importances", group), lambda: _importances(context, group))
     names, drawn = list(dict.fromkeys(table["feature"])), table
-    (value, meaning), results = _IMPORTANCES[way], context.results
+    (value, meaning, _), results = _IMPORTANCES[way], context.results
     if not group:
-        names, drawn = (
-            context.all_features,
-            table.rename(columns={way: "importance"}).assign(fold=0),
-        )
+        names = context.all_features
+        drawn = table.rename(columns={way: "importance"}).assign(fold=0)
+    folds = drawn[["model", "layer", "fold"]].drop_duplicates()
     return RenderedFigure(
-        drawn_profiles(
-            context, drawn, drawn[["model", "layer", "fold"]].drop_duplicates(), names, value=value
-        ),
+        drawn_profiles(context, drawn, folds, names, value=value),
         f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
         f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
         table,
     )
 
 
-for _way, _line in (
-    ("conditional", "The same question with the other features held fixed."),
-    ("left_out", "What is lost when the model has to do without the feature."),
-    ("group", "What is lost when these features are permuted together."),
-):
+for _way, (*_, _line) in _IMPORTANCES.items():
     figure(f"importance_{_way}", "Importance where features correlate", _line)(
         partial(draw_importance, way=_way)
     )

@@ -75,7 +75,7 @@ def importance_scatter(
     own, tested = _of_both(importance, pair), annotations.intervals
     tested = None if tested is None else _of_both(tested, pair)
     lines = lines_of(own, own[["model", "layer"]], tested)
-    sides = {
+    sides: dict[str, list[Any]] = {
         name: [_at(lines.get((model, "importance", name)), n) for model, n in pair]
         for name in features
     }
@@ -108,7 +108,8 @@ def importance_scatter(
         hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *said))]
         look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
-        point = scatter(*points[i][:, None], hover, "markers+text", marker=look, **bars, **named)
+        x, y = points[i][:, None]
+        point = scatter(x, y, hover, "markers+text", marker=look, **bars, **named)
         figure.add_trace(point | {"cliponaxis": False, "showlegend": False})
     if len(covered) > 1:
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]

@@ -299,7 +299,7 @@ def bar_below(height: float, x: float, length: float) -> dict[str, Any]:
 
 def similarity_axis(height: float, x: float, length: float, unit: str) -> dict[str, Any]:
     """The colour axis of similarities from −1 to 1; its unit is below its numbers."""
-    ticks, font = {-1: "−1", 0: f"0<br>{unit}", 1: "1"}, {"size": SIZE - 1}
+    ticks, font = {-1.0: "−1", 0.0: f"0<br>{unit}", 1.0: "1"}, {"size": SIZE - 1}
     return color_axis(-1, 1, ticks, **bar_below(height, x, length), tickfont=font)
 
 

@@ -149,11 +149,8 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     """The terms of the similarity of every two layers; None of one that has none."""
     if not context.several or (context.compared and not context.compared.similarity.divides):
         return None
-    layers, split, compared = (
-        list(context.selection.layers),
-        decomposition(context),
-        context.compared,
-    )
+    layers, compared = list(context.selection.layers), context.compared
+    split = decomposition(context)
     similarity = SIMILARITIES[RSA] if compared is None else compared.similarity
     means = models_alike(context)
     many, narrow = len({model for model, _ in layers}) > _CROWDED, context.drawing.narrow
@@ -300,10 +297,8 @@ def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
     name = context.drawing.options.get("partial", "features")
     check_choice("similarity", name, choices(context.selection.estimator))
     of = *context.analysis.subset(context.selection), context.selection.estimator
-    found, layers = (
-        context.once("partial", lambda: partial_of_layers(*of)),
-        context.selection.layers,
-    )
+    found = context.once("partial", lambda: partial_of_layers(*of))
+    layers = context.selection.layers
     screen, narrow = context.drawing.screen, context.drawing.narrow
     arranged: Arrangement = "small" if screen else "narrow" if narrow else "alone"
     return RenderedFigure(
