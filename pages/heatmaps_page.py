@@ -108,7 +108,7 @@ def _agreement(value: float, around: dict[str, Any]) -> None:
 
 def _similar_in(view: View) -> None:
     """A matrix of what RSA and τ mix."""
-    from mlem_core.figures import partial as parts
+    from mlem_core.figures import terms as parts
 
     name = choices.choose_one(
         "Similarity",

@@ -82,7 +82,7 @@ def _what_differs(views: tuple[View, View], called: tuple[str, str]) -> None:
 
 def _answers(views: tuple[View, View], called: tuple[str, str]) -> None:
     from mlem_core import figures
-    from mlem_core.figures import two_analyses as drawings
+    from mlem_core.figures import compare as drawings
     from mlem_core.figures.context import RenderedFigure
     from mlem_core.robustness import two_analyses
 

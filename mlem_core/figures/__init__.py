@@ -9,7 +9,13 @@ Plotly reads its texts as a small HTML.
 """
 
 from mlem_core.figures.baselines import unit_scores
-from mlem_core.figures.compare import importance_scatter, two_layers
+from mlem_core.figures.compare import (
+    importance_differences,
+    importance_scatter,
+    side_by_side,
+    similarity_differences,
+    two_layers,
+)
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.export import (
     as_file,
@@ -28,7 +34,6 @@ from mlem_core.figures.methods import (
     published_values,
 )
 from mlem_core.figures.naming import naming
-from mlem_core.figures.partial import partial_matrix
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_paper
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.robustness import audit_map, specification_curve
@@ -36,13 +41,8 @@ from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, stimulus_map
 from mlem_core.figures.style import GREY, Annotations
-from mlem_core.figures.terms import term_matrices
+from mlem_core.figures.terms import partial_matrix, term_matrices
 from mlem_core.figures.trajectories import trajectories
-from mlem_core.figures.two_analyses import (
-    importance_differences,
-    side_by_side,
-    similarity_differences,
-)
 from mlem_core.figures.value_distances import value_lines, value_matrices
 from mlem_core.figures.value_maps import nested_map, value_map, value_scatter
 from mlem_core.figures.why import waterfall

@@ -17,7 +17,7 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import FOLDS, computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.importances import drawn_profiles
-from mlem_core.figures.methods import RHO, hover_over_folds, layer_names, over_folds
+from mlem_core.figures.methods import RHO, line_over_folds
 from mlem_core.figures.naming import layer_title, model_labels
 from mlem_core.figures.profiles import layer_axes
 from mlem_core.figures.style import (
@@ -25,11 +25,10 @@ from mlem_core.figures.style import (
     TITLE,
     Trace,
     as_number,
-    curve,
     faded,
     in_panel,
+    once_in_legend,
     panel_layout,
-    panel_ref,
     scatter,
 )
 from mlem_core.measures import importance
@@ -49,18 +48,13 @@ def unit_scores(units: pd.DataFrame, scores: pd.DataFrame, across: int = 3) -> g
     layout, places = panel_layout(model_labels(models, TITLE), height=320, across=across)
     means = units.groupby(["model", "layer", "unit"], sort=False)["rho"].mean().reset_index()
     traces: list[Trace] = []
-    for place, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
-        ref = panel_ref(place)
+    for model, (ref, first) in zip(models, places, strict=True):
         own = means[means["model"] == model]
         whole = scores[(scores["model"] == model) & scores["layer"].isin(own["layer"])]
-        drawn = [*_shapes(model, own), _best(model, own), _whole(model, whole)]
-        traces += in_panel(ref, drawn, showlegend=False)
-        if place == 0:
-            # The first shape, the best unit and the whole layer stand for all.
-            for at in (0, -2, -1):
-                traces[at]["showlegend"] = True
-        layer_axes(layout, ref, (model, own["layer"]), RHO if column == 1 else None)
-    return go.Figure(traces, layout, _validate=False)
+        drawn = [*_shapes(model, own), _best(model, own), *_whole(model, whole)]
+        traces += in_panel(ref, drawn)
+        layer_axes(layout, ref, (model, own["layer"]), RHO if first else None)
+    return go.Figure(once_in_legend(traces), layout, _validate=False)
 
 
 def _shapes(model: str, own: pd.DataFrame) -> list[Trace]:
@@ -105,12 +99,13 @@ def _best(model: str, own: pd.DataFrame) -> Trace:
     return scatter(best["layer"], best["rho"], texts, marker=marker, name="best unit")
 
 
-def _whole(model: str, scores: pd.DataFrame) -> Trace:
+def _whole(model: str, scores: pd.DataFrame) -> list[Trace]:
     """The metric model of all units together."""
-    x, mean, sd = over_folds(scores, "rho")
-    hover = hover_over_folds(layer_names(model, x), mean, sd, "whole layer: ρ = ")
     marker = {"symbol": "diamond", "size": 7}
-    return curve(x, mean, hover, PALETTE[1], "dash", marker=marker, name="whole layer")
+    look = {"dash": "dash", "marker": marker, "name": "whole layer"}
+    return line_over_folds(scores, "rho", model, PALETTE[1], before="whole layer: ρ = ", **look)[
+        -1:
+    ]
 
 
 def _kept(context: FigureContext, name: str) -> pd.DataFrame | None:
@@ -196,20 +191,23 @@ for _name in _BASELINES:
     )(partial(draw_baseline, name=_name))
 
 
-# Of each way: what its axis is called, and what it is.
+# Of each way: what its axis is called, what it is, and the line on a screen.
 _IMPORTANCES = {
     "conditional": (
         "conditional importance (drop in ρ)",
         "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
         "for a feature that the others determine.",
+        "The same question with the other features held fixed.",
     ),
     "left_out": (
         "importance when left out (drop in ρ)",
         "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
+        "What is lost when the model has to do without the feature.",
     ),
     "group": (
         "importance of the group (drop in ρ)",
         "Drop in held-out ρ when these features are permuted together.",
+        "What is lost when these features are permuted together.",
     ),
 }
 
@@ -241,27 +239,20 @@ def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
         return None
     table = context.once(("importances", group), lambda: _importances(context, group))
     names, drawn = list(dict.fromkeys(table["feature"])), table
-    (value, meaning), results = _IMPORTANCES[way], context.results
+    (value, meaning, _), results = _IMPORTANCES[way], context.results
     if not group:
-        names, drawn = (
-            context.all_features,
-            table.rename(columns={way: "importance"}).assign(fold=0),
-        )
+        names = context.all_features
+        drawn = table.rename(columns={way: "importance"}).assign(fold=0)
+    folds = drawn[["model", "layer", "fold"]].drop_duplicates()
     return RenderedFigure(
-        drawn_profiles(
-            context, drawn, drawn[["model", "layer", "fold"]].drop_duplicates(), names, value=value
-        ),
+        drawn_profiles(context, drawn, folds, names, value=value),
         f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
         f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
         table,
     )
 
 
-for _way, _line in (
-    ("conditional", "The same question with the other features held fixed."),
-    ("left_out", "What is lost when the model has to do without the feature."),
-    ("group", "What is lost when these features are permuted together."),
-):
+for _way, (*_, _line) in _IMPORTANCES.items():
     figure(f"importance_{_way}", "Importance where features correlate", _line)(
         partial(draw_importance, way=_way)
     )

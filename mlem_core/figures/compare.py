@@ -1,4 +1,4 @@
-"""Two layers against each other (figure 4 of Salle et al. 2024)."""
+"""Two layers against each other (figure 4 of Salle et al. 2024), and two analyses."""
 
 from __future__ import annotations
 
@@ -8,31 +8,42 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.figures.captions import FOLDS, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.maps import heading, label_places
-from mlem_core.figures.naming import feature_labels, feature_name, layer_title
-from mlem_core.figures.stimulus_maps import as_small, color_of, map_of_side, sample_of
+from mlem_core.figures.maps import heading, uncrowded
+from mlem_core.figures.matrix import grid
+from mlem_core.figures.naming import feature_labels, feature_name, layer_title, model_called
+from mlem_core.figures.profiles import Line, lines_of, profiles
+from mlem_core.figures.similarity import Matrix, Measure, Pair, matrix_figure, set_scale
+from mlem_core.figures.stimulus_maps import as_panel, as_small, color_of, map_of_side, sample_of
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
     NO_ANNOTATIONS,
     PALETTE,
+    SIGNIFICANT,
     SIZE,
     Annotations,
     Trace,
     as_number,
+    as_p,
+    error_bar,
     faded,
+    feature_colors,
     flag_trace,
+    interval,
     mark_of,
     note,
+    once_in_legend,
     panel_ref,
     quiet,
+    quiet_layout,
+    say,
     scatter,
+    short,
     title_of,
     wrapped,
 )
@@ -61,30 +72,45 @@ def importance_scatter(
         over folds; flags of the profile of "a" or "b", or the similarity of "both", are triangles
         at the end of the axis, or of the diagonal
     """
-    x, y = (_importances(importance, layer, annotations.intervals) for layer in pair)
-    drawn = [name for name in features if name in x.index and name in y.index]
-    x, y = x.loc[drawn], y.loc[drawn]
-    ends = np.concatenate([x["mean"], y["mean"], x["upper"], y["upper"], [0]])
-    low, high = float(ends.min()), max(float(ends.max()), 1e-3)
+    own, tested = _of_both(importance, pair), annotations.intervals
+    tested = None if tested is None else _of_both(tested, pair)
+    lines = lines_of(own, own[["model", "layer"]], tested)
+    sides: dict[str, list[Any]] = {
+        name: [_at(lines.get((model, "importance", name)), n) for model, n in pair]
+        for name in features
+    }
+    drawn = [name for name, both in sides.items() if all(both)]
+    values = np.array([[side[:3] for side in sides[name]] for name in drawn], dtype=np.float64)
+    values = values.reshape(-1, 2, 3)
+    points, ends = values[:, :, 0], [*values[:, :, [0, 2]].ravel(), 0.0]
+    low, high = min(ends), max(*ends, 1e-3)
     room = 0.08 * (high - low)
     span = [low - room, high + room]
     titles = [layer_title(layer) for layer in pair]
-    points = np.column_stack([x["mean"], y["mean"]]).astype(np.float64)
     # Points that cover each other have one line to all their names.
     between = np.linalg.norm(points[:, None] - points, axis=2) + high * np.eye(len(points))
     far = between.min(axis=1, initial=np.inf) > 0.03 * high
-    names = feature_labels(features, LEGEND)
-    called = dict(zip(features, names, strict=True))
+    called = dict(zip(features, feature_labels(features, LEGEND), strict=True))
     labels = [called[name] if named else "" for name, named in zip(drawn, far, strict=True)]
-    places = label_places((points - span[0]) / (span[1] - span[0]), labels)
-    covered = points[~far]
+    labels, places = uncrowded((points - span[0]) / (span[1] - span[0]), labels)
+    covered, colors = points[~far], feature_colors(features)
     diagonal = {"line": {"color": LINE, "width": 1, "dash": "dash"}, "name": "equal importance"}
     figure = go.Figure([scatter(span, span, mode="lines", showlegend=False, **diagonal)])
     for i, name in enumerate(drawn):
-        spreads = [_spread(side.loc[name], annotations.intervals is None) for side in (x, y)]
-        point = _point(name, features.index(name), points[i], spreads, titles)
+        color, place = colors[name], features.index(name)
+        said = [f"{title}: FI = {as_number(side[0])}{side[3]}"
+                for title, side in zip(titles, sides[name], strict=True)]  # fmt: skip
+        thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
+        bars = {
+            f"error_{axis}": error_bar(*values[i, at][:, None], **thin)
+            for at, axis in enumerate("xy")
+        }
+        hover = ["<br>".join((f"<b>{feature_name(name)}</b>", *said))]
+        look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
         named = {"name": called[name], "text": [labels[i]], "textposition": places[i]}
-        figure.add_trace(point | named | {"showlegend": False})
+        x, y = points[i][:, None]
+        point = scatter(x, y, hover, "markers+text", marker=look, **bars, **named)
+        figure.add_trace(point | {"cliponaxis": False, "showlegend": False})
     if len(covered) > 1:
         near = [called[name] for name, named in zip(drawn, far, strict=True) if not named]
         figure.add_annotation(_leader(near, points, covered.mean(axis=0), span[1]))
@@ -111,45 +137,12 @@ def _leader(names: Sequence[str], points: np.ndarray, at: np.ndarray, end: float
     return note("<br>".join(names), *at, **tail) | line
 
 
-def _importances(
-    importance: pd.DataFrame, layer: Layer, intervals: pd.DataFrame | None
-) -> pd.DataFrame:
-    """Importances of a layer by feature: mean and std over folds, lower and upper end of a bar."""
-    rows = (importance["model"] == layer[0]) & (importance["layer"] == layer[1])
-    stats = importance[rows].groupby("feature")["importance"].agg(["mean", "std"]).fillna(0.0)
-    stats["lower"], stats["upper"] = stats["mean"] - stats["std"], stats["mean"] + stats["std"]
-    if intervals is not None:
-        at = (intervals["model"] == layer[0]) & (intervals["layer"] == layer[1])
-        bounds = intervals[at & (intervals["quantity"] == "importance")].set_index("feature")
-        stats[["lower", "upper"]] = bounds.loc[stats.index, ["lower", "upper"]]
-    return stats
-
-
-def _spread(stats: pd.Series, over_folds: bool) -> tuple[dict[str, Any], str]:
-    """The bar of a feature in one layer, and what hovering over it says."""
-    mean, sd, low, high = stats[["mean", "std", "lower", "upper"]].astype(float)
-    bar = {"array": [high - mean], "arrayminus": [mean - low], "symmetric": False}
-    spread = f"± {as_number(sd)} (sd)"
-    if not over_folds:
-        spread = f"[{as_number(low)}, {as_number(high)}]"
-    return bar, f"FI = {as_number(mean)} {spread}"
-
-
-def _point(
-    name: str,
-    place: int,
-    point: np.ndarray,
-    spreads: Sequence[tuple[dict[str, Any], str]],
-    titles: Sequence[str],
-) -> Trace:
-    """A feature, at its importances in the two layers."""
-    color = PALETTE[place % len(PALETTE)]
-    thin = {"thickness": 1, "width": 0, "color": faded(color, 0.6)}
-    hover = [f"{title}: {text}" for title, (_, text) in zip(titles, spreads, strict=True)]
-    text = ["<br>".join((f"<b>{feature_name(name)}</b>", *hover))]
-    bars = {"error_x": spreads[0][0] | thin, "error_y": spreads[1][0] | thin, "cliponaxis": False}
-    look = {"color": color, "size": 11, "symbol": mark_of(place, place // len(PALETTE) % 2)}
-    return scatter([point[0]], [point[1]], text, "markers+text", marker=look, **bars)
+def _at(line: Line | None, layer: int) -> tuple[float, float, float, str] | None:
+    """Mean, ends of the interval and hover text of a line at a layer; None where it has none."""
+    if line is None or layer not in line.x:
+        return None
+    at = int(np.flatnonzero(line.x == layer)[0])
+    return line.mean[at], line.lower[at], line.upper[at], line.more[at]
 
 
 def _flags_at_ends(
@@ -162,7 +155,6 @@ def _flags_at_ends(
         [ends[side][0] for side in flags],
         [ends[side][1] for side in flags],
         [f"<b>{names[side]}</b><br>audit: {wrapped(why)}" for side, why in flags.items()],
-        legend=True,
     )
 
 
@@ -237,49 +229,34 @@ def two_layers(
     narrow : the maps below the scatter, for one column of a journal, instead of beside it
     """
     domains, height = _NARROW if narrow else _WIDE
-    figure = make_subplots(1, 3)
+    layout = quiet_layout(height)
     traces, headings = [], []
     for place, (part, domain) in enumerate(zip((scatter, *maps), domains, strict=True)):
         ref = panel_ref(place)
-        for trace in part.data:
-            moved = trace.to_plotly_json() | {"xaxis": f"x{ref}", "yaxis": f"y{ref}"}
-            traces.append(as_small(moved, place == 1, narrow) | _IN_BOTH if place else moved)
+        drawn, axes, notes = as_panel(part, ref)
+        if place:
+            drawn = [as_small(one, place == 1, narrow) | {"legend": "legend2"} for one in drawn]
+        traces += drawn
         for name, ends in zip("xy", domain, strict=True):
-            axis = part.layout[f"{name}axis"].to_plotly_json()
-            other = "y" if name == "x" else "x"
-            axis |= {"domain": ends, "anchor": other + ref, "constrain": "domain"}
             # Both sides of a panel are cut to the square that fits, from the outside.
-            axis["constraintoward"] = "left" if name == "x" else "top"
-            if narrow and not place and name == "y":
-                axis["title"]["text"] = axis["title"]["text"].replace(") in ", ")<br>in ")
-            figure.update_layout({f"{name}axis{ref}": axis})
-        figure.update_layout({f"yaxis{ref}_scaleanchor": f"x{ref}"})
+            side = {"constrain": "domain", "constraintoward": "left" if name == "x" else "top"}
+            axes[f"{name}axis{ref}"] |= {"domain": ends, **side}
+        if narrow and not place:
+            title = axes["yaxis"]["title"]
+            title["text"] = title["text"].replace(") in ", ")<br>in ")
+        layout |= axes
         said = part.layout.title.text
         said = said.replace(" layer ", "<br>layer ") if narrow and place else said
-        headings.append(title_of(said, ref) | {"font": {"size": SIZE}})
-        refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"} if place else {}
-        headings += [below.to_plotly_json() | refs for below in part.layout.annotations]
-    figure.add_traces(traces)
-    axes = figure.layout.to_plotly_json()
-    quiet(figure, height=height)
-    figure.update_layout({name: axes[name] for name in axes if name[1:].startswith("axis")})
-    figure.update_layout(
-        annotations=headings,
-        margin={"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
-        legend={"x": 1.02, "y": 1, "yanchor": "top", "title_text": "features"},
-        legend2={
-            "x": 1.02,
-            "y": 0,
-            "yanchor": "bottom",
-            "title": {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}},
-            "itemsizing": "constant",
-            "tracegroupgap": 2,
-        },
-    )
-    return figure
-
-
-_IN_BOTH = {"legend": "legend2"}
+        headings += [title_of(said, ref) | {"font": {"size": SIZE}}, *notes]
+    title = {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}}
+    beside = layout["legend"] | {"x": 1.02}
+    layout |= {
+        "annotations": headings,
+        "margin": {"l": 60, "r": 12, "t": 40, "b": 56 if not narrow else 40},
+        "legend": beside | {"y": 1, "yanchor": "top"},
+        "legend2": beside | {"y": 0, "yanchor": "bottom", "title": title},
+    }
+    return go.Figure(once_in_legend(traces), layout)
 
 
 # x and y of the scatter and of the two maps, as shares of the plot, and the height.
@@ -311,4 +288,150 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
         ),
         scatter.data,
         scatter.table,
+    )
+
+
+# A difference of similarities as large as this is always drawn in a strong colour, and no smaller
+# one: where all are about 0 none stands out.
+_LEAST_SCALE = 0.2
+_MEASURES = (("weighted_tau", "by feature profiles", "Δτ"), ("rsa", "by distances", "ΔRSA"))
+
+
+def side_by_side(
+    importance: tuple[pd.DataFrame, pd.DataFrame],
+    scores: tuple[pd.DataFrame, pd.DataFrame],
+    features: Sequence[str],
+) -> go.Figure:
+    """The profiles of each model in the first analysis, on the left, and in the second.
+
+    All panels have one scale, and a feature has one colour. Models of one analysis alone come last.
+
+    Parameters
+    ----------
+    importance : of each analysis, as for `mlem_core.figures.profiles.profiles`
+    scores : of each analysis: model, layer, fold, rho, ceiling
+    features : of both, which decide the colours
+    """
+    models = [list(dict.fromkeys(table["model"])) for table in importance]
+    shared = [model for model in models[0] if model in models[1]]
+    order = [(model, which) for model in shared for which in (0, 1)]
+    order += [(model, which) for which in (0, 1) for model in models[which] if model not in shared]
+
+    def put_together(tables: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+        parts = [
+            tables[which][tables[which]["model"] == model].assign(
+                model=f"{model_called(model)}, {('first', 'second')[which]}"
+            )
+            for model, which in order
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    return profiles(put_together(importance), put_together(scores), features, across=2)
+
+
+def side_by_side_caption(names: tuple[str, str]) -> str:
+    """Caption of the profiles of two analyses, by what these are called."""
+    return joined(
+        f"First: “{names[0]}”. Second: “{names[1]}”.",
+        "Feature importance (FI) by layer, mean over folds, on one scale; bands are "
+        f"{FOLDS}. Dashed: held-out ρ. Dotted: the ceiling.",
+    )
+
+
+def importance_differences(
+    table: pd.DataFrame, features: Sequence[str], across: int = 3
+) -> go.Figure:
+    """The importance of each feature in the first analysis less that in the second, by layer.
+
+    Parameters
+    ----------
+    table : as `mlem_core.robustness.two_analyses.importance_differences` gives it
+    features : of both analyses, which decide the colours
+    """
+    if table.empty:
+        return _nothing("No layer and feature is in both.")
+    bounds = None
+    if table["lower"].notna().any():
+        # The p of this table is of either sign, and is said here.
+        bounds = table.assign(quantity="importance", value=table["difference"])
+    figure = profiles(
+        table.assign(fold=0, importance=table["difference"]),
+        table[["model", "layer"]].assign(fold=0),
+        features,
+        across,
+        "difference of importance (ΔFI)",
+        Annotations(bounds),
+    )
+    for trace in figure.data:
+        if isinstance(trace.hovertext, tuple):
+            trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± .000 (sd)", "")
+                               for text in trace.hovertext]  # fmt: skip
+    return figure
+
+
+def similarity_differences(table: pd.DataFrame, across: int = 2) -> go.Figure:
+    """Both similarities in the first analysis less those in the second, for every two layers.
+
+    A dot is in a cell whose difference of RSA is not 0 (corrected p).
+
+    Parameters
+    ----------
+    table : as `mlem_core.robustness.two_analyses.similarity_differences` gives it
+    across : 2 beside each other, 1 below each other
+    """
+    if table.empty:
+        return _nothing("Two layers or more have to be in both.")
+    names = list(dict.fromkeys([*table["layer_a"], *table["layer_b"]]))
+    layers = [parse_layer(name) for name in names]
+    place, n = {name: at for at, name in enumerate(names)}, len(names)
+    matrices = []
+    for name, title, unit in _MEASURES:
+        values, hover = np.zeros((n, n)), np.full((n, n), "", dtype=object)
+        flags: dict[Pair, str] = {}
+        for row in table.to_dict("records"):
+            a, b = place[row["layer_a"]], place[row["layer_b"]]
+            values[a, b] = values[b, a] = row[f"{name}_difference"]
+            hover[a, b] = hover[b, a] = _told(row, name)
+            p = row["rsa_p_corrected"]
+            if name == "rsa" and p <= SIGNIFICANT:
+                pair = layers[a], layers[b]
+                flags |= dict.fromkeys((pair, pair[::-1]), f"not 0: p {as_p(p)} (corrected)")
+        matrices.append(Matrix(Measure(name, name, title, unit, unit), values, hover, flags))
+    of = grid(layers, "model", np.eye(n))
+    figure = matrix_figure(of, matrices, "row" if across == 2 else "column", None)
+    highest = max(float(np.abs(one.values).max()) for one in matrices)
+    end = max(_LEAST_SCALE, float(np.ceil(highest * 10) / 10))
+    set_scale(figure, {-end: short(-end), 0: "0", end: f"+{short(end)}"})
+    return figure
+
+
+def _told(row: Mapping[Any, Any], name: str) -> str:
+    """What hovering adds to the difference."""
+    ends = "first", "second", "lower", "upper"
+    one, other, lower, upper = (float(row.get(f"{name}_{end}", np.nan)) for end in ends)
+    text = f"<br>first {as_number(one)}, second {as_number(other)}"
+    return text + (f"<br>{interval(lower, upper)}" if np.isfinite(lower) else "")
+
+
+def _nothing(text: str) -> go.Figure:
+    figure = go.Figure(layout=quiet_layout(160))
+    say(figure, text)
+    return figure
+
+
+def differences_caption(
+    what: str, names: tuple[str, str], over: str, family: str, mark: str, caveat: str = ""
+) -> str:
+    """Caption of the differences of two analyses; without intervals `over` is empty.
+
+    Parameters
+    ----------
+    mark : what stands in the figure where a difference is not 0
+    caveat : on the intervals
+    """
+    return joined(
+        f"{what}: “{names[0]}” less “{names[1]}”.",
+        f"95 % intervals over {over}." if over else "",
+        f"{mark}: not 0 (p ≤ 0.05, corrected over a family of {family})." if over else "",
+        caveat if over else "",
     )

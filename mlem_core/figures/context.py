@@ -64,7 +64,7 @@ class Drawing:
     replicates : of the confidence intervals, where they are in the store
     options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store),
-        "partial" (see `mlem_core.figures.partial`),
+        "partial" (see `mlem_core.figures.terms`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "within" (the one that divides them again), "order" (of the layers of the
         matrices: "model" or "clustering"),

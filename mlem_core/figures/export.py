@@ -73,7 +73,7 @@ def as_file(
         return _with_title(written, title)
     if format == "png":
         return _with_dpi(written, paper.dpi)
-    return _svg_with_title(_in_mm(written, paper), title)
+    return _in_mm(written, paper, title)
 
 
 def can_write_images() -> bool:
@@ -158,10 +158,8 @@ def _browser(path: str | None) -> Iterator[dict[str, Any]]:
     sheet = kaleido.PageGenerator(mathjax=False)
     sheet.header += "<style>@page { margin: 0 }</style>"
     if "snap" in (path or ""):
-        yield {
-            "page_generator": sheet,
-            "path": path,
-        }  # sees no temporary folder, and is given another one
+        # It sees no temporary folder, and is given another one.
+        yield {"page_generator": sheet, "path": path}
         return
     _check_temporary()
     with scratch("browser") as folder:
@@ -181,8 +179,11 @@ def _check_temporary() -> None:
         )
 
 
-def _in_mm(svg: bytes, paper: Paper) -> bytes:
-    """The SVG with its size in mm; its viewBox keeps the units of what is in it."""
+def _in_mm(svg: bytes, paper: Paper, title: str) -> bytes:
+    """The SVG with its size in mm, and what programs and screen readers call it.
+
+    Its viewBox keeps the units of what is in it.
+    """
     head = re.match(rb"<svg[^>]*>", svg)
     if head is None:
         return svg
@@ -194,16 +195,8 @@ def _in_mm(svg: bytes, paper: Paper) -> bytes:
             if side == b"height":
                 length = float(attribute[1]) / PX_PER_MM
             root = root.replace(attribute[0], side + f'="{length:.2f}mm"'.encode(), 1)
-    return root + svg[head.end() :]
-
-
-def _svg_with_title(svg: bytes, title: str) -> bytes:
-    """The SVG with what programs and screen readers call it."""
-    head = re.match(rb"<svg[^>]*>", svg)
-    if head is None or not title:
-        return svg
-    element = f"<title>{html.escape(title, quote=False)}</title>".encode()
-    return head.group() + element + svg[head.end() :]
+    called = f"<title>{html.escape(title, quote=False)}</title>" if title else ""
+    return root + called.encode() + svg[head.end() :]
 
 
 def _with_title(pdf: bytes, title: str) -> bytes:

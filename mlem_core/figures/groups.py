@@ -9,28 +9,30 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.base.typing import FloatArray
+from mlem_core.base.text import many
 from mlem_core.figures.captions import NOISE, of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import axis_title, feature_name, layer_in_model, named_layers
-from mlem_core.figures.profiles import band, noise_band
+from mlem_core.figures.profiles import line_with_band, noise_band
 from mlem_core.figures.style import (
     GREY,
-    INK,
     PALETTE,
     SIZE,
     Trace,
     as_number,
-    curve,
+    error_bar,
     faded,
     feature_colors,
     heatmap,
     in_full,
+    in_panel,
+    interval,
     names_along,
-    note,
-    panels,
+    once_in_legend,
+    panel_layout,
     plain,
     quiet,
+    quiet_layout,
     short_names,
     similarity_axis,
     whole_layers,
@@ -43,13 +45,12 @@ from mlem_core.inference import layer_intervals
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
 _ROW = 34  # px
-BELOW = 100  # px between two rows of panels
+_DEPTH = "relative depth"
 _NAMES = {"rsa": "RSA"}
 # Groups up to which a cell has room for its interval, and for its value.
 _INTERVALS, _VALUES = 6, 12
 _CELL = 58  # px; how high a cell is
 _WIDE = 0.18  # how wide, as a part of the figure
-_DARK = 0.78  # from here on ink is lost on a cell
 
 
 def group_profiles(
@@ -73,65 +74,57 @@ def group_profiles(
         says these
     """
     groups = list(dict.fromkeys(profiles["group"]))
-    sizes = profiles.groupby("group", sort=False)["members"].first()
-    titles = [f"{plain(name, 18)} (n = {sizes[name]})" for name in groups]
-    figure, places = panels(titles, height=300, across=across, below=BELOW)
-    figure.update_xaxes(range=[-0.03, 1.03], title_text="relative depth")
-    colors = feature_colors(features)
-    named = subjects or {}
-    for group, (row, column) in zip(groups, places, strict=True):
+    members = profiles.groupby("group", sort=False)["members"].first()
+    titles = [f"{plain(name, 18)} (n = {members[name]})" for name in groups]
+    layout, places = panel_layout(titles, height=300, across=across)
+    colors, named, traces = feature_colors(features), subjects or {}, list[Trace]()
+    for group, (ref, first) in zip(groups, places, strict=True):
         own = profiles[profiles["group"] == group].rename(columns={"importance": "value"})
+        subject, drawn = named.get(group, ""), list[Trace]()
         for name, line in own.groupby("feature", sort=False):
-            color, called = colors.get(str(name), GREY), feature_name(str(name))
-            at = [layer_in_model((named.get(group, ""), n)) for n in line["layer"]]
-            for trace in line_with_band(line, at, line["depth"].to_numpy(), color, called):
-                shown = "fill" not in trace and group == groups[0]
-                legend = {"legendgroup": str(name), "showlegend": shown}
-                figure.add_trace(trace | legend, row=row, col=column)
+            at = [layer_in_model((subject, n)) for n in line["layer"]]
+            drawn += line_of(line, at, line["depth"], str(name), colors)
         depth = own.drop_duplicates("layer").set_index("layer")["depth"]
         if noise is not None:
             of_group = noise[(noise["group"] == group) & noise["layer"].isin(depth.index)]
-            x, first = depth[of_group["layer"]].to_numpy(), group == noise["group"].iloc[0]
-            for trace in noise_band(x, of_group, first):
-                figure.add_trace(trace, row=row, col=column)
-        if group in named:
+            drawn += noise_band(of_group.assign(depth=of_group["layer"].map(depth)), "depth")
+        traces += in_panel(ref, drawn)
+        layout[f"xaxis{ref}"] |= {"range": [-0.03, 1.03]}
+        if subject:
             layers = depth.index.to_series()
-            axis = named_layers(whole_layers(layers), named[group], layers)
+            axis = named_layers(whole_layers(layers), subject, layers)
             ticks = [int(n) for n in axis["tickvals"] if n in depth.index]
             axis = {"ticktext": ticks} | axis | {"tickvals": depth[ticks].tolist(), "range": None}
-            axis |= {"title_text": axis_title(named[group])}
-            figure.update_xaxes(axis, row=row, col=column)
-    figure.update_yaxes(matches="y", showticklabels=False)
-    figure.update_yaxes(title_text="importance (drop in ρ)", showticklabels=True, col=1)
-    return figure
+            layout[f"xaxis{ref}"] |= axis
+        layout[f"xaxis{ref}"]["title"]["text"] = axis_title(subject) if subject else _DEPTH
+        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": first}
+        layout[f"yaxis{ref}"]["title"]["text"] = "importance (drop in ρ)" if first else None
+    return go.Figure(once_in_legend(traces), layout)
 
 
-def line_with_band(
+def line_of(
     line: pd.DataFrame,
     at: Sequence[str],
-    x: FloatArray,
-    color: str,
-    called: str,
-    *,
-    dashed: bool = False,
+    x: Any,
+    feature: str,
+    colors: Mapping[str, str],
 ) -> list[Trace]:
-    """The band, where there is one, and the line of a feature over x, on hovering called `at`."""
-    low, high = (line[end].to_numpy() for end in ("lower", "upper"))
-    # A band is over two or more steps with an interval, and crosses no gap.
-    places = np.flatnonzero(~np.isnan(low))
-    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-    traces = [band(x[i], low[i], high[i], color, called) for i in runs if len(i) > 1]
-    of_line = line[["value", "lower", "upper"]].itertuples(index=False)
+    """The line of a feature over x, or of the held-out ρ (""), with its band.
+
+    Parameters
+    ----------
+    line : value, lower, upper
+    at : what each point is called on hovering
+    """
+    called = feature_name(feature) if feature else "held-out ρ"
+    ends = line["lower"], line["upper"]
     hover = [
-        f"{called}, {place}: {as_number(value)}{_interval(low, high)}"
-        for place, (value, low, high) in zip(at, of_line, strict=True)
+        f"{called}, {place}: {as_number(value)}"
+        + ("" if np.isnan(low) else f"<br>{interval(low, high)}")
+        for place, value, low, high in zip(at, line["value"], *ends, strict=True)
     ]
-    dash = "dash" if dashed else "solid"
-    return [*traces, curve(x, line["value"], hover, color, dash, name=called)]
-
-
-def _interval(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f" ({as_number(low)} to {as_number(high)})"
+    look = {"name": called, "legendgroup": feature or "rho", "dash": "solid" if feature else "dash"}
+    return line_with_band(x, line["value"], ends, hover, colors.get(feature, GREY), **look)
 
 
 def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
@@ -144,70 +137,39 @@ def group_similarity(table: pd.DataFrame, *, narrow: bool = False) -> go.Figure:
     narrow : for one column of a journal: intervals stand on two lines
     """
     groups = list(dict.fromkeys((*table["group_a"], *table["group_b"])))
-    place = {name: at for at, name in enumerate(groups)}
-    n = len(groups)
+    place, n = {name: at for at, name in enumerate(groups)}, len(groups)
     values = np.full((n, n), np.nan)
-    hover = np.full((n, n), "", dtype=object)
-    texts: list[dict] = []
-    for row in table.itertuples(index=False):
+    hover, texts = (np.full((n, n), "", dtype=object) for _ in range(2))
+    for row in table[table["rsa"].notna()].to_dict("records"):
         # The later group up the side: the matrix is its lower left half.
-        i, j = sorted((place[row.group_a], place[row.group_b]), reverse=True)
-        values[i, j] = row.rsa
-        hover[i, j] = _hover(row)
-        text = _text(row, n, narrow)
-        color = GREY if np.isnan(row.rsa) else "white" if abs(row.rsa) > _DARK else INK
-        font = {"color": color, "size": SIZE - 2 if narrow else SIZE}
-        texts += [note(text, j, i, font=font)] * bool(text)
-    figure = go.Figure([heatmap(values, hover, coloraxis="coloraxis", xgap=2, ygap=2)])
-    _lay_out(figure, groups, texts, narrow=narrow)
-    return figure
-
-
-def _lay_out(figure: go.Figure, groups: list[str], texts: list[dict], *, narrow: bool) -> None:
-    n, cell = len(groups), _CELL if len(groups) <= _INTERVALS else 34
-    height = cell * n
+        at = tuple(sorted((place[row["group_a"]], place[row["group_b"]]), reverse=True))
+        values[at], hover[at] = row["rsa"], _hover(row)
+        texts[at] = "" if n > _VALUES else as_number(row["rsa"], 2)
+        if n <= _INTERVALS and pd.notna(row["lower"]):
+            low, high = (as_number(row[end], 2) for end in ("lower", "upper"))
+            between = f"{low} to<br>{high}" if narrow else f"{low} to {high}"
+            small = f"<span style='font-size:{SIZE - 3}px'>{between}</span>"
+            texts[at] = f"<b>{texts[at]}</b><br>{small}"
+    said = {"text": texts, "texttemplate": "%{text}", "textfont": {"size": SIZE - 2 * narrow}}
+    cells = heatmap(values, hover, coloraxis="coloraxis", xgap=2, ygap=2, **said)
     # Names that lie flat take less.
     flat = n < 3 or (not narrow and n <= _INTERVALS)
-    below = 90 if flat else 150
-    quiet(figure, height=height + 16 + below)
-    wide = 1.0 if narrow else min(1.0, _WIDE * n)
-    figure.update_layout(
-        annotations=texts,
-        margin={"t": 16, "b": below},
-        coloraxis=similarity_axis(
-            height + 16 + below, wide / 2, 0.8 * wide, SIMILARITIES[RSA].unit
-        ),
-    )
-    shared, angle = names_along(short_names(groups, 17)), 0 if flat else -35
-    figure.update_xaxes(range=[-0.5, n - 0.5], tickangle=angle, domain=[0, wide], **shared)
-    figure.update_yaxes(range=[n - 0.5, -0.5], **shared)
+    below, wide = 90 if flat else 150, 1.0 if narrow else min(1.0, _WIDE * n)
+    layout = quiet_layout((_CELL if n <= _INTERVALS else 34) * n + 16 + below)
+    scale = similarity_axis(layout["height"], wide / 2, 0.8 * wide, SIMILARITIES[RSA].unit)
+    layout |= {"coloraxis": scale, "margin": {"l": 56, "r": 16, "t": 16, "b": below}}
+    names, angle = names_along(short_names(groups, 17)), 0 if flat else -35
+    layout["xaxis"] |= names | {"range": [-0.5, n - 0.5], "tickangle": angle, "domain": [0, wide]}
+    layout["yaxis"] |= names | {"range": [n - 0.5, -0.5]}
+    return go.Figure([cells], layout)
 
 
-def _text(row: object, n: int, narrow: bool) -> str:
-    """Text of a cell: its value, and its interval where there are few."""
-    rsa, low, high = (getattr(row, name) for name in ("rsa", "lower", "upper"))
-    if n > _VALUES:
-        return ""
-    if np.isnan(rsa):
-        return "one model" if not narrow or n < 4 else "–"
-    value = as_number(rsa, 2)
-    if np.isnan(low) or n > _INTERVALS:
-        return value
-    low, high = as_number(low, 2), as_number(high, 2)
-    between = f"{low} to<br>{high}" if narrow else f"{low} to {high}"
-    return f"<b>{value}</b><br><span style='font-size:{SIZE - 3}px'>{between}</span>"
-
-
-def _hover(row: object) -> str:
-    a, b, n, rsa, low, high = (
-        getattr(row, name) for name in ("group_a", "group_b", "pairs", "rsa", "lower", "upper")
-    )
-    which = f"within {in_full(a)}" if a == b else f"{in_full(a)} and {in_full(b)}"
-    pairs = f"{n} pairs of models" if n != 1 else "1 pair of models"
-    if np.isnan(rsa):
-        return ""
-    interval = "no interval" if np.isnan(low) else f"95 % {as_number(low)} to {as_number(high)}"
-    return f"{which}<br>RSA {as_number(rsa)}, {interval}<br>{pairs}"
+def _hover(row: Mapping[Any, Any]) -> str:
+    a, b = (in_full(row[name]) for name in ("group_a", "group_b"))
+    which = f"within {a}" if a == b else f"{a} and {b}"
+    ends = "no interval" if pd.isna(row["lower"]) else interval(row["lower"], row["upper"])
+    pairs = f"{many(row['pairs'], 'pair')} of models"
+    return f"{which}<br>RSA {as_number(row['rsa'])}, {ends}<br>{pairs}"
 
 
 def universality(table: pd.DataFrame) -> go.Figure:
@@ -232,21 +194,20 @@ def interval_bars(
 ) -> go.Figure:
     """Bar of each value with its interval, below each other; faint where that includes 0."""
     hover = [
-        f"<b>{in_full(name)}</b><br>{as_number(x)}<br>95 % CI {as_number(low)} to {as_number(high)}"
+        f"<b>{in_full(name)}</b><br>{as_number(x)}<br>{interval(low, high)}"
         for name, x, low, high in zip(names, value, lower, upper, strict=True)
     ]
-    ends = {"array": upper - value, "arrayminus": value - lower, "symmetric": False}
-    figure = go.Figure(
-        go.Bar(
-            x=value,
-            y=list(range(len(names))),
-            orientation="h",
-            marker={"color": [PALETTE[0] if one > 0 else faded(PALETTE[0], 0.35) for one in lower]},
-            error_x={"type": "data", **ends, "color": GREY, "thickness": 1.5},
-            hovertext=hover,
-            hoverinfo="text",
-        )
-    )
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": value,
+        "y": list(range(len(names))),
+        "marker": {"color": [PALETTE[0] if one > 0 else faded(PALETTE[0], 0.35) for one in lower]},
+        "error_x": error_bar(value, lower, upper, color=GREY, thickness=1.5),
+        "hovertext": hover,
+        "hoverinfo": "text",
+    }
+    figure = go.Figure([bars])
     quiet(figure, height=_ROW * len(names) + 110)
     labels = [plain(name, 24) for name in names]
     figure.update_yaxes(names_along(labels, autorange="reversed"))

@@ -17,7 +17,6 @@ from mlem_core.figures.naming import feature_labels, layer_title, model_colors, 
 from mlem_core.figures.profiles import (
     FI,
     Drawn,
-    Panel,
     chance_band,
     line_traces,
     lines_of,
@@ -32,8 +31,8 @@ from mlem_core.figures.style import (
     Trace,
     flag_trace,
     in_panel,
+    once_in_legend,
     panel_layout,
-    panel_ref,
     scatter,
     wrapped,
 )
@@ -74,40 +73,32 @@ def feature_panels(
     models = list(dict.fromkeys(importance["model"]))
     looks = list(zip(models, model_labels(models, LEGEND), model_colors(models), strict=True))
     traces: list[Trace] = []
-    for number, (key, (_, column)) in enumerate(zip(keys, places, strict=True)):
-        ref, drawn = panel_ref(number), []
+    for key, title, (ref, first) in zip(keys, titles, places, strict=True):
+        drawn: list[Trace] = []
         if chance is not None and key[1]:
             most = chance.loc[chance["feature"] == key[1], "chance"].max()
-            ends = pd.DataFrame({"layer": [0.0, 1.0], "chance": most})
-            drawn += chance_band(ends, Panel({}, number == 0, ref))
+            drawn += chance_band(pd.DataFrame({"layer": [0.0, 1.0], "chance": most}))
         for place, (model, label, color) in enumerate(looks):
             if (line := lines.get((model, *key))) is not None:
-                called = {
-                    x: layer_title((model, round(x * max(last[model], 1)))) for x in line.layers
-                }
-                of = Drawn(titles[number], label, model, color, place, faint=True)
-                unit = unit_of(value) if key[1] else "ρ"
-                drawn += line_traces(line, of, Panel(called, number == 0, ref), unit)
+                called = {x: layer_title((model, round(x * max(last[model], 1)))) for x in line.x}
+                of = Drawn(title, label, model, color, place, faint=True)
+                drawn += line_traces(line, of, called, unit_of(value) if key[1] else "ρ")
             if not key[1] and (line := lines.get((model, "ceiling", ""))) is not None:
                 look = {"color": color, "width": 1, "dash": "dot"}
                 hidden = {"showlegend": False, "legendgroup": model, "name": label}
-                drawn.append(scatter(line.layers, line.mean, mode="lines", line=look, **hidden))
+                drawn.append(scatter(line.x, line.mean, mode="lines", line=look, **hidden))
         if not key[1] and annotations.flags:
             at = [(model, n / max(last[model], 1)) for model, n in annotations.flags]
             y = [np.interp(x, *lines[model, "rho", ""][:2]) for model, x in at]
             why = [f"audit: {wrapped(text)}" for text in annotations.flags.values()]
-            drawn.append(flag_trace([x for _, x in at], y, why, legend=True))
+            drawn.append(flag_trace([x for _, x in at], y, why))
         traces += in_panel(ref, drawn)
-        _set_axes(layout, ref, value if column == 1 else None)
-    return go.Figure(traces, layout, _validate=False)
-
-
-def _set_axes(layout: dict[str, Any], ref: str, value: str | None) -> None:
-    """The axes of a panel over relative depth; inner ones (None) have no numbers of their own."""
-    layout[f"xaxis{ref}"] |= {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
-    layout[f"xaxis{ref}"]["title"]["text"] = "relative depth"
-    layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": value is not None}
-    layout[f"yaxis{ref}"]["title"]["text"] = value
+        depths = {"range": [-0.04, 1.04], "tickvals": [0, 0.5, 1], "showgrid": False}
+        layout[f"xaxis{ref}"] |= depths
+        layout[f"xaxis{ref}"]["title"]["text"] = "relative depth"
+        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": first}
+        layout[f"yaxis{ref}"]["title"]["text"] = value if first else None
+    return go.Figure(once_in_legend(traces), layout, _validate=False)
 
 
 def drawn_profiles(

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import width
 from mlem_core.base.text import stress_in_words
@@ -33,11 +32,12 @@ from mlem_core.figures.style import (
     LEGEND,
     SIZE,
     SYMBOLS,
+    Trace,
     as_number,
     faded,
     in_panel,
-    panel_ref,
-    quiet,
+    once_in_legend,
+    panel_layout,
     scatter,
     title_of,
 )
@@ -89,30 +89,6 @@ def heading(text: str) -> dict[str, Any]:
     }
 
 
-def uncrowded(
-    points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
-) -> tuple[list[str], list[str]]:
-    """Labels of points in [0, 1]² with their places; "" for those that would stand on others.
-
-    `gaps` (n_points,) is how far from its point each label stands, where marks are large.
-    """
-    places = label_places(points, labels, gaps)
-    gaps = np.full(len(labels), _GAP) if gaps is None else gaps
-    taken: list[tuple[float, float, float, float]] = []
-    texts = [""] * len(labels)
-    # Those with most room around them first.
-    near = np.linalg.norm(points[:, None] - points, axis=2) if len(points) else np.zeros((0, 0))
-    for i in np.argsort(-np.sort(near, axis=1)[:, 1:4].mean(axis=1)) if len(points) > 1 else [0]:
-        if not len(labels) or not labels[i]:
-            continue
-        x0, y0, x1, y1 = _label_box(points[i], labels[i], places[i], gaps[i])
-        inside = x0 >= -0.1 and x1 <= 1.15
-        if inside and all(x1 <= a or c <= x0 or y1 <= b or d <= y0 for a, b, c, d in taken):
-            texts[i] = labels[i]
-            taken.append((x0, y0, x1, y1))
-    return texts, places
-
-
 _SIDES = {
     "top right": (1, 1),
     "top left": (-1, 1),
@@ -135,31 +111,31 @@ def _label_box(
     return left, low, left + wide, low + high
 
 
-def label_places(
+def uncrowded(
     points: np.ndarray, labels: Sequence[str], gaps: np.ndarray | None = None
-) -> list[str]:
-    """Place of each label so that few overlap: greedy, over points in [0, 1]²."""
+) -> tuple[list[str], list[str]]:
+    """Labels of points in [0, 1]² with their places; "" for those that would stand on others.
+
+    `gaps` (n_points,) is how far from its point each label stands, where marks are large.
+    """
     gaps = np.full(len(labels), _GAP) if gaps is None else gaps
-    marks = gaps - _GAP + 0.015
+    marks = gaps - _GAP + 0.012
     taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(points, marks, strict=True)]
-    places = [""] * len(labels)
-    for i in np.argsort(-points.sum(axis=1)) if len(labels) else []:
-
-        def cost(name: str, label: int = int(i)) -> float:
-            x0, y0, x1, y1 = _label_box(points[label], labels[label], name, gaps[label])
-            out = max(0.0, -x0) + max(0.0, x1 - 1) + max(0.0, -y0) + max(0.0, y1 - 1)
-            shared = sum(
-                max(0.0, min(x1, x3) - max(x0, x2)) * max(0.0, min(y1, y3) - max(y0, y2))
-                for k, (x2, y2, x3, y3) in enumerate(taken)
-                if k != label
-            )
-            # At a corner of a large mark it would be nearer to another one.
-            astray = 0.1 * abs(_SIDES[name][0]) * (gaps[label] - _GAP)
-            return shared * 100 + out + astray
-
-        places[i] = min(_SIDES, key=cost)
-        taken.append(_label_box(points[i], labels[i], places[i], gaps[i]))
-    return places
+    texts, places = [""] * len(labels), ["top right"] * len(labels)
+    # Those with most room around them first.
+    near = np.linalg.norm(points[:, None] - points, axis=2)
+    for i in np.argsort(-np.sort(near, axis=1)[:, 1:4].sum(axis=1)).tolist():
+        others = taken[:i] + taken[i + 1 :]
+        # At a corner of a large mark it would be nearer to another one.
+        sides = list(_SIDES)[:: -1 if gaps[i] > _GAP else 1]
+        for place in sides if labels[i] else ():
+            x0, y0, x1, y1 = box = _label_box(points[i], labels[i], place, gaps[i])
+            free = all(x1 <= a or c <= x0 or y1 <= b or d <= y0 for a, b, c, d in others)
+            if free and x0 >= -0.1 and x1 <= 1.15:
+                texts[i], places[i] = labels[i], place
+                taken.append(box)
+                break
+    return texts, places
 
 
 def layer_maps(
@@ -177,18 +153,19 @@ def layer_maps(
     across : 2 beside each other, 1 below each other
     stress : by measure, how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
-    figure = make_subplots(3 - across, across, horizontal_spacing=0.06, vertical_spacing=0.1)
     models = list(dict.fromkeys(layer_map["model"]))
     labels, colors = model_labels(models, LEGEND), model_colors(models)
     profiles = {} if importance is None else _profiles_in_words(importance)
-    measures = (("profiles", "by feature importance"), ("rsa", "by neural distances (RSA)"))
-    sides = _sides_of_numbers(layer_map)
-    quiet(figure, height=460 if across == 2 else 740)
-    for place, (measure, title) in enumerate(measures):
-        ref, of_measure = panel_ref(place), layer_map[layer_map["measure"] == measure]
-        for i, model in enumerate(models):
-            points = of_measure[of_measure["model"] == model].sort_values("layer")
-            color = colors[i]
+    titles = {"profiles": "by feature importance", "rsa": "by neural distances (RSA)"}
+    height = 400 if across == 2 else 340
+    layout, places = panel_layout(
+        list(titles.values()), height=height, across=across, apart=0.06, below=66
+    )
+    traces: list[Trace] = []
+    for measure, (ref, _) in zip(titles, places, strict=True):
+        numbered = _numbered(layer_map[layer_map["measure"] == measure])
+        for i, (model, color) in enumerate(zip(models, colors, strict=True)):
+            points = numbered[numbered["model"] == model]
             hover = [
                 f"<b>{layer_title((model, n))}</b>{profiles.get((model, n), '')}"
                 for n in points["layer"]
@@ -196,7 +173,6 @@ def layer_maps(
             trace = scatter(points["x"], points["y"], hover, "lines+markers+text") | {
                 "name": labels[i],
                 "legendgroup": model,
-                "showlegend": place == 0,
                 "line": {"color": faded(color, 0.45), "width": 1.5},
                 "marker": {
                     "color": color,
@@ -207,13 +183,16 @@ def layer_maps(
                 },
                 "selected": {"marker": {"opacity": 1, "size": 16}},
                 "unselected": {"marker": {"opacity": 0.55}},
-                "text": _texts(model, points["layer"].tolist()),
-                "textposition": sides[(model, measure)],
+                "text": points["text"],
+                "textposition": points["place"],
                 "cliponaxis": False,
                 "customdata": points[["model", "layer"]].to_numpy(dtype=object),
             }
-            figure.add_traces(in_panel(ref, [trace]))
-        figure.add_annotation(title_of(title, ref))
+            traces += in_panel(ref, [trace])
+    figure = go.Figure(once_in_legend(traces), layout)
+    figure.update_layout(legend_itemsizing="constant")
+    for measure, (ref, _) in zip(titles, places, strict=True):
+        of_measure = layer_map[layer_map["measure"] == measure]
         frame_map(figure, of_measure, stress.get(measure, UNKNOWN), ref)
     return figure
 
@@ -228,22 +207,17 @@ def _texts(model: str, layers: Sequence[int]) -> list[str]:
     ]
 
 
-def _sides_of_numbers(layer_map: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
-    """Side of each point that its number stands on, by model and measure; few meet."""
-    sides: dict[tuple[str, str], list[str]] = {}
-    for measure, points in layer_map.sort_values("layer").groupby("measure", sort=False):
-        xy = points[["x", "y"]].to_numpy(dtype=np.float64)
-        span = float(np.ptp(xy, axis=0).max()) or 1.0
-        texts = [""] * len(points)
-        for model, rows in points.reset_index().groupby("model", sort=False):
-            for place, text in zip(rows.index, _texts(str(model), rows["layer"]), strict=True):
-                texts[place] = text
-        # Points and numbers are as large on the way across as on the way up.
-        placed = label_places((xy - xy.min(axis=0)) / span, texts)
-        for model in points["model"].unique():
-            own = np.flatnonzero((points["model"] == model).to_numpy())
-            sides[(str(model), str(measure))] = [placed[i] for i in own]
-    return sides
+def _numbered(points: pd.DataFrame) -> pd.DataFrame:
+    """Points of the layers in one map, in order, with the text at each and its place."""
+    points = points.sort_values("layer").reset_index(drop=True)
+    xy = points[["x", "y"]].to_numpy(dtype=np.float64)
+    texts = pd.Series("", index=points.index)
+    for model, rows in points.groupby("model", sort=False):
+        texts[rows.index] = _texts(str(model), rows["layer"])
+    # Points and numbers are as large on the way across as on the way up.
+    span = float(np.ptp(xy, axis=0).max()) or 1.0
+    texts, places = uncrowded((xy - xy.min(axis=0)) / span, list(texts))
+    return points.assign(text=texts, place=places)
 
 
 def _profiles_in_words(importance: pd.DataFrame, most: int = 4) -> dict[tuple[str, int], str]:

@@ -6,20 +6,19 @@ Source: figures S7 to S9 of Jalouzot et al. (2024); figures 2 and 4 of Salle et 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.methods import beside_published
-from mlem_core.base.typing import FloatArray, IntArray, layer_name, parse_layer
+from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.figures.captions import FOLDS
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_title, layer_titles, model_colors, model_labels
-from mlem_core.figures.profiles import band, profiles
+from mlem_core.figures.profiles import line_with_band, profiles
 from mlem_core.figures.style import (
     LEGEND,
     LINE,
@@ -28,9 +27,9 @@ from mlem_core.figures.style import (
     TITLE,
     Trace,
     as_number,
-    curve,
     in_panel,
     names_along,
+    once_in_legend,
     panel_layout,
     panel_ref,
     quiet,
@@ -79,19 +78,19 @@ def method_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     across : 2 beside each other, 1 below each other
     """
     models = list(dict.fromkeys(agreement["model"]))
-    called = zip(models, model_labels(models, LEGEND), model_colors(models), strict=True)
-    look = {one[0]: one for one in called}
-    layout = _panels("layer", across)
-    traces: list[Trace] = []
+    called = list(zip(models, model_labels(models, LEGEND), model_colors(models), strict=True))
+    layout, traces = _panels("layer", across), list[Trace]()
     for place, (measure, *_) in enumerate(_MEASURES):
-        ref = panel_ref(place)
-        for at, model in enumerate(models):
+        for at, (model, label, color) in enumerate(called):
             own = agreement[agreement["model"] == model]
-            traces += in_panel(ref, _line(own, measure, look[model], at), showlegend=False)
-            traces[-1]["showlegend"] = place == 0
-        layout[f"xaxis{ref}"] |= whole_layers(agreement["layer"])
+            marker = {"symbol": SYMBOLS[at % len(SYMBOLS)], "size": 7}
+            look: dict[str, Any] = {"marker": marker, "name": label, "legendgroup": model}
+            traces += in_panel(
+                panel_ref(place), line_over_folds(own, measure, model, color, **look)
+            )
+        layout[f"xaxis{panel_ref(place)}"] |= whole_layers(agreement["layer"])
     # Checking each property would take half of the time; the tests check them.
-    return go.Figure(traces, layout, _validate=False)
+    return go.Figure(once_in_legend(traces), layout, _validate=False)
 
 
 def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
@@ -102,60 +101,49 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
     agreement : noise, fold, frobenius, tau, see `mlem_core.analysis.methods.agreement_by_noise`
     across : 2 beside each other, 1 below each other
     """
-    layout = _panels("noise (sd of each unit)", across)
-    traces: list[Trace] = []
+    layout, traces = _panels("noise (sd of each unit)", across), list[Trace]()
     for place, (measure, _, unit) in enumerate(_MEASURES):
-        color = PALETTE[place]
-        x, mean, sd = over_folds(agreement, measure, "noise")
-        hover = hover_over_folds([f"noise {as_number(n)}" for n in x], mean, sd)
-        line = curve(x, mean, hover, color, marker={"symbol": SYMBOLS[0], "size": 7})
-        drawn = band(x, mean - sd, mean + sd, color, unit), line
-        traces += in_panel(panel_ref(place), drawn, showlegend=False)
+        look: dict[str, Any] = {"name": unit, "showlegend": False}
+        look["marker"] = {"symbol": SYMBOLS[0], "size": 7}
+        line = line_over_folds(agreement, measure, None, PALETTE[place], **look)
+        traces += in_panel(panel_ref(place), line)
     return go.Figure(traces, layout, _validate=False)
 
 
 def _panels(over: str, across: int) -> dict[str, Any]:
     """The layout of a panel for each of `_MEASURES`, each with numbers of its own."""
-    layout, _ = panel_layout([title for _, title, _ in _MEASURES], height=320, across=across)
+    titles = [title for _, title, _ in _MEASURES]
+    layout, _ = panel_layout(titles, height=320, across=across, apart=0.1)
     for place, (_, _, unit) in enumerate(_MEASURES):
         ref = panel_ref(place)
         layout[f"xaxis{ref}"]["title"]["text"] = over
         layout[f"yaxis{ref}"]["title"]["text"] = unit
         layout[f"yaxis{ref}"]["rangemode"] = "tozero"
-    if across > 1:
-        layout["xaxis"]["domain"], layout["xaxis2"]["domain"] = [0, 0.45], [0.55, 1]
     return layout
 
 
-def _line(own: pd.DataFrame, measure: str, look: tuple[str, str, str], place: int) -> list[Trace]:
-    """The mean over folds with its standard deviation, and what hovering says."""
-    model, label, color = look
-    x, mean, sd = over_folds(own, measure)
-    hover = hover_over_folds(layer_names(model, x), mean, sd)
-    marker = {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7 if len(x) > 1 else 10}
-    line = curve(x, mean, hover, color, marker=marker, name=label, legendgroup=model)
-    return [*([band(x, mean - sd, mean + sd, color, model)] if len(x) > 1 else []), line]
+def line_over_folds(
+    table: pd.DataFrame, value: str, model: str | None, color: str, before: str = "", **more: Any
+) -> list[Trace]:
+    """The band of ± 1 standard deviation over folds, and the line of means, over the layers.
 
-
-def layer_names(model: str, layers: IntArray) -> list[str]:
-    return [layer_title((model, int(n))) for n in layers]
-
-
-def hover_over_folds(
-    titles: Sequence[str], mean: FloatArray, sd: FloatArray, before: str = ""
-) -> list[str]:
-    """Hover texts of the points of a line over folds."""
-    return [
+    Parameters
+    ----------
+    model : whose layers they are; None: over the noise
+    before : what hovering says before the number
+    more : of `line_with_band`
+    """
+    stats = table.groupby("noise" if model is None else "layer")[value].agg(["mean", "std"])
+    mean, sd = stats["mean"], stats["std"].fillna(0.0)
+    titles = [
+        f"noise {as_number(at)}" if model is None else layer_title((model, int(at)))
+        for at in stats.index
+    ]
+    hover = [
         f"<b>{title}</b><br>{before}{as_number(m)} ± {as_number(s)} (sd)"
         for title, m, s in zip(titles, mean, sd, strict=True)
     ]
-
-
-def over_folds(table: pd.DataFrame, value: str, by: str = "layer") -> tuple[Any, Any, Any]:
-    """The layers (or what else the lines go over) in order, mean and standard deviation."""
-    stats = table.groupby(by)[value].agg(["mean", "std"]).fillna({"std": 0.0})
-    mean, sd = (stats[name].to_numpy(np.float64) for name in ("mean", "std"))
-    return stats.index.to_numpy(), mean, sd
+    return line_with_band(stats.index, mean, (mean - sd, mean + sd), hover, color, **more)
 
 
 # What is seen where MLEM and FR-RSA are compared.

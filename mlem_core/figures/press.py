@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import width
-from mlem_core.base.typing import FloatArray
 from mlem_core.figures.style import INK, SIZE, note
 
 # One, one and a half and two columns of Nature, and nearly those of most journals.
@@ -279,22 +278,6 @@ class Panel:
         return bool(min(b, d) - max(a, c) > 1e-6)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Heights in px: of each row as it is and at least, between rows, and beside all of them."""
-
-    rows: FloatArray
-    least: FloatArray
-    gaps: FloatArray
-    beside: float
-
-    def fitted(self, most: float) -> FloatArray:
-        """Heights of the rows, lower where the figure would be higher than `most`."""
-        over = self.rows.sum() + self.gaps.sum() + self.beside - most
-        less = self.rows - self.least
-        return self.rows - less * min(1.0, max(0.0, over) / (less.sum() or 1.0))
-
-
 def panels_of(figure: go.Figure) -> list[Panel]:
     """Panels of a figure in which something is drawn."""
     used = {(getattr(trace, "xaxis", "") or "x")[1:] for trace in figure.data}
@@ -335,14 +318,13 @@ def set_near(figure: go.Figure, rows: Sequence[Sequence[Panel]], most: float) ->
     if not rows or (full and figure.layout.height <= most):
         return
     _say_once(figure, rows)
-    sizes = _measured(figure, rows)
-    heights = sizes.fitted(most)
-    whole, top = float(heights.sum() + sizes.gaps.sum()), 0.0
-    for row, high, gap in zip(rows, heights.tolist(), [*sizes.gaps.tolist(), 0.0], strict=True):
+    heights, gaps, beside = _heights(figure, rows, most)
+    whole, top = sum(heights) + sum(gaps), 0.0
+    for row, high, gap in zip(rows, heights, [*gaps, 0.0], strict=True):
         for panel in row:
             panel.y.domain = [max(0.0, 1 - (top + high) / whole), 1 - top / whole]
         top += high + gap
-    old, up, new = figure.layout.height, inside(figure)[1], round(whole + sizes.beside)
+    old, up, new = figure.layout.height, inside(figure)[1], round(whole + beside)
     figure.layout.height = new
     # What explains colours keeps its distance in px from the edge at which it stands.
     for name in ("coloraxis", "coloraxis2", "legend", "legend2"):
@@ -381,16 +363,21 @@ def _say_once(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> None:
         figure.layout.margin.l = max(figure.layout.margin.l, 62)
 
 
-def _measured(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> _Sizes:
-    """Heights of rows with panels no higher than wide, and what stands between them."""
+def _heights(
+    figure: go.Figure, rows: Sequence[Sequence[Panel]], most: float
+) -> tuple[list[float], list[float], float]:
+    """px of rows with panels no higher than wide, of what is between rows, and beside all of them.
+
+    Rows are lower where the figure would be higher than `most`.
+    """
     (across, up), lines = inside(figure), of_lines(figure)
     across -= max(0.0, max(_names(one.y)[0] for one in rows[0]) - figure.layout.margin.l)
     high, least = [], []
     for row in rows:
         wide = across * max(np.ptp(one.x.domain) for one in row)
         square = any(one.y.scaleanchor for one in row)
-        most = wide if square else 0.85 * wide if lines else np.inf
-        high.append(min(most, up * max(np.ptp(one.y.domain) for one in row)))
+        limit = wide if square else 0.85 * wide if lines else np.inf
+        high.append(min(limit, up * max(np.ptp(one.y.domain) for one in row)))
         names = max(_names(one.y)[1] for one in row)
         least.append(min(high[-1], max(_LEAST, names, square * _SMALLER * high[-1])))
     gaps = [
@@ -398,7 +385,11 @@ def _measured(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> _Sizes:
         for upper, lower in itertools.pairwise(rows)
     ]
     beside = figure.layout.height - up
-    return _Sizes(np.array(high), np.array(least), np.array(gaps) + _CLEAR, beside)
+    gaps = [gap + _CLEAR for gap in gaps]
+    over = max(0.0, sum(high) + sum(gaps) + beside - most)
+    share = min(1.0, over / ((sum(high) - sum(least)) or 1.0))
+    lower = [one - share * (one - low) for one, low in zip(high, least, strict=True)]
+    return lower, gaps, beside
 
 
 def _names(axis: Any) -> tuple[float, float]:

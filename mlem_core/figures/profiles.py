@@ -23,23 +23,24 @@ from mlem_core.figures.style import (
     GREY,
     LEGEND,
     NO_ANNOTATIONS,
-    PALETTE,
     SIGNIFICANT,
     SYMBOLS,
     TITLE,
     Annotations,
     Trace,
-    as_number,
     as_numbers,
     as_p,
     curve,
     dash_of,
+    error_bar,
     faded,
+    feature_colors,
     flag_trace,
     in_panel,
+    interval,
     note,
+    once_in_legend,
     panel_layout,
-    panel_ref,
     scatter,
     shape,
     whole_layers,
@@ -80,60 +81,39 @@ def profiles(
     """
     models = list(dict.fromkeys(importance["model"]))
     layout, places = panel_layout(model_labels(models, TITLE), height=360, across=across)
-    labels = feature_labels(features, LEGEND)
+    labels, colors = feature_labels(features, LEGEND), feature_colors(features)
     lines = lines_of(importance, scores, annotations.intervals)
     highest = 1.05 * float(np.nanmax([line.mean.max() for line in lines.values()], initial=0.0))
     unit = unit_of(value)
     traces: list[Trace] = []
-    for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
+    for model, (ref, first) in zip(models, places, strict=True):
         numbers = importance.loc[importance["model"] == model, "layer"]
         called = {n: f"{model_name(model)}, {layer_in_model((model, n))}" for n in set(numbers)}
-        panel = Panel(called, number == 0, panel_ref(number))
+        drawn: list[Trace] = []
         for place, name in enumerate(features):
-            line = lines.get((model, "importance", name))
-            if line is not None:
-                color = PALETTE[place % len(PALETTE)]
-                of = Drawn(feature_name(name), labels[place], name, color, place)
-                traces += in_panel(panel.ref, line_traces(line, of, panel, unit))
-        if annotations.chance is not None:
-            of_model = annotations.chance[annotations.chance["model"] == model]
-            traces += in_panel(panel.ref, chance_band(of_model, panel))
-        if annotations.noise is not None:
-            of_model = annotations.noise[annotations.noise["model"] == model]
-            x = of_model["layer"].to_numpy()
-            traces += in_panel(panel.ref, noise_band(x, of_model, panel.first))
+            if (line := lines.get((model, "importance", name))) is not None:
+                of = Drawn(feature_name(name), labels[place], name, colors[name], place)
+                drawn += line_traces(line, of, called, unit)
+        for ends, grey in ((annotations.chance, chance_band), (annotations.noise, noise_band)):
+            if ends is not None:
+                drawn += grey(ends[ends["model"] == model])
         for key in ("rho", "ceiling"):
             if (model, key, "") in lines:
-                traces += in_panel(panel.ref, _score_traces(lines[model, key, ""], key, panel))
+                drawn += _score_traces(lines[model, key, ""], key, called)
         flags = {layer: why for (one, layer), why in annotations.flags.items() if one == model}
         if flags:
-            hover = [
-                f"<b>{panel.called[layer]}</b><br>audit: {wrapped(why)}"
-                for layer, why in flags.items()
-            ]
-            begins = not any(trace.get("legendgroup") == "audit" for trace in traces)
-            triangles = flag_trace(list(flags), [highest] * len(flags), hover, begins)
-            traces += in_panel(panel.ref, [triangles])
+            hover = [f"<b>{called[n]}</b><br>audit: {wrapped(why)}" for n, why in flags.items()]
+            drawn.append(flag_trace(list(flags), [highest] * len(flags), hover))
+        traces += in_panel(ref, drawn)
         # Of many panels each is too low for the whole title.
         title = value if len(models) <= 4 * across else unit
-        layer_axes(layout, panel.ref, (model, numbers), title if column == 1 else None)
+        layer_axes(layout, ref, (model, numbers), title if first else None)
         marked = [
             (at, number) for at, (one, number) in enumerate(annotations.marked) if one == model
         ]
-        _mark_layers(layout, marked, panel.ref)
-    _all_in_legend(traces)
+        _mark_layers(layout, marked, ref)
     # Checking each property would take half of the time; the tests check them.
-    return go.Figure(traces, layout, _validate=False)
-
-
-def _all_in_legend(traces: list[Trace]) -> None:
-    """Name in the legend too what the first panel does not have."""
-    named = {trace["legendgroup"] for trace in traces if trace.get("showlegend")}
-    for trace in traces:
-        group = trace.get("legendgroup", "chance")
-        if trace.get("name") != "band" and group not in named:
-            trace["showlegend"] = True
-            named.add(group)
+    return go.Figure(once_in_legend(traces), layout, _validate=False)
 
 
 def layer_axes(
@@ -173,41 +153,16 @@ def unit_of(value: str) -> str:
     return value.rpartition("(")[2].rstrip(")")
 
 
-class Panel(NamedTuple):
-    """The panel of a model: what its layers are called on hovering, whether its lines are in the
-    legend, and what stands behind x and y in the names of its axes."""
+class Line(NamedTuple):
+    """Mean of each layer in order, with its interval or standard deviation, the corrected p (None
+    where nothing is tested), and what hovering says of these."""
 
-    called: Mapping[int, str]
-    first: bool
-    ref: str
-
-
-class _Bounds(NamedTuple):
-    """Interval and corrected p (NaN where nothing is tested) of each layer of a line."""
-
+    x: IntArray | FloatArray
+    mean: FloatArray
     lower: FloatArray
     upper: FloatArray
-    p: FloatArray
-
-
-class _Line(NamedTuple):
-    """The layers in order, the mean and standard deviation over folds, and the intervals."""
-
-    layers: IntArray
-    mean: FloatArray
-    sd: FloatArray
-    bounds: _Bounds | None
-
-    @property
-    def hover(self) -> list[str]:
-        """Hover texts on the interval and test of each point."""
-        if self.bounds is None:
-            return [""] * len(self.layers)
-        return [
-            f"<br>95 % interval {as_number(low)} to {as_number(high)}"
-            + ("" if np.isnan(p) else f"<br>above 0: p {as_p(p)} (corrected)")
-            for low, high, p in zip(*self.bounds, strict=True)
-        ]
+    p: FloatArray | None
+    more: list[str]
 
 
 # By model, quantity and feature ("" where the quantity is of no feature).
@@ -216,84 +171,98 @@ _Key = tuple[str, str, str]
 
 def lines_of(
     importance: pd.DataFrame, scores: pd.DataFrame, intervals: pd.DataFrame | None
-) -> dict[_Key, _Line]:
+) -> dict[_Key, Line]:
     """All lines of the tables of `profiles`, by model, quantity and feature ("" of a score)."""
-    bounds = {} if intervals is None else _bounds(intervals)
-    lines = _lines(importance, "importance", bounds)
-    for key in {"rho", "ceiling"} & {*scores}:
-        lines |= _lines(scores.assign(feature=""), key, bounds)
+    by = ["model", "quantity", "feature"]
+    bounds: dict[Any, pd.DataFrame] = {}
+    if intervals is not None:
+        bounds = dict(iter(intervals.sort_values("layer", kind="stable").groupby(by, sort=False)))
+    tables = {"importance": importance}
+    tables |= {key: scores.assign(feature="") for key in ("rho", "ceiling") if key in scores}
+    lines = {}
+    for key, table in tables.items():
+        stats = table.groupby(["model", "feature", "layer"])[key].agg(["mean", "std"])
+        stats = stats.fillna({"std": 0.0}).reset_index("layer")
+        for (model, feature), own in stats.groupby(["model", "feature"]):
+            lines[model, key, feature] = _line(own, bounds.get((model, key, feature)))
     return lines
 
 
-def _lines(table: pd.DataFrame, key: str, bounds: Mapping[_Key, _Bounds]) -> dict[_Key, _Line]:
-    stats = table.groupby(["model", "feature", "layer"])[key].agg(["mean", "std"])
-    stats = stats.fillna({"std": 0.0}).reset_index("layer")
-    return {
-        (model, key, feature): _Line(
-            line["layer"].to_numpy(),
-            line["mean"].to_numpy(),
-            line["std"].to_numpy(),
-            bounds.get((model, key, feature)),
-        )
-        for (model, feature), line in stats.groupby(["model", "feature"])
-    }
-
-
-def _bounds(intervals: pd.DataFrame) -> dict[_Key, _Bounds]:
-    table = intervals.sort_values("layer", kind="stable")
-    return {
-        key: _Bounds(
-            *(rows[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
-        )
-        for key, rows in table.groupby(["model", "quantity", "feature"], sort=False)
-    }
+def _line(stats: pd.DataFrame, bounds: pd.DataFrame | None) -> Line:
+    x, mean, sd = (stats[name].to_numpy() for name in ("layer", "mean", "std"))
+    if bounds is None:
+        more = [f" ± {one} (sd)" for one in as_numbers(sd)]
+        return Line(x, mean, mean - sd, mean + sd, None, more)
+    low, high, p = (bounds[name].to_numpy(np.float64) for name in ("lower", "upper", "p_corrected"))
+    tested = ["" if np.isnan(one) else f"<br>above 0: p {as_p(one)} (corrected)" for one in p]
+    more = [f"<br>{interval(*one)}{test}" for *one, test in zip(low, high, tested, strict=True)]
+    return Line(x, mean, low, high, p, more)
 
 
 def band(
     x: IntArray | FloatArray,
-    low: FloatArray,
-    high: FloatArray,
+    ends: tuple[Any, Any],
     color: str,
     group: str,
     opacity: float = 0.18,
+    name: str = "",
 ) -> Trace:
-    """Band between two lines over x: layers, depths or steps."""
-    around, ends = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+    """Band between two ends over x: layers, depths or steps; with a name it is in the legend."""
+    low, high = ends
+    around, sides = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
     look = {"fill": "toself", "fillcolor": faded(color, opacity), "line": {"width": 0}}
-    named = {"legendgroup": group, "showlegend": False, "name": "band"}
-    return scatter(around, ends, mode="lines", **look, **named)
+    named = {"legendgroup": group, "name": name or "band"} | ({} if name else {"showlegend": False})
+    return scatter(around, sides, mode="lines", **look, **named)
 
 
-def chance_band(table: pd.DataFrame, panel: Panel) -> list[Trace]:
+def line_with_band(
+    x: Any, y: Any, ends: tuple[Any, Any], hover: Sequence[str], color: str, **more: Any
+) -> list[Trace]:
+    """A line with the band between its ends, which crosses no gap; a lone point has a bar.
+
+    Parameters
+    ----------
+    ends : lower and upper end of each point, NaN where there is none
+    more : of `curve`; `opacity` is that of the band
+    """
+    x, y, low, high = (np.asarray(one) for one in (x, y, *ends))
+    opacity = more.pop("opacity", 0.18)
+    line = curve(x, y, hover, color, **more)
+    group = str(line.setdefault("legendgroup", line.get("name", "")))
+    known = np.flatnonzero(~np.isnan(low))
+    runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
+    if len(x) == 1:
+        line["error_y"] = error_bar(y, low, high, thickness=1, width=3)
+    bands = [band(x[i], (low[i], high[i]), color, group, opacity) for i in runs if len(i) > 1]
+    return [*bands, line]
+
+
+def chance_band(table: pd.DataFrame) -> list[Trace]:
     """Grey band from 0 to the largest importance of any feature by chance."""
     largest = table.groupby("layer")["chance"].max().clip(lower=0.0).dropna()
     if not len(largest):
         return []
     x, high = largest.index.to_numpy(), largest.to_numpy(np.float64)
-    grey = band(x, np.zeros(len(x)), high, GREY, "chance", 0.25)
-    label = "chance (largest of the features)"
-    return [grey | {"name": label, "showlegend": panel.first}]
+    return [
+        band(x, (np.zeros(len(x)), high), GREY, "chance", 0.25, "chance (largest of the features)")
+    ]
 
 
-def noise_band(x: IntArray | FloatArray, table: pd.DataFrame, first: bool) -> list[Trace]:
+def noise_band(table: pd.DataFrame, x: str = "layer") -> list[Trace]:
     """Grey band between lower and upper noise ceiling over x; none of fewer than two layers."""
-    if len(x) < 2:
+    if len(table) < 2:
         return []
-    low, high = (table[end].to_numpy(np.float64) for end in ("lower", "upper"))
-    grey = band(x, low, high, GREY, "noise ceiling", 0.12)
-    return [grey | {"name": "noise ceiling", "showlegend": first, "legendrank": 1002}]
+    places, low, high = (table[name].to_numpy(np.float64) for name in (x, "lower", "upper"))
+    name = "noise ceiling"
+    return [band(places, (low, high), GREY, name, 0.12, name) | {"legendrank": 1002}]
 
 
-def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
+def _score_traces(line: Line, key: str, called: Mapping[int, str]) -> list[Trace]:
     """The held-out ρ with its interval, or the ceiling, in grey."""
     label, dash = _SCORES[key]
-    x, mean, _, bounds = line
-    traces = []
-    if bounds is not None and key == "rho" and len(x) > 1:
-        traces.append(band(x, bounds.lower, bounds.upper, GREY, label, 0.12))
     hover = [
-        f"{panel.called[layer]}<br>{label} = {value}{more}"
-        for layer, value, more in zip(x, as_numbers(mean), line.hover, strict=True)
+        f"{called[layer]}<br>{label} = {value}{more}"
+        for layer, value, more in zip(line.x, as_numbers(line.mean), line.more, strict=True)
     ]
     look = {
         "line": {"color": GREY, "width": 1.5, "dash": dash},
@@ -301,9 +270,12 @@ def _score_traces(line: _Line, key: str, panel: Panel) -> list[Trace]:
         "name": label,
         "legendrank": 1001,  # behind all features
         "legendgroup": label,
-        "showlegend": panel.first,
     }
-    return [*traces, scatter(x, mean, hover, "lines" if len(x) > 1 else "lines+markers", **look)]
+    mode = "lines" if len(line.x) > 1 else "lines+markers"
+    traces = [scatter(line.x, line.mean, hover, mode, **look)]
+    if key == "rho" and line.p is not None and len(line.x) > 1:
+        traces.insert(0, band(line.x, (line.lower, line.upper), GREY, label, 0.12))
+    return traces
 
 
 class Drawn(NamedTuple):
@@ -318,32 +290,21 @@ class Drawn(NamedTuple):
     faint: bool = False
 
 
-def line_traces(line: _Line, of: Drawn, panel: Panel, unit: str) -> list[Trace]:
-    """The line of a feature, or of a model, with its band."""
+def line_traces(line: Line, of: Drawn, called: Mapping[Any, str], unit: str) -> list[Trace]:
+    """The line of a feature, or of a model, with its band; `called` says what its layers are."""
     name, label, group, color, place, faint = of
-    x, mean, sd, bounds = line
-    low, high = (mean - sd, mean + sd) if bounds is None else (bounds.lower, bounds.upper)
-    spread = [f" ± {s} (sd)" for s in as_numbers(sd)] if bounds is None else line.hover
     symbol: Any = SYMBOLS[place % len(SYMBOLS)]
-    if bounds is not None:
-        symbol = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in bounds.p]
-    error = {"array": high - mean, "arrayminus": mean - low, "symmetric": False}
+    marker: dict[str, Any] = {"symbol": symbol, "size": 4 if faint else 6, "maxdisplayed": MARKS}
+    if len(line.x) == 1:
+        marker["size"] = 10
+    if line.p is not None:
+        # In a long line some marks distinguish it; where they say something, all are drawn.
+        open_or_not = [f"{symbol}-open" if p > SIGNIFICANT else symbol for p in line.p]
+        marker |= {"symbol": open_or_not, "maxdisplayed": 0}
     hover = [
-        f"<b>{name}</b><br>{panel.called[layer]}<br>{unit} = {m}{more}"
-        for layer, m, more in zip(x, as_numbers(mean), spread, strict=True)
+        f"<b>{name}</b><br>{called[layer]}<br>{unit} = {mean}{more}"
+        for layer, mean, more in zip(line.x, as_numbers(line.mean), line.more, strict=True)
     ]
-    marker = {"symbol": symbol, "size": (4 if faint else 6) if len(x) > 1 else 10}
-    # In a long line some marks distinguish it; where they say something, all are drawn.
-    marker["maxdisplayed"] = MARKS if bounds is None else 0
-    named = {"name": label, "legendgroup": group, "showlegend": panel.first, "marker": marker}
-    trace = curve(x, mean, hover, color, "" if faint else dash_of(place), **named)
-    trace["error_y"] = error | {"thickness": 1, "width": 3} if len(x) == 1 else None
-    opacity = 0.08 if faint else 0.18
-    traces = [band(x, low, high, color, group, opacity)] if len(x) > 1 else []
-    if not panel.first or isinstance(symbol, str) or not symbol[0].endswith("-open"):
-        return [*traces, trace]
-    # The legend shows the first mark; it is the feature's, not that of one layer.
-    closed = trace["marker"] | {"symbol": SYMBOLS[place % len(SYMBOLS)]}
-    nowhere = {"x": [None], "y": [None], "error_y": None, "hovertext": None, "hoverinfo": "skip"}
-    entry = trace | nowhere | {"marker": closed}
-    return [*traces, trace | {"showlegend": False}, entry]
+    look = {"dash": "" if faint else dash_of(place), "opacity": 0.08 if faint else 0.18}
+    more = {"name": label, "legendgroup": group, "marker": marker, **look}
+    return line_with_band(line.x, line.mean, (line.lower, line.upper), hover, color, **more)

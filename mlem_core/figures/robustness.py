@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from mlem_core.base.labels import width
-from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.base.typing import FloatArray, Layer, layer_name, parse_layer
 from mlem_core.figures.captions import computed_on
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.naming import layer_labels, layer_title, model_labels
+from mlem_core.figures.matrix import grid
+from mlem_core.figures.matrix import labels as labels_of
+from mlem_core.figures.naming import layer_title
 from mlem_core.figures.style import (
     CLEAR,
     GREY,
@@ -26,15 +27,12 @@ from mlem_core.figures.style import (
     as_number,
     color_axis,
     heatmap,
-    model_blocks,
     names_along,
-    note,
     plain,
     quiet,
+    quiet_layout,
     scatter,
-    shape,
     short_names,
-    sparse_ticks,
     wrapped,
 )
 from mlem_core.robustness import multiverse
@@ -211,53 +209,25 @@ def audit_map(
         for row in rows
     ]
     shares = np.clip(np.array([row.values for row in rows], dtype=np.float64), 0.0, 1.0)
-    at = {"x": np.arange(len(names)), "y": np.arange(len(rows)), "xgap": 1, "ygap": 3}
-    cells = heatmap(shares, hover, **at, coloraxis="coloraxis", name="quantities")
-    figure = go.Figure([cells, _flag_dots(flags, names, [row.name for row in rows])])
-    bar = color_axis(0.0, 1.0, {0: "0", 0.5: "0.5", 1: "1"}, SEQUENTIAL, len=0.9)
-    figure.update_layout(coloraxis=bar)
-    quiet(figure, height=38 * len(rows) + 130)
-    blocks = model_blocks(names)
-    edges, texts, longest = _models_below(blocks, len(names))
-    ticks = CLEAR | sparse_ticks(names, blocks, layer_labels(names))
-    figure.update_xaxes(range=[-0.5, len(names) - 0.5], showgrid=False, **ticks)
+    of = grid(names, "model", np.eye(len(names)))
+    # Between models a column is empty.
+    z, texts = (np.full((len(rows), len(of.edges) - 1), one, object) for one in (None, ""))
+    z[:, of.cells], texts[:, of.cells] = shares, hover
+    at = {"x": of.edges, "y": np.arange(len(rows)), "xgap": 1, "ygap": 3}
+    cells = heatmap(z, texts, **at, coloraxis="coloraxis", name="quantities")
+    around = labels_of(of, _NARROW)
+    layout = quiet_layout(38 * len(rows) + around.below + 36)
+    look = {"tickfont": {"size": SIZE - 1}, **CLEAR}
+    layout["xaxis"] |= {"range": list(of.span), "showgrid": False, **around.ticks, **CLEAR}
     titles = [row.title.replace(": ", ":<br>") for row in rows]
-    look = {"tickfont": {"size": SIZE - 1}, "range": [len(rows) - 0.5, -0.5], **CLEAR}
-    figure.update_yaxes(names_along(titles, **look))
-    # At once: Plotly checks all shapes anew whenever one is added.
-    figure.update_layout(
-        shapes=edges,
-        annotations=texts,
-        margin={"l": 182, "r": 16, "t": 16, "b": 66 + round(3.6 * longest)},
-    )
-    return figure
-
-
-def _models_below(
-    blocks: Sequence[tuple[int, int, str]], n_layers: int
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
-    """The lines between the models of the map, their names below it, and how wide the longest of
-    these is, 0 where they are not slanted."""
-    names_of = model_labels([model for *_, model in blocks], 20)
-    # Names may have no room beside each other on a small screen.
-    room = _NARROW / max(n_layers, 1)
-    slanted = any(
-        width(label) * 7 > (stop - start) * room
-        for (start, stop, _), label in zip(blocks, names_of, strict=True)
-    )
-    longest = max(map(width, names_of), default=0) if slanted else 0
-    at = [start - 0.5 for start, *_ in blocks[1:]]
-    edges = [shape("line", (x, 0), (x, 1), (GREY, 1.5), within="y") for x in at]
-    below: dict[str, Any] = {"yref": "paper", "yshift": -42}
-    if slanted:
-        below |= {"yshift": -24, "textangle": -30, "xanchor": "right", "yanchor": "top"}
-    texts: list[dict[str, Any]] = []
-    for (start, stop, _), label in zip(blocks, names_of, strict=True):
-        middle = (start + stop - 1) / 2
-        if slanted and texts and (middle - texts[-1]["x"]) * room < 28:
-            continue  # it would stand on the one before
-        texts.append(note(label, middle, 0, **below))
-    return edges, texts, longest
+    layout["yaxis"] |= names_along(titles, range=[len(rows) - 0.5, -0.5], **look)
+    layout |= {
+        "coloraxis": color_axis(0.0, 1.0, {0: "0", 0.5: "0.5", 1: "1"}, SEQUENTIAL, len=0.9),
+        "annotations": around.annotations("", left=False),
+        "margin": {"l": 182, "r": 16, "t": 16, "b": around.below + 20},
+    }
+    dots = _flag_dots(flags, names, of.centres, [row.name for row in rows])
+    return go.Figure([cells, dots], layout)
 
 
 # The first rows of the map; then come the variants, with their flags.
@@ -326,7 +296,9 @@ def _cell(change: pd.Series, label: str, is_control: bool) -> tuple[float, str]:
     return abs(change["rsa_change"]), text
 
 
-def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str]) -> Trace:
+def _flag_dots(
+    flags: pd.DataFrame, names: Sequence[Layer], x: FloatArray, rows: Sequence[str]
+) -> Trace:
     """A dot in each cell whose variant changes a conclusion about its layer."""
     dots: dict[tuple[int, int], list[str]] = {}
     for flag in flags[flags["layer_b"] == -1].itertuples():
@@ -337,12 +309,13 @@ def _flag_dots(flags: pd.DataFrame, names: Sequence[Layer], rows: Sequence[str])
     # Those of two layers stand apart, in one column of a journal too.
     size = min(7.0, max(3.0, 0.8 * _NARROW / max(len(names), 1)))
     hover = [
-        _head(names[x]) + "<br>".join(plain(reason, 120) for reason in reasons)
-        for (x, _), reasons in dots.items()
+        _head(names[place]) + "<br>".join(plain(reason, 120) for reason in reasons)
+        for (place, _), reasons in dots.items()
     ]
     look = {"color": "white", "size": size, "line": {"color": "#444", "width": 1}}
     named = {"name": "a conclusion changes", "showlegend": False}
-    return scatter([x for x, _ in dots], [y for _, y in dots], hover, marker=look, **named)
+    places = [x[place] for place, _ in dots], [y for _, y in dots]
+    return scatter(*places, hover, marker=look, **named)
 
 
 @figure(

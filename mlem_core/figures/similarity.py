@@ -35,6 +35,7 @@ from mlem_core.figures.matrix import (
 from mlem_core.figures.naming import layer_labels, model_name
 from mlem_core.figures.style import (
     AUDIT,
+    DIVERGING,
     INK,
     NO_ANNOTATIONS,
     SIZE,
@@ -43,6 +44,7 @@ from mlem_core.figures.style import (
     as_number,
     as_numbers,
     as_p,
+    color_axis,
     in_panel,
     note,
     panel_ref,
@@ -97,6 +99,7 @@ def similarity_matrices(
     for square, measure in ((profiles, TAU), (rsa, _measure_of(rsa))):
         hover = interval_texts(annotations.intervals, profiles.index, measure.column)
         flags = annotations.flags.get(measure.key, {})
+        flags = {pair: f"audit: {why}" for pair, why in flags.items() if why}
         matrices.append(Matrix(measure, square.to_numpy(dtype=np.float64), hover, flags))
     if across == 0 and order == "model":
         return matrix_figure(of, [_halves(of, *matrices)], "halves", pair)
@@ -125,8 +128,8 @@ class Matrix(NamedTuple):
 
     measure: Measure
     values: FloatArray
-    hover: np.ndarray
-    flags: Mapping[Pair, str]
+    hover: Any = None
+    flags: Mapping[Pair, str] = NO_ANNOTATIONS.flags
 
 
 def _halves(of: Grid, upper: Matrix, lower: Matrix) -> Matrix:
@@ -155,7 +158,8 @@ def matrix_figure(
         arranged, SIDE
     )
     around, several = labels(of, side), arranged not in _SINGLE
-    layout = quiet_layout(_ALONE, len(matrices)) | {"annotations": []}
+    refs = list(map(panel_ref, range(len(matrices))))
+    layout = quiet_layout(_ALONE, refs) | {"annotations": []}
     traces: list[Trace] = []
     start, end = of.span
     tree: list[Trace] = []
@@ -167,8 +171,7 @@ def matrix_figure(
         (start, end if matrix.measure is not TAU or arranged == "column" else of.span[1])
         for matrix in matrices
     ]
-    for place, matrix in enumerate(matrices):
-        ref = panel_ref(place)
+    for place, (ref, matrix) in enumerate(zip(refs, matrices, strict=True)):
         drawn = _matrix_traces(of, matrix, dots=several)
         if of.mixed:
             drawn.append(model_strip(of))
@@ -244,8 +247,15 @@ def _set_scale(
     left = around.left if arranged not in _NAMED_BELOW else round(14 + around.tick_width)
     layout["margin"] = {"l": left, "r": 16, "t": top, "b": below}
     layout["height"] += top + below
-    length, most = (0.4, 5) if arranged == "row" else (0.8, 3)
-    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units, most)
+    length = 0.4 if arranged == "row" else 0.8
+    layout["coloraxis"] = similarity_axis(layout["height"], 0.5, length, units)
+
+
+def set_scale(figure: go.Figure, ticks: Mapping[float, str], colors: Any = DIVERGING) -> None:
+    """Let the colours of matrices go from the first to the last of other ticks."""
+    bar = figure.layout.coloraxis.colorbar.to_plotly_json() | {"len": 0.6}
+    axis = color_axis(min(ticks), max(ticks), ticks, colors, **bar)
+    figure.update_layout(coloraxis=axis)
 
 
 def _tree_scale(of: Grid, end: float, ref: str, short: str) -> dict[str, Any]:
@@ -265,7 +275,7 @@ def _matrix_traces(of: Grid, matrix: Matrix, *, dots: bool) -> list[Trace]:
     flagged = {
         (place[a], place[b]): why
         for (a, b), why in matrix.flags.items()
-        if why and a in place and b in place
+        if a in place and b in place
     }
     points = _points(of, matrix, flagged)
     if not dots or not flagged:
@@ -287,13 +297,14 @@ def _points(of: Grid, matrix: Matrix, flagged: Mapping[tuple[int, int], str]) ->
     names = [f"{model_name(one[0])} {own}" for one, own in zip(of.layers, labels, strict=True)]
     most = MOST_POINTS if len(names) <= MOST_POINTS else MOST_RUNS
     parts, values = runs(of, most), of.ordered(matrix.values)
-    m, more = len(parts), of.ordered(matrix.hover)
+    m, blank = len(parts), np.full(values.shape, "", dtype=object)
+    more = blank if matrix.hover is None else of.ordered(matrix.hover)
     rows, columns = (side.ravel() for side in np.indices((m, m)))
     if m == len(names):
         texts = as_numbers(values.ravel())
         hover = [
             f"{names[i]} and {names[j]}<br>{unit} = {text}{more[i, j]}"
-            + (f"<br>audit: {wrapped(flagged[i, j])}" if (i, j) in flagged else "")
+            + (f"<br>{wrapped(flagged[i, j])}" if (i, j) in flagged else "")
             for i, j, text in zip(rows.tolist(), columns.tolist(), texts, strict=True)
         ]
     else:
@@ -332,7 +343,7 @@ def interval_texts(table: pd.DataFrame | None, names: pd.Index, measure: str) ->
         return texts
     place = {name: at for at, name in enumerate(names)}
     low, high = (as_numbers(table[f"{measure}_{end}"].to_numpy()) for end in ("lower", "upper"))
-    told = [f"<br>95 % interval {a} to {b}" for a, b in zip(low, high, strict=True)]
+    told = [f"<br>95 % CI {a} to {b}" for a, b in zip(low, high, strict=True)]
     if f"{measure}_p_corrected" in table:
         p = table[f"{measure}_p_corrected"].tolist()
         more = (f"<br>other than 0: p {as_p(one)} (corrected)" for one in p)

@@ -17,14 +17,16 @@ from mlem_core.figures.style import (
     CLEAR,
     GREY,
     SIZE,
+    Trace,
     as_number,
     bar_title,
     color_axis,
     feature_colors,
     heatmap,
     in_full,
+    in_panel,
     names_along,
-    panels,
+    panel_layout,
     quiet,
     say,
     short,
@@ -55,10 +57,10 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
          enumerate(row)]
         for i, row in enumerate(text)
     ]  # fmt: skip
-    figure = go.Figure()
-    if len(names) > 1:
-        at = {"x": np.arange(len(names) - 1), "y": np.arange(len(names) - 1), "xgap": 2, "ygap": 2}
-        template = "%{text}" if len(names) <= _NUMBERED else None
+    n, figure = len(names), go.Figure()
+    if n > 1:
+        at = {"x": np.arange(n - 1), "y": np.arange(n - 1), "xgap": 2, "ygap": 2}
+        template = "%{text}" if n <= _NUMBERED else None
         figure.add_trace(
             heatmap(z, hover, **at, text=text, texttemplate=template, coloraxis="coloraxis")
         )
@@ -67,7 +69,6 @@ def feature_correlations(square: pd.DataFrame) -> go.Figure:
         figure.update_layout(coloraxis=color_axis(-1, 1, ticks, title=title, thickness=12))
     else:
         say(figure, "one feature: nothing to correlate")
-    n = len(names)
     quiet(figure, height=max(360, 130 + round(n * min(36.0, max(13.0, 560 / n)))))
     many = n > _NUMBERED
     small = {"tickfont": {"size": SIZE - 3 if many else SIZE}, **CLEAR}
@@ -121,36 +122,22 @@ def feature_counts(
     features = [one for one in features if one[1] in ("ordered", "nominal")] or features
     titles = feature_labels([name for name, _ in features], 24)
     apart = 0.05 if across > 2 else 0.14
-    figure, places = panels(titles, height=210, across=across, apart=apart)
-    for (name, kind), (row, column) in zip(features, places, strict=True):
+    layout, places = panel_layout(titles, height=210, across=across, apart=apart)
+    layout |= {"bargap": 0.25, "showlegend": False}
+    traces: list[Trace] = []
+    for (name, kind), (ref, first) in zip(features, places, strict=True):
         labels, counts, hover = _counted(table[name], kind)
         colors = [GREY if label in ("missing", "other") else palette[name] for label in labels]
-        figure.add_trace(
-            go.Bar(
-                x=list(range(len(labels))),
-                y=counts,
-                marker={"color": colors, "line": {"width": 0}},
-                hovertext=[f"<b>{feature_name(name)}</b><br>{text}" for text in hover],
-                hoverinfo="text",
-                showlegend=False,
-                name=feature_name(name),
-            ),
-            row=row,
-            col=column,
-        )
-        figure.update_xaxes(
-            tickvals=list(range(len(labels))),
-            ticktext=_spaced(short_names(labels, 11)),
-            tickangle=0 if sum(min(len(label), 11) for label in labels) <= 24 else -50,
-            showgrid=False,
-            row=row,
-            col=column,
-        )
-        if column == 1:
-            figure.update_yaxes(title_text="stimuli", row=row, col=column)
-    figure.update_layout(bargap=0.25)
-    figure.update_yaxes(rangemode="tozero", nticks=4)
-    return figure
+        said = [f"<b>{feature_name(name)}</b><br>{text}" for text in hover]
+        bars = {"type": "bar", "x": list(range(len(labels))), "y": counts, "hovertext": said}
+        look = {"hoverinfo": "text", "marker": {"color": colors}, "name": feature_name(name)}
+        traces += in_panel(ref, [bars | look])
+        turned = sum(min(len(label), 11) for label in labels) > 24
+        names = names_along(_spaced(short_names(labels, 11)), tickangle=-50 if turned else 0)
+        layout[f"xaxis{ref}"] |= names
+        layout[f"yaxis{ref}"] |= {"rangemode": "tozero", "nticks": 4}
+        layout[f"yaxis{ref}"]["title"]["text"] = "stimuli" if first else None
+    return go.Figure(traces, layout)
 
 
 def _spaced(labels: Sequence[str]) -> list[str]:

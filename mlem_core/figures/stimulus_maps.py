@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.analysis import maps
 from mlem_core.base.errors import InputError
@@ -28,11 +27,13 @@ from mlem_core.figures.style import (
     LEGEND,
     PALETTE,
     SEQUENTIAL,
+    SIZE,
     Trace,
     bar_title,
+    in_panel,
     mark_of,
-    panel_ref,
-    panels,
+    once_in_legend,
+    panel_layout,
     plain,
     quiet,
     scatter,
@@ -60,7 +61,7 @@ def stimulus_map(
     marked : stimuli to stand out; the others are then faint
     stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
-    figure = make_subplots(1, 1)
+    figure = go.Figure()
     values = points[color]
     if kind == "ordered":
         values = pd.to_numeric(values, errors="coerce")
@@ -74,7 +75,8 @@ def stimulus_map(
             out = shown["stimulus"].isin(marked).to_numpy()
             marker |= standing_out(out, marker["size"], marker["size"] + 3)
         own: dict[str, Any] = {"name": name, "marker": marker}
-        own["showlegend"] = kind != "ordered" or name == "missing"
+        if kind == "ordered" and name != "missing":
+            own["showlegend"] = False
         figure.add_trace(go.Scatter(selectable(shown, [color]) | own))
     finish(figure, 460, title, points, stress)
     if kind != "ordered":
@@ -225,45 +227,40 @@ def map_panels(maps: Sequence[go.Figure], across: int = 4) -> go.Figure:
     across : panels beside each other
     """
     titles = [one.layout.title.text for one in maps]
-    figure, _ = panels(titles, height=_HEIGHT, across=across, apart=0.03, below=56)
-    annotations = [title.to_plotly_json() for title in figure.layout.annotations]
+    layout, places = panel_layout(titles, height=_HEIGHT, across=across, apart=0.03, below=56)
     traces: list[Trace] = []
-    seen: set[str] = set()
-    for place, one in enumerate(maps):
-        ref = panel_ref(place)
-        for trace in one.data:
-            small = as_small(trace.to_plotly_json(), first=place == 0)
-            # A level may be in no stimulus of the first layer's sample.
-            new = trace.name not in seen and trace.showlegend is not False
-            seen.add(trace.name)
-            axes = {"xaxis": f"x{ref}", "yaxis": f"y{ref}", "legend": "legend"}
-            traces.append(small | axes | {"showlegend": new})
-        for name, other in (("x", "y"), ("y", "x")):
-            axis = one.layout[f"{name}axis"].to_plotly_json()
-            kept = {key: value for key, value in axis.items() if key not in ("domain", "anchor")}
-            kept |= {"anchor": other + ref}
-            if name == "y":
-                kept |= {"scaleanchor": f"x{ref}"}
-            figure.update_layout({f"{name}axis{ref}": kept})
-        refs = {"xref": f"x{ref} domain", "yref": f"y{ref} domain"}
-        annotations += [below.to_plotly_json() | refs for below in one.layout.annotations]
-    figure.layout.annotations = annotations
-    figure.add_traces(traces)
-    rows = math.ceil(len(maps) / across)
-    figure.update_layout(
-        legend_title_text=maps[0].layout.legend.title.text,
-        height=(_HEIGHT + 56) * rows + 60,
-        margin={"t": 36, "b": 32},
-    )
-    return figure
+    for place, (one, (ref, _)) in enumerate(zip(maps, places, strict=True)):
+        drawn, axes, notes = as_panel(one, ref)
+        traces += [as_small(trace, first=place == 0) for trace in drawn]
+        layout["annotations"] += notes
+        for name, axis in axes.items():
+            layout[name] |= axis
+    legend = layout["legend"] | {"itemsizing": "constant"}
+    legend["title"] = {"text": maps[0].layout.legend.title.text, "font": {"size": SIZE}}
+    height = (_HEIGHT + 56) * math.ceil(len(maps) / across) + 60
+    layout |= {"legend": legend, "height": height, "margin": {"l": 56, "r": 16, "t": 36, "b": 32}}
+    return go.Figure(once_in_legend(traces), layout)
 
 
-def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[str, Any]:
+def as_panel(one: go.Figure, ref: str) -> tuple[list[Trace], dict[str, Any], list[Trace]]:
+    """Traces, axes and notes of a figure of one panel, for the panel `ref` of another one."""
+    axes = {}
+    for name, other in (("x", "y"), ("y", "x")):
+        axis = one.layout[f"{name}axis"].to_plotly_json()
+        axes[f"{name}axis{ref}"] = axis | {"anchor": other + ref}
+    axes[f"yaxis{ref}"]["scaleanchor"] = f"x{ref}"
+    notes = [each.to_plotly_json() for each in one.layout.annotations]
+    for each in notes:
+        each |= {f"{name}ref": each[f"{name}ref"].replace(name, name + ref) for name in "xy"}
+    return in_panel(ref, (trace.to_plotly_json() for trace in one.data)), axes, notes
+
+
+def as_small(trace: Trace, first: bool, narrow: bool = False) -> Trace:
     """A trace of a map that stands beside others: smaller points, one legend for all maps.
 
     Parameters
     ----------
-    first : whether it is of the first of them, which has the legend and the scale
+    first : whether it is of the first of them, which has the scale
     narrow : the scale below the maps
     """
     marker = {**trace["marker"], "size": 4}
@@ -274,9 +271,7 @@ def as_small(trace: dict[str, Any], first: bool, narrow: bool = False) -> dict[s
             bar |= {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.02, "yanchor": "top"}
         marker |= {"colorbar": {**marker["colorbar"], **bar}}
         marker["showscale"] = first and marker["showscale"]
-    shown = first and trace.get("showlegend") is not False
-    legend = {"legendgroup": f"stimuli {trace['name']}", "showlegend": shown}
-    return trace | {"marker": marker, **legend}
+    return trace | {"marker": marker, "legendgroup": f"stimuli {trace['name']}"}
 
 
 # Layers of a model that are drawn: each map takes some seconds when it is drawn first.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import html
 import math
 import textwrap
@@ -15,7 +13,6 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
-from plotly.subplots import make_subplots
 
 from mlem_core.base.labels import isolated, shortened
 from mlem_core.base.text import fraction, minus
@@ -98,6 +95,12 @@ def scatter(x: Any, y: Any, hover: Any = None, mode: Any = "markers", **more: An
     return {"type": "scatter", "x": x, "y": y, "mode": mode, **said, **more}
 
 
+def error_bar(value: Any, lower: Any, upper: Any, **more: Any) -> Trace:
+    """The bars of intervals around values."""
+    ends = {"array": upper - value, "arrayminus": value - lower}
+    return {"type": "data", "symmetric": False, **ends, **more}
+
+
 def curve(x: Any, y: Any, hover: Any, color: str, dash: str = "", **more: Any) -> Trace:
     """A `scatter` of points that a line of 2 px joins."""
     line = {"color": color, "width": 2} | ({"dash": dash} if dash else {})
@@ -147,54 +150,34 @@ def short_names(names: Sequence[str], longest: int = 14) -> list[str]:
     return [in_full(label) for label in shortened([str(name) for name in names], longest)]
 
 
-def panels(
-    titles: Sequence[str], *, height: int, across: int = 3, apart: float = 0.05, below: float = 0.0
-) -> tuple[go.Figure, list[tuple[int, int]]]:
-    """Figure with a panel a title, at most `across` in a row, and (row, column) of each.
+def panel_layout(
+    titles: Sequence[str], *, height: int, across: int = 3, apart: float = 0.05, below: float = 104
+) -> tuple[dict[str, Any], list[tuple[str, bool]]]:
+    """Layout of a figure with a panel a title, at most `across` in a row.
 
     Parameters
     ----------
     apart : what is between two panels, as a share of the width; more where each has numbers
-    below : px between two rows; by default there is room for slanted names
+    below : px between two rows, for ticks, the axis title and the next panel's title
+
+    Returns
+    -------
+    the layout, and of each panel its `panel_ref` and whether it begins a row
     """
-    rows, columns = _grid(len(titles), across)
-    gap = below / (height * rows - 24) or (0.26 if rows < 3 else 0.5 / rows)
-    gap = min(gap, 1 / max(1, rows - 1))
-    figure = make_subplots(rows, columns, horizontal_spacing=apart, vertical_spacing=gap)
-    quiet(figure, height=height * rows + 60)
-    figure.update_layout(
-        annotations=[title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
-    )
-    return figure, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
-
-
-def panel_layout(
-    titles: Sequence[str], *, height: int, across: int = 3
-) -> tuple[dict[str, Any], list[tuple[int, int]]]:
-    """The layout of `panels` as a dict, for a figure that is made in one step.
-
-    Plotly checks each change of a figure anew; a redraw that has to be quick makes it at once.
-    """
-    _, columns = _grid(len(titles), across)
-    layout = copy.deepcopy(_quiet_panels(len(titles), across, height))
-    layout["annotations"] = [title_of(title, panel_ref(i)) for i, title in enumerate(titles)]
-    return layout, [(i // columns + 1, i % columns + 1) for i in range(len(titles))]
-
-
-@functools.lru_cache(maxsize=64)
-def _quiet_panels(n: int, across: int, height: int) -> dict[str, Any]:
-    # Ticks, the axis title and the next panel's title have to stand between two rows.
-    figure, _ = panels([""] * n, height=height, across=across, below=104)
-    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
+    columns = max(1, min(len(titles), across))
+    rows = max(1, math.ceil(len(titles) / columns))
+    refs = list(map(panel_ref, range(len(titles))))
+    layout = quiet_layout(height * rows + 60, refs)
+    gap = below / (height * rows - 24)
+    wide, high = (1 - apart * (columns - 1)) / columns, (1 - gap * (rows - 1)) / rows
+    for place, ref in enumerate(refs):
+        left, top = place % columns * (wide + apart), 1 - place // columns * (high + gap)
+        layout[f"xaxis{ref}"]["domain"] = [left, min(1.0, left + wide)]
+        layout[f"yaxis{ref}"]["domain"] = [max(0.0, top - high), top]
+    layout["annotations"] = list(map(title_of, titles, refs))
     # Swatches of lines as they are drawn: their dashes distinguish features of one colour.
     layout["legend"]["itemsizing"] = "trace"
-    return layout
-
-
-def _grid(n: int, across: int) -> tuple[int, int]:
-    """Rows and columns of n panels."""
-    columns = max(1, min(n, across))
-    return max(1, math.ceil(n / columns)), columns
+    return layout, [(ref, place % columns == 0) for place, ref in enumerate(refs)]
 
 
 def panel_ref(place: int) -> str:
@@ -202,8 +185,15 @@ def panel_ref(place: int) -> str:
     return "" if place == 0 else str(place + 1)
 
 
-def quiet(figure: go.Figure, height: int) -> None:
-    """Give a figure the common look: no backgrounds, thin grey lines."""
+def quiet_layout(height: int, refs: Sequence[str] = ("",)) -> dict[str, Any]:
+    """Layout that all figures share: no backgrounds, thin grey lines.
+
+    Plotly checks each change of a figure anew; one that has to be quick is made in one step.
+
+    Parameters
+    ----------
+    refs : `panel_ref` of each panel
+    """
     lines = {
         "gridcolor": FAINT,
         "zerolinecolor": LINE,
@@ -212,23 +202,41 @@ def quiet(figure: go.Figure, height: int) -> None:
         "showline": False,
         "ticks": "",
     }
-    across = {**lines, "zeroline": False, "title": {"standoff": 10, "font": {"size": SIZE}}}
-    up = {**lines, "title": {"standoff": 14, "font": {"size": SIZE}}}
-    names = {"xaxis", "yaxis"}
-    names |= {axis.plotly_name for axis in (*figure.select_xaxes(), *figure.select_yaxes())}
-    # One update for all: Plotly checks each call anew, and a redraw waits for it.
-    figure.update_layout(
-        template="none",
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        height=height,
-        font={"size": SIZE},
-        margin={"l": 56, "r": 16, "t": 36, "b": 48},
-        hoverlabel={"align": "left"},
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": PALETTE[0]},
-        legend={"tracegroupgap": 2, "itemsizing": "constant", "title": {"font": {"size": SIZE}}},
-        **{name: across if name.startswith("x") else up for name in names},
-    )
+    axes: dict[str, Any] = {}
+    for ref in refs:
+        across = {"title": {"standoff": 10, "font": {"size": SIZE}}, "anchor": f"y{ref}"}
+        up = {"title": {"standoff": 14, "font": {"size": SIZE}}, "anchor": f"x{ref}"}
+        axes |= {f"xaxis{ref}": lines | {"zeroline": False} | across, f"yaxis{ref}": lines | up}
+    return {
+        "template": "none",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "height": height,
+        "font": {"size": SIZE},
+        "margin": {"l": 56, "r": 16, "t": 36, "b": 48},
+        "hoverlabel": {"align": "left"},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": PALETTE[0]},
+        "legend": {"tracegroupgap": 2, "itemsizing": "constant", "title": {"font": {"size": SIZE}}},
+        **axes,
+    }
+
+
+def quiet(figure: go.Figure, height: int) -> None:
+    """Give a figure the layout of `quiet_layout`."""
+    refs = [axis.plotly_name.removeprefix("xaxis") for axis in figure.select_xaxes()]
+    figure.update_layout(quiet_layout(height, refs or ("",)))
+
+
+def once_in_legend(traces: Iterable[Trace]) -> list[Trace]:
+    """The traces, with the first one of each group in the legend."""
+    named: set[str] = set()
+    shown = []
+    for trace in traces:
+        group = str(trace.get("legendgroup", trace.get("name")))
+        new = trace.get("showlegend", group not in named)
+        shown.append(trace | {"showlegend": new})
+        named |= {group} if new else set()
+    return shown
 
 
 def _axes_of(ref: str, within: str) -> dict[str, str]:
@@ -256,26 +264,6 @@ def title_of(text: str, ref: str) -> Trace:
     return note(text, 0.5, 1, ref, "xy", **look)
 
 
-def quiet_layout(height: int, across: int = 0) -> dict[str, Any]:
-    """The layout that all figures share, as a dict of one's own.
-
-    Plotly checks each change of a figure anew; one that has to be quick is made in one step.
-
-    Parameters
-    ----------
-    across : panels beside each other; 0 where the figure has axes, but no panels
-    """
-    return copy.deepcopy(_quiet_layout(height, across))
-
-
-@functools.lru_cache(maxsize=64)
-def _quiet_layout(height: int, across: int) -> dict[str, Any]:
-    figure = make_subplots(1, across) if across else go.Figure()
-    quiet(figure, height=height)
-    layout: dict[str, Any] = figure.to_plotly_json()["layout"]
-    return layout
-
-
 def bar_title(text: str) -> dict[str, Any]:
     """The title of an upright colour bar: beside it, clear of the number at its upper end."""
     return {"text": text, "side": "right", "font": {"size": SIZE}}
@@ -296,26 +284,23 @@ def color_axis(
     return {"cmin": low, "cmax": high, "colorscale": colors, "colorbar": drawn}
 
 
-def similarity_axis(
-    height: float, x: float, length: float, unit: str, most: int = 3
-) -> dict[str, Any]:
-    """The colour axis of similarities from −1 to 1, its bar at the lower end of the figure.
+def bar_below(height: float, x: float, length: float) -> dict[str, Any]:
+    """Place of a lying colour bar at the lower end of a figure.
 
     Parameters
     ----------
     height : px of the figure
     x, length : the middle of the bar, and how long it is, as shares of the width
-    unit : what its numbers are, below them
-    most : how many values are named, 3 or 5
     """
-    ticks = {-1: "−1", -0.5: "−.5", 0: f"0<br>{unit}", 0.5: ".5", 1: "1"}
-    if most < len(ticks):
-        ticks = {place: ticks[place] for place in (-1, 0, 1)}
-    across = {"orientation": "h", "x": x, "xanchor": "center", "len": length}
+    across = {"orientation": "h", "x": x, "xanchor": "center", "len": length, "tickangle": 0}
     # Its lower end is that of its numbers and their unit.
-    low = {"y": 12 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
-    font = {"tickfont": {"size": SIZE - 1}, "tickangle": 0}
-    return color_axis(-1, 1, ticks, **across, **low, **font)
+    return across | {"y": 12 / height, "yref": "container", "yanchor": "bottom", "ypad": 0}
+
+
+def similarity_axis(height: float, x: float, length: float, unit: str) -> dict[str, Any]:
+    """The colour axis of similarities from −1 to 1; its unit is below its numbers."""
+    ticks, font = {-1.0: "−1", 0.0: f"0<br>{unit}", 1.0: "1"}, {"size": SIZE - 1}
+    return color_axis(-1, 1, ticks, **bar_below(height, x, length), tickfont=font)
 
 
 def say(figure: go.Figure, text: str) -> None:
@@ -324,12 +309,10 @@ def say(figure: go.Figure, text: str) -> None:
     figure.update_yaxes(visible=False)
 
 
-def flag_trace(
-    x: Sequence[float], y: Sequence[float], hover: Sequence[str], legend: bool
-) -> dict[str, Any]:
+def flag_trace(x: Sequence[float], y: Sequence[float], hover: Sequence[str]) -> dict[str, Any]:
     """Triangles at what is to be read with care; their hover text says why."""
     marker = {"symbol": "triangle-up-open", "size": 8, "color": WARNING}
-    named = {"name": AUDIT, "legendgroup": AUDIT, "showlegend": legend}
+    named = {"name": AUDIT, "legendgroup": AUDIT}
     return scatter(list(x), list(y), list(hover), marker=marker, cliponaxis=False, **named)
 
 
@@ -381,26 +364,6 @@ def block_edges(
     return edges
 
 
-def sparse_ticks(
-    layers: Sequence[tuple[str, int]], blocks: Sequence[tuple[int, int, str]], labels: Sequence[str]
-) -> dict[str, list[Any]]:
-    """The labels of layers every so often, that of the first of each model always."""
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 10**9) if len(layers) / s <= 13)
-    at = [
-        i
-        for start, stop, _ in blocks
-        for i in range(start, stop)
-        # Not right beside the next model's first one.
-        if i == start or ((i - start) % step == 0 and stop - i > step / 3)
-    ]
-    # Of models of a layer or two, too.
-    kept: list[int] = []
-    for place in at:
-        if not kept or place - kept[-1] >= len(layers) / 16:
-            kept.append(place)
-    return {"tickvals": kept, "ticktext": [labels[i] for i in kept]}
-
-
 def wrapped(text: str, width: int = 60) -> str:
     """A sentence as Plotly shall show it, in lines of so many letters."""
     return "<br>".join(in_full(line) for line in textwrap.wrap(text, width))
@@ -419,6 +382,11 @@ def as_number(value: float, digits: int = 3) -> str:
 def as_p(p: float) -> str:
     """A p-value with its sign of comparison: "= 0.012" or "< 0.001"."""
     return "< .001" if p < 0.001 else f"= {fraction(p, 3)}"
+
+
+def interval(lower: float, upper: float) -> str:
+    """An interval as hovering tells it."""
+    return f"95 % CI {as_number(lower)} to {as_number(upper)}"
 
 
 def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:

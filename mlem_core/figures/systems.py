@@ -26,13 +26,12 @@ from mlem_core.figures.naming import (
     model_name,
     naming_layers,
 )
-from mlem_core.figures.similarity import Matrix, Measure, matrix_figure
+from mlem_core.figures.similarity import Matrix, Measure, matrix_figure, set_scale
 from mlem_core.figures.style import (
     DIVERGING,
     FAINT,
     LEGEND,
     as_number,
-    color_axis,
     faded,
     quiet,
     scatter,
@@ -107,7 +106,7 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
     with naming_layers(called):
         drawn = matrix_figure(
             grid(cells, order, 1.0 - values),
-            [Matrix(measure, values, np.full(values.shape, "", dtype=object), {})],
+            [Matrix(measure, values)],
             "alone",
             None if pair is None else (place[pair[0]], place[pair[1]]),
         )
@@ -124,10 +123,7 @@ def _matrix(of: Systems, order: Order, pair: tuple[str, str] | None) -> go.Figur
     points.hovertext = [text.replace(f" {ALONE}", "") for text in points.hovertext]
     most = float(values.max()) or 1.0
     ticks = {0.0: "0", most / 2: "distance", most: as_number(most, 2)}
-    bar = drawn.layout.coloraxis.colorbar.to_plotly_json()
-    drawn.update_layout(
-        coloraxis=color_axis(0.0, most, ticks, upper_half(DIVERGING), **bar | {"len": 0.6})
-    )
+    set_scale(drawn, ticks, upper_half(DIVERGING))
     return drawn
 
 
@@ -362,12 +358,7 @@ def draw_property_correlations(context: FigureContext) -> RenderedFigure | None:
     labels = {layer_name(cell): n.replace("_", " ") for cell, n in zip(cells, names, strict=True)}
     measure = Measure("r", "r", "correlation", "r", "r")
     with naming_layers(labels):
-        drawn = matrix_figure(
-            grid(cells, "clustering", r),
-            [Matrix(measure, r, np.full(r.shape, "", dtype=object), {})],
-            "alone",
-            None,
-        )
+        drawn = matrix_figure(grid(cells, "clustering", r), [Matrix(measure, r)], "alone", None)
     return RenderedFigure(
         drawn,
         "Properties that go together",

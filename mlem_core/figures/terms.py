@@ -1,4 +1,4 @@
-"""Contributions of each feature to the similarity of every two layers."""
+"""Contributions to the similarity of every two layers, and their similarity in a part of it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,35 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mlem_core.base.errors import check_choice
 from mlem_core.base.labels import distinct
 from mlem_core.base.typing import parse_layer
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import of_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.matrix import run_means, runs_of
+from mlem_core.figures.matrix import grid, run_means, runs_of
 from mlem_core.figures.naming import feature_labels, feature_name, layer_titles, model_labels
+from mlem_core.figures.similarity import (
+    TAU,
+    Arrangement,
+    Matrix,
+    Pair,
+    matrix_figure,
+)
 from mlem_core.figures.style import (
     CLEAR,
-    DIVERGING,
     TITLE,
+    Trace,
     as_numbers,
-    bar_title,
+    bar_below,
     block_edges,
+    color_axis,
+    in_panel,
     model_blocks,
-    panel_ref,
-    panels,
+    panel_layout,
     short,
 )
+from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.decomposition import UNEXPLAINED, Decomposition, decompose
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 
@@ -52,14 +63,15 @@ def term_matrices(
     ----------
     across : panels beside each other
     total : the similarity that they are contributions to, with its unit
-    narrow : for one column of a journal, with the colour bars below the panels
+    narrow : for one column of a journal
     terms : for each term the (n_layers, n_layers) contributions, named "model:layer". The features
         share one colour scale, what is unexplained has its own, both symmetric about 0 and at least
         to ± `LEAST_SPAN`, so that nothing is painted strong where all is next to 0; the diagonal (a
         layer with itself) is left blank
     """
     titles = feature_labels(list(terms), TITLE)
-    figure, places = panels(titles, height=170 if narrow else 250, across=across, below=40)
+    height = 170 if narrow else 250
+    layout, places = panel_layout(titles, height=height, across=across, below=40)
     layers = [parse_layer(name) for name in next(iter(terms.values())).index]
     blocks = model_blocks(layers)
     off = ~np.eye(len(layers), dtype=bool)
@@ -77,43 +89,40 @@ def term_matrices(
     shared = _along(blocks, crowded)
     scales = {"coloraxis": 0.0, "coloraxis2": 0.0}
     edges: list[dict[str, Any]] = []
-    for number, (term, square) in enumerate(terms.items()):
-        (row, column), ref = places[number], panel_ref(number)
+    traces: list[Trace] = []
+    # Names stand below the last row; between the others they would lie on titles.
+    for left, (term, square), (ref, first) in zip(
+        range(len(terms), 0, -1), terms.items(), places, strict=True
+    ):
         scale = "coloraxis2" if term == UNEXPLAINED else "coloraxis"
         values = run_means(np.where(off, square.to_numpy(dtype=np.float64), np.nan), parts)
-        most = float(np.nanmax(np.abs(values), initial=0.0))
-        scales[scale] = max(scales[scale], most)
+        scales[scale] = max(scales[scale], float(np.nanmax(np.abs(values), initial=0.0)))
         texts = np.array(as_numbers(values.ravel())).reshape(values.shape)
-        at = {"row": row, "col": column}
         named = {"coloraxis": scale, "name": feature_name(term), "customdata": texts}
         named |= {"x": called, "y": called, "hovertemplate": HOVER}
         trace = {"type": "heatmap", "z": values.astype(np.float32), "hoverongaps": False}
-        figure.add_trace(trace | named, **at)
+        traces += in_panel(ref, [trace | named])
         edges += block_edges(blocks, ref)
         ends = [-0.5, len(parts) - 0.5]
-        # Names stand below the last row; between the others they would lie on titles.
-        lowest = number + across >= len(terms)
         angle = 0 if len(blocks) < 3 else -90 if crowded or narrow else -40
-        figure.update_xaxes(range=ends, tickangle=angle, showticklabels=lowest, **shared, **at)
-        figure.update_yaxes(
-            range=ends[::-1], showticklabels=column == 1, scaleanchor=f"x{ref}", **shared, **at
-        )
-    figure.update_layout(shapes=edges)
+        layout[f"xaxis{ref}"] |= shared | {
+            "range": ends,
+            "tickangle": angle,
+            "showticklabels": left <= across,
+        }
+        layout[f"yaxis{ref}"] |= shared | {
+            "range": ends[::-1],
+            "showticklabels": first,
+            "scaleanchor": f"x{ref}",
+        }
+    layout |= {"shapes": edges, "margin": layout["margin"] | {"b": 158}}
+    layout["height"] += 110
     for place, (scale, most) in enumerate(scales.items()):
         most, said = max(most, LEAST_SPAN), _SCALES[scale].format(total)
-        bar = {
-            "title": None if narrow else bar_title(said),
-            "thickness": 12,
-            "outlinewidth": 0,
-            "tickvals": [-most, 0, most],
-            "ticktext": [short(-most), f"0<br>{said}" if narrow else "0", f"+{short(most)}"],
-            **_bar_place(place, figure.layout.height, below=narrow),
-        }
-        axis = {"cmin": -most, "cmax": most, "colorscale": DIVERGING, "colorbar": bar}
-        figure.update_layout({scale: axis})
-    if narrow:
-        figure.update_layout(margin_b=158, height=figure.layout.height + 110)
-    return figure
+        ticks = {-most: short(-most), 0.0: f"0<br>{said}", most: f"+{short(most)}"}
+        bar = bar_below(layout["height"], 0.2 + 0.6 * place, 0.34)
+        layout[scale] = color_axis(-most, most, ticks, thickness=12, **bar)
+    return go.Figure(traces, layout)
 
 
 def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, Any]:
@@ -130,27 +139,6 @@ def _along(blocks: Sequence[tuple[int, int, str]], crowded: bool) -> dict[str, A
     }
 
 
-def _bar_place(place: int, height: float, *, below: bool) -> dict[str, Any]:
-    """Place of the first or second colour bar, beside or below the panels."""
-    if below:
-        return {
-            "orientation": "h",
-            "tickangle": 0,
-            "x": 0.2 + 0.6 * place,
-            "xanchor": "center",
-            "len": 0.34,
-            "yref": "container",
-            "y": 8 / height,
-            "ypad": 0,
-            "yanchor": "bottom",
-        }
-    # Both have to fit beside a single row of panels, one above the other.
-    room, gap = max(height - 84, 100), 30
-    length = min(170, (room - gap) / 2)
-    y = 1 - place * (length + gap) / room
-    return {"lenmode": "pixels", "len": length, "y": y, "yanchor": "top"}
-
-
 @figure(
     "why_layers",
     "Contributions to the similarity of every two layers",
@@ -161,20 +149,18 @@ def draw_why_layers(context: FigureContext) -> RenderedFigure | None:
     """The terms of the similarity of every two layers; None of one that has none."""
     if not context.several or (context.compared and not context.compared.similarity.divides):
         return None
-    layers, split, compared = (
-        list(context.selection.layers),
-        decomposition(context),
-        context.compared,
-    )
+    layers, compared = list(context.selection.layers), context.compared
+    split = decomposition(context)
     similarity = SIMILARITIES[RSA] if compared is None else compared.similarity
     means = models_alike(context)
-    many = len({model for model, _ in layers}) > _CROWDED
+    many, narrow = len({model for model, _ in layers}) > _CROWDED, context.drawing.narrow
+    across = 2 if narrow and (context.drawing.screen or many) else 3 if narrow else 4
     return RenderedFigure(
         term_matrices(
             {term: split.matrix(term, layers) for term in split.names},
-            2 if context.drawing.narrow and (context.drawing.screen or many) else 3,
+            across,
             similarity.unit,
-            narrow=context.drawing.narrow,
+            narrow=narrow,
         ),
         "Contributions to the similarity of every two layers",
         f"Contributions to the {similarity.called} of every two layers (Shapley values, "
@@ -229,4 +215,98 @@ def means_of_models(summary: pd.DataFrame) -> pd.DataFrame:
     wide = summary.assign(pair=pairs).pivot(index="term", columns="pair", values="mean")
     return (
         wide.loc[summary["term"].unique(), pairs.unique()].reset_index().rename_axis(columns=None)
+    )
+
+
+def partial_matrix(
+    square: pd.DataFrame,
+    unit: str,
+    pair: Pair | None = None,
+    *,
+    arranged: Arrangement = "alone",
+) -> go.Figure:
+    """Heatmap of the layers' similarity by one measure of `mlem_core.measures.partial`, by model.
+
+    It has neither a title nor dots. Its layers stand up the side and, in the same order, along the
+    bottom: of transfer those whose metric it is, and those that are predicted. A cell without a
+    number is empty.
+
+    Parameters
+    ----------
+    square : (n_layers, n_layers), named "model:layer"; NaN where there is no number
+    unit : what it is, told on hovering
+    pair : the two layers whose cells are outlined, with the value of the one to the upper right
+    arranged : "small" for half of a window: names of models below it only; "narrow" for a column
+    """
+    layers, values = [parse_layer(name) for name in square.index], square.to_numpy(dtype=np.float64)
+    measure = TAU._replace(key="partial", column="partial", title=unit, unit=unit)
+    # The value that is shown is that of the cell in which it stands.
+    if pair is not None and layers.index(pair[0]) > layers.index(pair[1]):
+        pair = pair[1], pair[0]
+    return matrix_figure(grid(layers, "model", values), [Matrix(measure, values)], arranged, pair)
+
+
+# By the name of the array in `PartialSimilarity`: what hovering says, and what a caption does.
+UNITS = {
+    "features": "similarity in explained part",
+    "rest": "similarity in residual part",
+    "transfer": "held-out ρ of the first's metric on the second",
+    "ratio": "that ρ as a part of the second's own",
+}
+NAMES = {
+    "features": "Similarity in explained part (S_feat)",
+    "rest": "Similarity in residual part (S_rest)",
+    "transfer": "Cross-model prediction (held-out ρ)",
+    "ratio": "Cross-model prediction, relative to the layer's own ρ",
+}
+_NONE = "Empty cells: {} of one layer is not clearly above 0."
+_CAPTIONS = {
+    "features": "Correlation between the feature-explained parts of two layers, v_AB / √(v_AA "
+    f"v_BB), cross-fitted. {_NONE.format('the explained part')}",
+    "rest": "RSA of two layers beyond their feature-explained parts (a partial RSA), (RSA − v_AB) "
+    f"/ √((1 − v_AA)(1 − v_BB)). {_NONE.format('the residual part')}",
+    "transfer": "Held-out ρ, mean over folds, of the metric fitted to a layer (rows) on the "
+    "distances in another (columns); diagonal: the layers' own ρ.",
+    "ratio": "Held-out ρ, mean over folds, of the metric fitted to a layer (rows) on the distances "
+    f"in another (columns), divided by the latter's own ρ. {_NONE.format('its own ρ')}",
+}
+
+
+def choices(estimator: str) -> tuple[str, ...]:
+    """Names of the measures with an estimator: without transfer where it is slow to fit."""
+    names = tuple(NAMES)
+    return names[:2] if estimator_named(estimator).slow else names
+
+
+@figure(
+    "similar_in",
+    "Explained and residual similarity",
+    "Similarity in the explained and in the residual part. Click a cell to choose its layers.",
+    offered=True,
+)
+def draw_similar_in(context: FigureContext) -> RenderedFigure | None:
+    """Figure of the chosen similarity; by default that in the explained part.
+
+    Raises
+    ------
+    InputError
+        One that there is not.
+    """
+    if not context.several:
+        return None
+    name = context.drawing.options.get("partial", "features")
+    check_choice("similarity", name, choices(context.selection.estimator))
+    of = *context.analysis.subset(context.selection), context.selection.estimator
+    found = context.once("partial", lambda: partial_of_layers(*of))
+    layers = context.selection.layers
+    screen, narrow = context.drawing.screen, context.drawing.narrow
+    arranged: Arrangement = "small" if screen else "narrow" if narrow else "alone"
+    return RenderedFigure(
+        partial_matrix(
+            found.square(name, layers), UNITS[name], context.marked_pair, arranged=arranged
+        ),
+        NAMES[name],
+        f"{_CAPTIONS[name]} {context.basis}",
+        found.table(layers),
+        found.square(name, layers).round(3).rename_axis("layer").reset_index(),
     )

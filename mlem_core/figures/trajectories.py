@@ -3,71 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
-from mlem_core.figures.groups import BELOW, group_summary, line_with_band
-from mlem_core.figures.naming import feature_name
-from mlem_core.figures.style import FAINT, GREY, feature_colors, panels, plain
+from mlem_core.figures.groups import group_summary, line_of
+from mlem_core.figures.style import (
+    Trace,
+    feature_colors,
+    in_panel,
+    once_in_legend,
+    panel_layout,
+    plain,
+)
 from mlem_core.groups.profiles import nearest_depth
 from mlem_core.groups.summary import GroupSummary
 
 # The option that says at which relative depth trajectories are drawn; "mean": over all layers.
 DEPTH, MEAN = "depth", "mean"
-_ZERO = 0.16  # how far step 0 stands left of the first other step, in parts of the axis
-_SCORE = "held-out ρ"
 
 
-def step_places(steps: Sequence[int]) -> tuple[FloatArray, float | None]:
-    """Places of training steps on a logarithmic axis, and the place where it is broken.
-
-    Parameters
-    ----------
-    steps : sorted; 0, which has no logarithm, stands left of the others
-
-    Returns
-    -------
-    (n_steps,) log10 of each; and the middle between 0 and the next, None without a step 0
-    """
-    found = np.array([np.log10(step) if step > 0 else np.nan for step in steps])
-    if not len(steps) or steps[0] > 0:
-        return found, None
-    if len(steps) == 1:
-        return np.zeros(1), None
-    width = found[-1] - found[1]
-    apart = max(_ZERO * width / (1 - _ZERO), 0.3)
-    found[0] = found[1] - apart
-    return found, float(found[1] - apart / 2)
+def _place(step: Any, first: int) -> Any:
+    """Place of a training step: logarithmic, and linear before the first step after 0."""
+    return np.log10(1 + step / first)
 
 
-def _ticks(steps: Sequence[int], places: FloatArray) -> tuple[list[float], list[str]]:
+def _ticks(steps: Sequence[int], first: int) -> dict[str, list[Any]]:
     """Places and texts of the ticks: each step where there are few, else powers of ten, and 0."""
-    kept = list(zip(places, steps, strict=True))
+    kept = list(steps)
     if len(kept) > 5:
-        powers = [10**k for k in range(16) if steps[0] <= 10**k <= steps[-1]]
-        kept = [(float(np.log10(power)), power) for power in powers]
-        if len(kept) < 2:
-            kept = [(places[at], steps[at]) for at in (int(steps[0] == 0), len(steps) - 1)]
-        kept = [(places[0], 0)] * (steps[0] == 0) + kept
-    span = float(places[-1] - places[0]) or 1.0
-    apart: list[tuple[float, int]] = []
-    for place, step in kept:
-        if not apart or (place - apart[-1][0]) / span > 0.11:
-            apart.append((float(place), step))
-    return [place for place, _ in apart], [_in_short(step) for _, step in apart]
-
-
-def _in_short(step: int) -> str:
-    """143k of 143,000; whole numbers only."""
-    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if step >= size and step * 10 % size == 0:
-            return f"{step / size:g}{letter}"
-    return f"{step:,}"
+        powers = [10**k for k in range(16) if first <= 10**k < steps[-1]]
+        kept = sorted({steps[0], *powers, steps[-1]})
+    places = _place(np.array(kept), first).tolist()
+    span, apart = places[-1] - places[0] or 1.0, list[int]()
+    for at, place in enumerate(places):
+        if not apart or (place - places[apart[-1]]) / span > 0.11:
+            apart.append(at)
+    return {"tickvals": [places[k] for k in apart], "ticktext": [f"{kept[k]:,}" for k in apart]}
 
 
 def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 3) -> go.Figure:
@@ -83,48 +59,24 @@ def trajectories(table: pd.DataFrame, features: Sequence[str], *, across: int = 
     """
     names = list(dict.fromkeys(table["trajectory"]))
     seeds = table.groupby("trajectory", sort=False)["seeds"].agg(["min", "max"])
-    figure, places = panels(
-        [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names],
-        height=300,
-        across=across,
-        below=BELOW,
-    )
-    # Swatches as their lines are drawn: the score is dashed.
-    figure.update_layout(legend={"itemsizing": "trace"})
+    titles = [f"{plain(name, 18)} ({_seeds(*seeds.loc[name])})" for name in names]
+    layout, places = panel_layout(titles, height=300, across=across)
     steps = sorted(map(int, table["step"].unique()))
-    at, broken = step_places(steps)
-    colors, place_of = feature_colors(features), dict(zip(steps, at, strict=True))
-    shown: set[str] = set()
-    for name, (row, column) in zip(names, places, strict=True):
+    start = next((step for step in steps if step), 1)
+    colors, ticks, traces = feature_colors(features), _ticks(steps, start), list[Trace]()
+    low, high = (float(_place(step, start)) for step in (steps[0], steps[-1]))
+    around = 0.04 * (high - low or 1.0)
+    for name, (ref, first) in zip(names, places, strict=True):
         own = table[table["trajectory"] == name].sort_values("step", kind="stable")
-        for (quantity, feature), line in own.groupby(["quantity", "feature"], sort=False):
-            score = quantity == "rho"
-            called = _SCORE if score else feature_name(str(feature))
-            color = GREY if score else colors.get(str(feature), GREY)
-            x = np.array([place_of[int(step)] for step in line["step"]])
-            key = f"{quantity} {feature}"
-            at_steps = [f"step {step:,}" for step in line["step"]]
-            for trace in line_with_band(line, at_steps, x, color, called, dashed=score):
-                new = "fill" not in trace and key not in shown
-                figure.add_trace(
-                    trace | {"legendgroup": key, "showlegend": new}, row=row, col=column
-                )
-            shown.add(key)
-        if broken is not None:
-            figure.add_vline(
-                x=broken, line={"color": FAINT, "width": 1, "dash": "dot"}, row=row, col=column
-            )
-    values, texts = _ticks(steps, at)
-    around = 0.04 * (float(at[-1] - at[0]) or 1.0)
-    figure.update_xaxes(
-        tickvals=values,
-        ticktext=texts,
-        range=[float(at[0]) - around, float(at[-1]) + around],
-        title_text="training step",
-    )
-    figure.update_yaxes(matches="y", showticklabels=False)
-    figure.update_yaxes(title_text="importance (drop in ρ), ρ", showticklabels=True, col=1)
-    return figure
+        for (_, feature), line in own.groupby(["quantity", "feature"], sort=False):
+            called = [f"step {step:,}" for step in line["step"]]
+            drawn = line_of(line, called, _place(line["step"], start), str(feature), colors)
+            traces += in_panel(ref, drawn)
+        layout[f"xaxis{ref}"] |= {**ticks, "range": [low - around, high + around]}
+        layout[f"xaxis{ref}"]["title"]["text"] = "training step"
+        layout[f"yaxis{ref}"] |= {"matches": "y", "showticklabels": first}
+        layout[f"yaxis{ref}"]["title"]["text"] = "importance (drop in ρ), ρ" if first else None
+    return go.Figure(once_in_legend(traces), layout)
 
 
 def _seeds(least: int, most: int) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis.maps import some_layers
-from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.base.typing import Layer, layer_name
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.naming import layer_in_model, layer_titles, model_labels
 from mlem_core.figures.profiles import layer_axes
@@ -29,12 +29,11 @@ from mlem_core.figures.style import (
     bar_title,
     color_axis,
     curve,
-    dash_of,
     heatmap,
     in_full,
     in_panel,
+    once_in_legend,
     panel_layout,
-    panel_ref,
     scatter,
     short,
     short_names,
@@ -42,7 +41,6 @@ from mlem_core.figures.style import (
 
 MANY, LABELLED = 12, 24  # values from which on labels are small, and labels at most
 NAMED = 5  # pairs of values that are named
-_UNSEEN = "no pair of stimuli has it: what the penalty says"
 _CELL = 46  # px; of a large matrix
 
 
@@ -51,7 +49,7 @@ def value_matrices(
 ) -> go.Figure:
     """The squared distance of every two values of a feature, a matrix a layer, on one colour scale.
 
-    The diagonal, marked by rings, is the distance within a value; a cross is a number of no pair.
+    The diagonal is the distance within a value; a cell is empty where no pair of stimuli has both.
 
     Parameters
     ----------
@@ -67,12 +65,11 @@ def value_matrices(
     titles = layer_titles(layers, {1: TITLE + 8, 2: TITLE - 12}.get(across, TITLE - 6))
     one = len(layers) == 1
     side = max(300, min(520, 130 + _CELL * len(names))) if one else 300
-    layout, _ = panel_layout(titles, height=side, across=across)
+    layout, places = panel_layout(titles, height=side, across=across)
     highest = float(own["distance"].max()) or 1.0
     traces: list[Trace] = []
-    for place, layer in enumerate(layers):
-        ref = panel_ref(place)
-        traces += in_panel(ref, _matrix(_of(own, layer), names, highest))
+    for layer, (ref, first) in zip(layers, places, strict=True):
+        traces += in_panel(ref, [_matrix(_of(own, layer), names)])
         every = -(-len(names) // LABELLED)
         ticks: dict[str, Any] = {
             "tickvals": list(range(0, len(names), every)),
@@ -85,7 +82,6 @@ def value_matrices(
             **CLEAR,
         }
         layout[f"xaxis{ref}"] |= {**ticks, "tickangle": -50 if len(names) <= MANY else -90}
-        first = place % across == 0
         layout[f"yaxis{ref}"] |= {
             **ticks,
             "range": ticks["range"][::-1],
@@ -107,45 +103,22 @@ def _of(rows: pd.DataFrame, layer: Layer) -> pd.DataFrame:
     return rows[(rows["model"] == layer[0]) & (rows["layer"] == layer[1])]
 
 
-def _matrix(rows: pd.DataFrame, names: Sequence[str], highest: float) -> list[Trace]:
-    """The heatmap of a layer, and what marks its diagonal and its cells without pairs."""
+def _matrix(rows: pd.DataFrame, names: Sequence[str]) -> Trace:
+    """The heatmap of a layer."""
     place = {name: at for at, name in enumerate(names)}
     n = len(names)
     values, texts = np.full((n, n), np.nan), np.full((n, n), "", dtype=object)
-    unseen = np.zeros((n, n), dtype=bool)
-    for row in rows.itertuples():
+    for row in rows[rows["n_pairs"] > 0].itertuples():
         a, b = place[str(row.value_a)], place[str(row.value_b)]
-        for i, j in {(a, b), (b, a)}:
-            values[i, j], texts[i, j] = row.distance, _told(row)
-            unseen[i, j] = row.n_pairs == 0
+        values[a, b] = values[b, a] = row.distance
+        texts[a, b] = texts[b, a] = _told(row)
     at = {"x": np.arange(n), "y": np.arange(n), "xgap": 1, "ygap": 1}
-    cells = np.argwhere(unseen)
-    return [
-        heatmap(values, texts, **at, coloraxis="coloraxis", name="squared distance"),
-        _marks([(i, i) for i in range(n) if not unseen[i, i]], values, highest, "circle-open"),
-        *([_marks(cells.tolist(), values, highest, "x-thin")] if len(cells) else []),
-    ]
-
-
-def _marks(
-    cells: Sequence[Sequence[int]], values: FloatArray, highest: float, symbol: str
-) -> Trace:
-    # Light on the dark half of the scale, dark on its light half.
-    colors = [
-        "rgba(0,0,0,0.75)" if values[i, j] > 0.55 * highest else "rgba(255,255,255,0.9)"
-        for i, j in cells
-    ]
-    look = {"symbol": symbol, "size": 8, "color": colors, "line": {"width": 1.3, "color": colors}}
-    name = "no pair of stimuli" if symbol == "x-thin" else "within a value"
-    x, y = [j for _, j in cells], [i for i, _ in cells]
-    return scatter(x, y, marker=look, showlegend=False, name=name)
+    return heatmap(values, texts, **at, coloraxis="coloraxis", name="squared distance")
 
 
 def _told(row: Any) -> str:
     """Hover text of a pair of values."""
     a, b = in_full(str(row.value_a)), in_full(str(row.value_b))
-    if row.n_pairs == 0:
-        return f"<b>{a} and {b}</b><br>{_UNSEEN} ({as_number(row.distance)})"
     number = f"{as_number(row.distance)} ± {as_number(row.sd)} (sd over folds)"
     what = f"<b>within {a}</b><br>" if a == b else f"<b>{a} and {b}</b><br>"
     more = "" if a == b else f"<br>between their means {as_number(row.separation)}"
@@ -174,7 +147,7 @@ def matrices_caption(feature: str, basis: str) -> str:
     """Caption of the distances of every two values as a matrix, or a matrix a layer."""
     return (
         f"Squared distance of every two values of {feature} (mean over folds), {TARGET_UNITS}. "
-        f"Rings: two stimuli of one value. Crosses: values of no pair. {basis}"
+        f"Diagonal: two stimuli of one value. Empty: values of no pair. {basis}"
     )
 
 
@@ -260,26 +233,29 @@ def value_lines(table: pd.DataFrame, feature: str, across: int = 3) -> go.Figure
     longest = TITLE - 7 if min(across, len(models)) > 2 else TITLE
     layout, places = panel_layout(model_labels(models, longest), height=340, across=across)
     traces: list[Trace] = []
-    for number, (model, (_, column)) in enumerate(zip(models, places, strict=True)):
-        ref, rows = panel_ref(number), own[own["model"] == model]
+    for model, (ref, first) in zip(models, places, strict=True):
         lines = {
             (str(a), str(b)): line
-            for (a, b), line in rows.groupby(["value_a", "value_b"], sort=False)
+            for (a, b), line in own[own["model"] == model].groupby(
+                ["value_a", "value_b"], sort=False
+            )
         }
         grey = [line for pair, line in lines.items() if pair not in furthest]
-        drawn = [_grey(grey, number == 0)] if grey else []
+        drawn = [_grey(grey)] if grey else []
         for place, pair in enumerate(furthest):
-            if pair in lines:
-                name = f"{labels[pair[0]]} / {labels[pair[1]]}"
-                drawn.append(_named(lines[pair], name, place, number == 0))
+            if (line := lines.get(pair)) is not None:
+                color, name = PALETTE[place], f"{labels[pair[0]]} / {labels[pair[1]]}"
+                look: dict[str, Any] = {"name": name, "marker": {"size": 6, "color": color}}
+                drawn.append(
+                    curve(line["layer"], line["distance"], _of_layers(line), color, **look)
+                )
         traces += in_panel(ref, drawn)
         numbers = table.loc[table["model"] == model, "layer"]
-        value = "squared distance" if column == 1 else None
-        layer_axes(layout, ref, (model, numbers), value)
-    return go.Figure({"data": traces, "layout": layout})
+        layer_axes(layout, ref, (model, numbers), "squared distance" if first else None)
+    return go.Figure({"data": once_in_legend(traces), "layout": layout})
 
 
-def _grey(lines: Sequence[pd.DataFrame], legend: bool) -> Trace:
+def _grey(lines: Sequence[pd.DataFrame]) -> Trace:
     """All other pairs as one trace, with gaps between their lines."""
     x: list[Any] = []
     y: list[Any] = []
@@ -288,16 +264,8 @@ def _grey(lines: Sequence[pd.DataFrame], legend: bool) -> Trace:
         x += [*line["layer"], None]
         y += [*line["distance"], None]
         hover += [*_of_layers(line), ""]
-    look = {"line": {"color": "rgba(140,140,140,0.4)", "width": 1}}
-    named = {"name": "other pairs", "legendgroup": "other pairs", "showlegend": legend}
-    return scatter(x, y, hover, "lines+markers", marker={"size": 3, "color": LINE}, **look, **named)
-
-
-def _named(line: pd.DataFrame, name: str, place: int, legend: bool) -> Trace:
-    color = PALETTE[place % len(PALETTE)]
-    named = {"name": name, "legendgroup": name, "showlegend": legend}
-    at, look = (line["layer"], line["distance"]), {"size": 6, "color": color}
-    return curve(*at, _of_layers(line), color, dash_of(place), marker=look, **named)
+    look = {"line": {"color": "rgba(140,140,140,0.4)", "width": 1}, "name": "other pairs"}
+    return scatter(x, y, hover, "lines+markers", marker={"size": 3, "color": LINE}, **look)
 
 
 def _of_layers(line: pd.DataFrame) -> list[str]:

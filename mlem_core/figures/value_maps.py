@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from mlem_core.analysis import maps
 from mlem_core.base.text import listed, percent
@@ -84,7 +83,7 @@ def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.F
     ring = {"size": sizes, "color": faded(PALETTE[0], 0.1), "line": line}
     written = {"mode": "markers+text", "text": texts, "textposition": places}
     dot = {"size": 7, "color": PALETTE[0]}
-    figure = make_subplots(1, 1)
+    figure = go.Figure()
     figure.add_trace(scatter(x, y, marker=ring, name="spread", **written, **shared))
     figure.add_trace(scatter(x, y, hover, marker=dot, name="values", **shared))
     quiet(figure, height=400)
@@ -201,7 +200,6 @@ def draw_values_compared(context: FigureContext) -> RenderedFigure | None:
 
 
 OPEN = "circle-open"  # what has no level of the second feature, or a rare one
-_DEEPEST = 3
 
 
 def nested_map(
@@ -219,18 +217,17 @@ def nested_map(
     points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature;
         where there is a column marked, those that are stand out
     groups : of `mlem_core.analysis.maps.nested_groups`
-    features : two or three in the order in which they divide; the first one's levels are the
-        colours, those of the second the marks
+    features : two: the first one's levels are the colours, those of the second the marks
     outlines : by the levels of a group, its outline (n_corners, 2)
     title : of the layer
     stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
-    first, second = features[:2]
+    first, second = features
     colors, marks = (
         dict(zip(_frequent(groups, one), cycle, strict=False))
         for one, cycle in ((first, PALETTE), (second, SYMBOLS))
     )
-    figure = make_subplots(1, 1)
+    figure = go.Figure()
     traces = [
         _outline(corners, colors[at[0]]) for at, corners in outlines.items() if at[0] in colors
     ]
@@ -271,23 +268,18 @@ def _branches(
     groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
 ) -> list[Trace]:
     """Lines from the centre of each group to those of the groups inside it."""
-    by_level: dict[str, tuple[list[Any], list[Any]]] = {level: ([], []) for level in colors}
-    place = {_key(row, features): (row["x"], row["y"]) for row in groups.to_dict("records")}
-    for key, (x, y) in place.items():
-        depth = sum(level != "" for level in key)
-        if depth > 1 and key[0] in by_level:
-            parent = place[tuple(key[: depth - 1]) + ("",) * (len(key) - depth + 1)]
-            for axis, ends in zip(by_level[key[0]], ((parent[0], x), (parent[1], y)), strict=True):
-                axis += [*ends, None]
-    named = {"mode": "lines", "showlegend": False, "name": "branches"}
-    return [
-        scatter(x, y, line={"color": colors[level], "width": 1.5}, **named)
-        for level, (x, y) in by_level.items()
-    ]
-
-
-def _key(row: Mapping[Any, Any], features: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row[one]) for one in features)
+    inside = groups[groups["depth"] == 2].merge(
+        groups[groups["depth"] == 1], on=features[0], suffixes=("", "_around")
+    )
+    traces = []
+    for level, own in inside[inside[features[0]].isin(list(colors))].groupby(features[0]):
+        x, y = (
+            np.column_stack([own[f"{axis}_around"], own[axis], np.full(len(own), np.nan)]).ravel()
+            for axis in "xy"
+        )
+        look = {"line": {"color": colors[level], "width": 1.5}, "mode": "lines"}
+        traces.append(scatter(x, y, **look, showlegend=False, name="branches"))
+    return traces
 
 
 def _centres(
@@ -298,11 +290,11 @@ def _centres(
 ) -> Trace:
     """The centre of each group, the deeper the smaller."""
     own = groups[groups[features[0]].isin(list(colors))]
-    keys = [_key(row, features) for row in own.to_dict("records")]
+    keys = list(zip(*(own[one] for one in features), strict=True))
     marker = {
         "color": [colors[key[0]] for key in keys],
         "symbol": [marks.get(key[1], "circle") for key in keys],
-        "size": [(18, 12, 7)[min(depth, _DEEPEST) - 1] for depth in own["depth"]],
+        "size": np.where(own["depth"] == 1, 18, 12),
         "line": {"color": "white", "width": 1.5},
     }
     hover = [
@@ -329,8 +321,6 @@ def _legend(
     ]
     if others:
         entries.append((1, "other or missing", {"color": GREY, "symbol": OPEN, "size": 7}))
-    for place in range(2, len(features)):
-        entries.append((place, "smallest centres", {"color": GREY, "size": 6}))
     return [
         scatter([None], [None], marker=marker, name=plain(level))
         | {"legendgroup": str(place), "legendgrouptitle": titles[place]}

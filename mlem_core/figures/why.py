@@ -26,6 +26,7 @@ from mlem_core.figures.captions import joined, tau_by_chance
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.groups import interval_bars
 from mlem_core.figures.naming import feature_labels, feature_name
+from mlem_core.figures.profiles import band
 from mlem_core.figures.style import (
     GREY,
     LEGEND,
@@ -35,16 +36,17 @@ from mlem_core.figures.style import (
     Trace,
     as_number,
     curve,
+    error_bar,
     faded,
     feature_colors,
     in_panel,
+    interval,
     names_along,
     note,
-    panel_ref,
-    panels,
+    once_in_legend,
+    panel_layout,
     plain,
     quiet_layout,
-    scatter,
     shape,
     whole_layers,
 )
@@ -157,18 +159,11 @@ def _term_bars(terms: pd.DataFrame, ends: np.ndarray, features: Sequence[str]) -
     if {"lower", "upper"} <= set(terms.columns):
         low, high = (terms[key].to_numpy(dtype=np.float64) for key in ("lower", "upper"))
         hover = [
-            f"{text}<br>95 % interval {as_number(a)} to {as_number(b)}" if a == a else text
+            f"{text}<br>{interval(a, b)}" if a == a else text
             for text, a, b in zip(hover, low, high, strict=True)
         ]
-        error = {
-            "type": "data",
-            "symmetric": False,
-            "array": np.nan_to_num(high - values),
-            "arrayminus": np.nan_to_num(values - low),
-            "thickness": 1.2,
-            "width": 4,
-            "color": LINE,
-        }
+        error = error_bar(values, low, high, thickness=1.2, width=4, color=LINE)
+        error |= {end: np.nan_to_num(error[end]) for end in ("array", "arrayminus")}
     marker = {
         "color": [faded(colors.get(term, GREY), 0.85) for term in terms["term"]],
         "line": {"width": 0},
@@ -322,15 +317,14 @@ def erasure_panels(erasure: Erasure, names: Names, across: int = 3) -> go.Figure
     own = table[(table["measure"] != IMPORTANCE) | (table["feature"] == erasure.feature)]
     groups = list(own.groupby("measure", sort=False))
     titles = [_title(str(measure), erasure.feature, names) for measure, _ in groups]
-    drawn, places = panels(titles, height=230, across=across, apart=0.09, below=104)
-    for number, ((measure, rows), (row, column)) in enumerate(zip(groups, places, strict=True)):
-        drawn.add_traces(in_panel(panel_ref(number), _traces(rows, legend=number == 0)))
-        axis = whole_layers(rows["layer"])
-        axis = axis | {"title_text": "predictions" if measure in PREDICTIONS else "layer"}
-        if measure in PREDICTIONS:
-            axis["showticklabels"] = False
-        drawn.update_xaxes(**axis, row=row, col=column)
-    return drawn
+    layout, places = panel_layout(titles, height=230, across=across, apart=0.09)
+    traces: list[Trace] = []
+    for (measure, rows), (ref, _) in zip(groups, places, strict=True):
+        traces += in_panel(ref, _traces(rows))
+        predicted = measure in PREDICTIONS
+        layout[f"xaxis{ref}"] |= whole_layers(rows["layer"]) | {"showticklabels": not predicted}
+        layout[f"xaxis{ref}"]["title"]["text"] = "predictions" if predicted else "layer"
+    return go.Figure(once_in_legend(traces), layout)
 
 
 def _title(measure: str, feature: str, names: Names) -> str:
@@ -342,38 +336,23 @@ def _title(measure: str, feature: str, names: Names) -> str:
     return plain(f"{start} {names.layer_title(parse_layer(other))}", 40)
 
 
-def _traces(rows: pd.DataFrame, *, legend: bool) -> list[Trace]:
+def _traces(rows: pd.DataFrame) -> list[Trace]:
     """The band of the controls, and the measure before and after."""
     layers = rows["layer"].to_numpy(dtype=float)
     # A single place has a band of some width.
     wide = np.array([-0.25, 0.25]) + layers[0] if len(layers) == 1 else layers
-    ends = [np.resize(rows[name], len(wide)) for name in ("control_upper", "control_lower")]
-    band = scatter(
-        [*wide, *wide[::-1]],
-        [*ends[0], *ends[1][::-1]],
-        mode="lines",
-        fill="toself",
-        fillcolor=faded(GREY, 0.2),
-        line={"width": 0},
-        name="controls",
-        legendgroup="controls",
-        showlegend=legend,
-    )
-    traces = [band]
+    low, high = (np.resize(rows[f"control_{end}"], len(wide)) for end in ("lower", "upper"))
+    traces = [band(wide, (low, high), GREY, "controls", 0.2, "controls")]
+    bars = error_bar(rows["after"], rows["lower"], rows["upper"], width=3)
     for name, color in _OF.items():
         hover = [
-            f"{name}: {as_number(row[name])}<br>95 % CI {as_number(row['lower'])} to "
-            f"{as_number(row['upper'])}<br>controls {as_number(row['control_lower'])} to "
-            f"{as_number(row['control_upper'])}"
+            f"{name}: {as_number(row[name])}<br>{interval(row['lower'], row['upper'])}<br>"
+            f"controls {as_number(row['control_lower'])} to {as_number(row['control_upper'])}"
             for _, row in rows.iterrows()
         ]
-        more: Trace = {"name": name, "legendgroup": name, "showlegend": legend}
-        more["marker"] = {"size": 7}
-        if name == "after":
-            below, above = rows["after"] - rows["lower"], rows["upper"] - rows["after"]
-            more["error_y"] = {"array": above, "arrayminus": below, "symmetric": False, "width": 3}
-        dash = "dot" if name == "before" else ""
-        traces.append(curve(layers.tolist(), rows[name].tolist(), hover, color, dash, **more))
+        look: dict[str, Any] = {"name": name, "legendgroup": name, "marker": {"size": 7}}
+        look |= {"error_y": bars} if name == "after" else {"dash": "dot"}
+        traces.append(curve(layers, rows[name], hover, color, **look))
     return traces
 
 

@@ -303,46 +303,25 @@ def how_sure(shown: FigureContext) -> Tables:
     They take long, and are written where they have been made. `verify` only names those that are
     no intervals; these it computes again.
     """
-    of = shown.selection
-    found = shown.analysis.kept(CHANCE, shown.drawing.store, of, permutations=SCORE_PERMUTATIONS)
-    return {
-        **({} if shown.audit is None else audit_tables(shown.audit)),
-        **_claim(shown),
-        **_two(shown),
-        **({} if found is None else {"chance.csv": found}),
-        **_similarities(shown),
-        **({} if (rest := shown.rest) is None else rest.written("what_else")),
-        **_ceilings(shown),
-        **_erasures(shown),
-    }
-
-
-def _ceilings(shown: FigureContext) -> Tables:
-    """Noise ceilings of groups of subjects, and what reaches them."""
-    if shown.drawing.store is None or shown.noise_ceilings is None:
-        return {}
-    return ceiling_tables(shown.analysis, shown.results, shown.drawing.store)
-
-
-def _erasures(shown: FigureContext) -> Tables:
-    """What erasing features has changed."""
-    store = shown.drawing.store
-    found = pd.DataFrame()
-    if store is not None and shown.several:
-        found = kept_erasures(shown.analysis, store, shown.pair)
-    return {} if found.empty else {"erasures.csv": found}
-
-
-def _two(shown: FigureContext) -> Tables:
-    """The intervals of the two layers that were resampled alone."""
+    analysis, store = shown.analysis, shown.drawing.store
+    tables = Tables() if shown.audit is None else audit_tables(shown.audit)
+    tables |= _claim(shown) | _similarities(shown)
+    chance = analysis.kept(CHANCE, store, shown.selection, permutations=SCORE_PERMUTATIONS)
+    if chance is not None:
+        tables["chance.csv"] = chance
+    if (rest := shown.rest) is not None:
+        tables |= rest.written("what_else")
+    if store is not None and shown.noise_ceilings is not None:
+        tables |= ceiling_tables(analysis, shown.results, store)
     why = shown.why if shown.several else None
-    if why is None or not why.alone or not len(why.terms):
-        return {}
-    return {
-        "why_resampled.csv": why.terms,
-        "why_resampled_whole.csv": why.whole,
-        "why_resampled_partial.csv": why.partial,
-    }
+    if why is not None and why.alone and len(why.terms):
+        # Those of the two layers that were resampled alone.
+        parts = {"": why.terms, "_whole": why.whole, "_partial": why.partial}
+        tables |= {f"why_resampled{part}.csv": table for part, table in parts.items()}
+    if store is not None and shown.several:
+        erased = kept_erasures(analysis, store, shown.pair)
+        tables |= {} if erased.empty else {"erasures.csv": erased}
+    return tables
 
 
 def _similarities(shown: FigureContext) -> Tables:

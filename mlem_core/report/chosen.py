@@ -9,7 +9,7 @@ references.bib           what the methods paragraph cites
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mlem_core import figures
@@ -52,15 +52,7 @@ class Chosen:
 
     def to_dict(self) -> dict[str, Any]:
         """Dictionary for JSON."""
-        return {
-            "figure": self.figure,
-            "analysis": self.analysis,
-            "selection": self.selection.to_dict(),
-            "pair": None if self.pair is None else [list(layer) for layer in self.pair],
-            "options": dict(self.options),
-            "title": self.title,
-            "caption": self.caption,
-        }
+        return {**asdict(self), "selection": self.selection.to_dict()}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Chosen:

@@ -150,10 +150,8 @@ def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
     figure = figures.group_similarity(pd.DataFrame(rows, columns=columns))
     (heatmap,) = figure.data
     np.testing.assert_allclose(heatmap.z, [[0.9, np.nan], [-0.2, np.nan]])
-    texts = {(one.x, one.y): one.text for one in figure.layout.annotations}
-    assert set(texts) == {(0, 0), (0, 1), (1, 1)}
-    assert ".90" in texts[0, 0] and ".80 to .95" in texts[0, 0]
-    assert "−.20" in texts[0, 1] and texts[1, 1] == "one model"
+    ((one, above), (other, alone)) = heatmap.text
+    assert ".90" in one and ".80 to .95" in one and "−.20" in other and not above and not alone
     assert "3 pairs of models" in heatmap.hovertext[1][0] and "−.500" in heatmap.hovertext[1][0]
 
 
@@ -189,13 +187,15 @@ def test_differences_of_similarity_are_signed_about_0():
         table = table.assign(**{f"{name}_{end}": at for end, at in ends.items()})
     table = table.assign(rsa_p=0.01, rsa_p_corrected=[0.01, 0.3, 0.9])
     figure = figures.similarity_differences(table)
-    for trace in of_type(figure, "heatmap"):
-        square = np.array(trace.z, dtype=float)
-        assert square[0, 1] == square[1, 0] == 0.5 and square[2, 0] == -0.25
-        assert ".490 to .510" in trace.hovertext[0][1]
+    of = {("m", 0): 0, ("m", 1): 1, ("other", 0): 2}
+    square = np.array([[0, 0.5, -0.25], [0.5, 0, 0], [-0.25, 0, 0]])
+    for heat, points in zip(heatmaps(figure), cells(figure), strict=True):
+        for place, (a, b), said in meetings(points):
+            assert painted(heat, place) == square[of[a], of[b]]
+            assert (".490 to .510" in said) == (of[a] + of[b] == 1)
     # The one pair whose difference of RSA is not 0 has a dot, on both sides.
-    (dots,) = of_type(figure, "scatter")
-    assert sorted(zip(dots.x, dots.y, strict=True)) == [(0, 1), (1, 0)]
+    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
+    assert sorted(zip(dots.x, dots.y, strict=True)) == [(0, 1), (1, 0)] and dots.xaxis == "x2"
 
 
 BY = ["<b>one</b>", "two"]

@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from mlem_core import Store, explain, run
 from mlem_core.analysis import files, similarities
-from mlem_core.figures import partial
+from mlem_core.figures import terms
 from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.partial import partial_of_layers
@@ -118,13 +118,13 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
         return draw("similar_in", FigureContext(*shown, Drawing(options={"partial": name})))
 
     found = partial_of_layers(*analysis.subset(analysis.select()), "ridge")
-    assert partial.choices("ridge") == ("features", "rest", "transfer", "ratio")
-    for name in partial.choices("ridge"):
+    assert terms.choices("ridge") == ("features", "rest", "transfer", "ratio")
+    for name in terms.choices("ridge"):
         made = drawn(name)
         heat = next(trace for trace in made.figure.data if trace.type == "heatmap")
         square = found.square(name, analysis.layers)
         np.testing.assert_allclose(np.array(heat.z, dtype=float), square.to_numpy(), atol=1e-6)
-        assert made.title == partial.NAMES[name]
+        assert made.title == terms.NAMES[name]
     pd.testing.assert_frame_equal(made.data, found.table(analysis.layers))
     # The features tell nothing of layer 0, which is noise, and the one and only way to use them
     # is that of the other two.
@@ -133,7 +133,7 @@ def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
     with refused("features, rest, transfer"):
         drawn("all")
     # A slow estimator is not fitted for transfer.
-    assert partial.choices("spearman") == ("features", "rest")
+    assert terms.choices("spearman") == ("features", "rest")
 
 
 N = 80
