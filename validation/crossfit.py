@@ -8,10 +8,10 @@ import pandas as pd
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.measures.decomposition import by_pattern, decompose, in_sample_bound
-from mlem_core.measures.shapley import FeatureSet, sampled_orders, shapley
+from mlem_core.measures.shapley import sampled_orders, shapley
 from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.crossfit import fold_ceilings, share_alone
+from mlem_core.pairs.crossfit import FeatureSet, fold_ceilings, share_alone
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
@@ -52,7 +52,7 @@ def in_sample_terms(tables: PairTables, n_exact: int = 12) -> FloatArray:
 
     stacked = np.column_stack((counts, sums))
     orders = sampled_orders(tables.codes, ORDERS, n_exact)
-    return shapley(tables.codes, stacked, explained, orders=orders).terms
+    return shapley(FeatureSet.of(tables.codes, stacked), explained, orders=orders).terms
 
 
 def with_noise(n: int, kind: str, n_noise: int, seed: int) -> list[Row]:

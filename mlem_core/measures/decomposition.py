@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,14 +21,13 @@ from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.measures.shapley import (
     EXACT_FEATURES,
-    FeatureSet,
     FeatureSubsets,
     Shapley,
     sampled_orders,
     shapley,
 )
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
-from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
+from mlem_core.pairs.crossfit import CrossFit, FeatureSet, both_ways, outside_cells
 from mlem_core.pairs.layer_sums import SimilaritySums
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.tables import PairTables, summed
@@ -244,12 +242,7 @@ def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
             terms = np.tensordot(sets.shares, values, axes=(1, 1))
             return Shapley(terms, values[:, 0])
 
-    return shapley(fit.codes, fit.flat, partial(explained_by, fit), orders=orders, seed=seed)
-
-
-def explained_by(fit: CrossFit, chosen: FeatureSet) -> FloatArray:
-    """(n_draws, n_layers, n_layers) what a set of features explains, see `CrossFit.explained`."""
-    return fit.explained(chosen.features, chosen.codes, chosen.sums)
+    return shapley(fit.whole, fit.explained, orders=orders, seed=seed)
 
 
 def ceilings_of(whole: FloatArray) -> FloatArray:
@@ -308,10 +301,10 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
                 predicted = np.empty_like(ranks)
                 predicted[chosen.group] = ranks
             else:
-                predicted = fit.means(chosen.features, chosen.codes, chosen.sums)[:, :, 0, 0]
+                predicted = fit.means(chosen)[:, :, 0, 0]
             return _ratio((predicted * inside).sum(axis=0), scale)
 
-        terms[:, fold] = shapley(tables.codes, fit.flat, explained).terms.T
+        terms[:, fold] = shapley(fit.whole, explained).terms.T
     return terms
 
 

@@ -58,9 +58,7 @@ class Explained:
             Tables of one fold.
         """
         fit = CrossFit.of(tables.coarse)
-        features = np.arange(fit.codes.shape[1])
-        whole = fit.explained(features, fit.codes, fit.flat)[0]
-        means = fit.means(features, fit.codes, fit.flat)[..., 0]
+        whole, means = fit.explained(fit.whole)[0], fit.means(fit.whole)[..., 0]
         inside = fit.sums[:, 0, :, :, 0]
         pairs, squares = inside[:, 0].sum(axis=0), fit.spread[0][:, None] ** 2
         products = np.einsum("glk,glk->lk", means, inside[:, 1:])

@@ -24,7 +24,6 @@ from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.crossfit import CrossFit, both_ways, fold_ceilings
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.ranks import PairRanks
-from mlem_core.pairs.tables import group_rows, summed
 
 N = 45
 
@@ -263,10 +262,7 @@ def test_patterns_that_no_other_stimuli_have_fall_back_on_coarser_ones():
     fit = CrossFit.of(tables)
     np.testing.assert_array_equal(np.argsort(fit.priority, axis=1), orders)
     for chosen in ((0, 1, 2, 3), (0, 3), (0, 2, 3), (1, 2)):
-        first, group = group_rows(tables.codes[:, chosen])
-        own = fit.explained(
-            np.array(chosen), tables.codes[first][:, chosen], summed(group, fit.flat)
-        )[0, 0, 1]
+        own = fit.explained(fit.whole.only(np.array(chosen)))[0, 0, 1]
         expected = explicit.cross_fitted(x, ra, rb, folds, chosen, orders)
         assert own == pytest.approx(expected, abs=1e-9)
 
