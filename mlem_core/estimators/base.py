@@ -186,11 +186,8 @@ def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[
     ----------
     kinds : of each feature in the fit, by name
 
-    Raises
-    ------
-    InputError
-        A feature that is missing, that the model does not know, or that is of another kind: codes
-        in the place of categories would be numeric.
+    Raises InputError: a feature that is missing, that the model does not know, or that is of
+    another kind: codes in the place of categories would be numeric.
     """
     given = {column.name: column for column in columns}
     lacks = [name for name in kinds if name not in given]
@@ -222,10 +219,8 @@ def _as_fitted(column: FeatureColumn, kind: str) -> FeatureColumn:
 def neural_rows(y: Any, n_stimuli: int) -> NDArray[Any]:
     """Neural data (n_stimuli, n_units) as an array of numbers.
 
-    Raises
-    ------
-    InputError
-        No numbers; another shape, or number of rows; fewer than 3 stimuli, and so than 3 pairs.
+    Raises InputError: no numbers; another shape, or number of rows; fewer than 3 stimuli, and so
+    than 3 pairs.
     """
     try:
         masked = isinstance(y, np.ma.MaskedArray)

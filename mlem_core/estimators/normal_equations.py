@@ -148,9 +148,7 @@ def value_weights(
     With an α they are those of features that differ or do not, so that pairs which only other
     values distinguish are tied; a β, however large, would leave small differences.
 
-    Returns
-    -------
-    (n_layers, n_sets, n_betas + n_alphas, n_columns)
+    Returns (n_layers, n_sets, n_betas + n_alphas, n_columns).
     """
     found = [ridge_weights(equations, penalty_matrices(tables, [beta])) for beta in betas]
     if len(alphas):
@@ -188,9 +186,7 @@ def ridge_weights(equations: Moments, penalties: FloatArray) -> FloatArray:
     ----------
     penalties : (n_penalties, n, n) the matrices P, n at least n_columns; see `penalty_matrices`
 
-    Returns
-    -------
-    (n_layers, n_sets, n_penalties, n_columns)
+    Returns (n_layers, n_sets, n_penalties, n_columns).
     """
     n_columns, n = equations.gram.shape[-1], penalties.shape[-1]
     more = n - n_columns
@@ -208,9 +204,7 @@ def held_out_correlations(tables: PairTables, weights: FloatArray, fold: int) ->
     ----------
     weights : (n_layers, n_predictions, n_columns)
 
-    Returns
-    -------
-    (n_layers, n_predictions); 0 for predictions or distances that are all equal
+    Returns (n_layers, n_predictions); 0 for predictions or distances that are all equal.
     """
     inside = tables.inside(fold)
     terms, counts = inside.terms, inside.counts

@@ -83,17 +83,14 @@ class Decomposition:
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
-        """Values by name that are known beside the terms: error, chance, p."""
+        """Values by name that are known beside the terms."""
         beside = {"error": self.error, "chance": self.chance, "p": self.p}
         return {name: values for name, values in beside.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
         """Square of one term for every two layers, "model:layer".
 
-        Raises
-        ------
-        InputError
-            An unknown term.
+        Raises InputError: an unknown term.
         """
         check_choice("term", term, self.names)
         names = [layer_name(layer) for layer in layers]
@@ -103,9 +100,8 @@ class Decomposition:
     def table(self, layers: Sequence[Layer]) -> pd.DataFrame:
         """All terms of every two different layers, a row a term.
 
-        Returns
-        -------
-        model_a, layer_a, model_b, layer_b, term, value, rsa; chance and p where they are known
+        Returns model_a, layer_a, model_b, layer_b, term, value, rsa; chance and p where they are
+        known.
         """
         a, b = np.triu_indices(len(layers), 1)
         n, pairs = len(self.names), pairs_of_layers(layers)
@@ -124,32 +120,18 @@ class Decomposition:
 
         A layer is not paired with itself.
 
-        Returns
-        -------
-        model_a, model_b, term, mean, share (of the mean RSA), and the two layers between which the
-        term is largest in size, with its value: layer_a, layer_b, largest
+        Returns model_a, model_b, term, mean, share (of the mean RSA), and the two layers between
+        which the term is largest in size, with its value: layer_a, layer_b, largest.
         """
-        table = self.table(layers)
         rows = []
         by = ["model_a", "model_b"]
-        for (one, other), pairs in table.groupby(by, sort=False):
+        for models, pairs in self.table(layers).groupby(by, sort=False):
             whole = pairs["value"].sum() / pairs["term"].eq(UNEXPLAINED).sum()
             for term, part in pairs.groupby("term", sort=False):
-                top = part.loc[part["value"].abs().idxmax()]
-                mean = part["value"].mean()
-                rows.append(
-                    {
-                        "model_a": one,
-                        "model_b": other,
-                        "term": term,
-                        "mean": mean,
-                        "share": mean / whole if whole else np.nan,
-                        "layer_a": top["layer_a"],
-                        "layer_b": top["layer_b"],
-                        "largest": top["value"],
-                    }
-                )
-        columns = ["model_a", "model_b", "term", "mean", "share", "layer_a", "layer_b", "largest"]
+                top, mean = part.loc[part["value"].abs().idxmax()], part["value"].mean()
+                largest = top[["layer_a", "layer_b", "value"]]
+                rows.append((*models, term, mean, mean / whole if whole else np.nan, *largest))
+        columns = [*by, "term", "mean", "share", "layer_a", "layer_b", "largest"]
         return pd.DataFrame(rows, columns=columns)
 
 
@@ -165,18 +147,6 @@ def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     occurring = summed(tables.cell_pattern, tables.rank_sums.T)
     sums[: len(occurring)] = occurring
     return counts, sums
-
-
-def in_sample_bound(tables: PairTables) -> FloatArray:
-    """An upper bound on ρ over all pairs: (n_layers,).
-
-    √ of the share of the rank variance that lies between patterns. No function of the patterns can
-    do better on these pairs; it is in-sample, and grows with the number of patterns, whatever makes
-    them.
-    """
-    counts, sums = by_pattern(tables)
-    between = (sums**2 / np.maximum(counts, 1.0)[:, None]).sum(axis=0)
-    return np.sqrt(_ratio(between, tables.rank_squares))
 
 
 def with_sums(tables: PairTables, found: SimilaritySums) -> PairTables:
@@ -208,10 +178,7 @@ def decompose(
     priority : see `mlem_core.pairs.crossfit.CrossFit`
     orders : sampled orders, each with its reverse
 
-    Raises
-    ------
-    InputError
-        Tables of one fold.
+    Raises InputError: tables of one fold.
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
@@ -230,9 +197,7 @@ def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
     ----------
     orders : as in `shapley`; None is up to `SAMPLED`
 
-    Returns
-    -------
-    Shapley of arrays (n_draws, n_layers, n_layers)
+    Returns Shapley of arrays (n_draws, n_layers, n_layers).
     """
     orders = sampled_orders(fit.codes, SAMPLED) if orders is None else orders
     if len(fit.priority) <= FEW_LAYERS and orders == 0:
@@ -270,9 +235,7 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
     ----------
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
-    Returns
-    -------
-    (n_layers, n_folds, n_features)
+    Returns (n_layers, n_folds, n_features).
     """
     n_layers, n_folds, _ = weights.shape
     n, n_features = tables.codes.shape
@@ -321,9 +284,7 @@ def tau_terms(profiles: FloatArray) -> FloatArray:
     ----------
     profiles : (n_layers, n_features) importances, averaged over folds
 
-    Returns
-    -------
-    (n_features, n_layers, n_layers); 0 where τ is not defined
+    Returns (n_features, n_layers, n_layers); 0 where τ is not defined.
 
     Source: Vigna (2015) for τ.
     """
@@ -383,12 +344,10 @@ def discordant_pairs(
     n_features : how many numbers a profile has
     left_out : pairs that are not to be named, because an audit changes them
 
-    Returns
-    -------
-    kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the pairs
-    that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the most
-    surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
-    pairs
+    Returns kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the
+    pairs that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the
+    most surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
+    pairs.
     """
     rsa, unexplained = decomposition.rsa, decomposition.unexplained
     a, b = np.triu_indices(len(layers), 1)

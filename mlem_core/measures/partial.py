@@ -52,10 +52,7 @@ class Explained:
     def of(cls, tables: PairTables) -> Explained:
         """Explained parts from pair tables.
 
-        Raises
-        ------
-        InputError
-            Tables of one fold.
+        Raises InputError: tables of one fold.
         """
         fit = CrossFit.of(tables.coarse)
         whole, means = fit.explained(fit.whole)[0], fit.means(fit.whole)[..., 0]
@@ -94,7 +91,15 @@ def feature_similarity(
 
     Source: Spearman (1904), the correction for attenuation.
     """
-    return _scaled(explained, one, other, drawn)
+    if drawn:
+        value = feature_similarity(explained[0], one[0], other[0])
+        own, its = (np.where(below[0] > 0, below[0], np.nan) for below in (one, other))
+        moved = (explained - explained[0]) / np.sqrt(own * its)
+        moved -= value / 2 * ((one - one[0]) / own + (other - other[0]) / its)
+        return np.asarray(value + moved)
+    known = (one > 0) & (other > 0)
+    scale = np.sqrt(np.where(known, one, 1.0) * np.where(known, other, 1.0))
+    return np.where(known, explained / scale, np.nan)
 
 
 def rest_similarity(
@@ -114,22 +119,7 @@ def rest_similarity(
 
     Source: partial correlation, with means by pattern in the place of a line.
     """
-    return _scaled(rsa - explained, 1.0 - one, 1.0 - other, drawn)
-
-
-def _scaled(
-    product: FloatArray, one: FloatArray, other: FloatArray, drawn: bool = False
-) -> FloatArray:
-    if drawn:
-        value = _scaled(product[0], one[0], other[0])
-        own, its = (np.where(below[0] > 0, below[0], np.nan) for below in (one, other))
-        moved = (product - product[0]) / np.sqrt(own * its)
-        moved -= value / 2 * ((one - one[0]) / own + (other - other[0]) / its)
-        return np.asarray(value + moved)
-    known = (one > 0) & (other > 0)
-    scale = np.sqrt(np.where(known, one, 1.0) * np.where(known, other, 1.0))
-    found: FloatArray = np.where(known, product / scale, np.nan)
-    return found
+    return feature_similarity(rsa - explained, 1.0 - one, 1.0 - other, drawn=drawn)
 
 
 def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -142,11 +132,11 @@ def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
     ----------
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
     """
-    n_layers, n_folds, n_columns = weights.shape
+    n_layers, n_folds, _ = weights.shape
     found = np.zeros((n_layers, n_layers, n_folds))
     for fold in range(n_folds):
-        every = np.broadcast_to(weights[None, :, fold], (n_layers, n_layers, n_columns))
-        found[..., fold] = held_out_scores(tables, np.ascontiguousarray(every), fold).rho.T
+        every = np.tile(weights[:, fold], (n_layers, 1, 1))
+        found[..., fold] = held_out_scores(tables, every, fold).rho.T
     return found
 
 
@@ -159,7 +149,7 @@ def with_ratios(means: FloatArray, *, drawn: bool = False) -> FloatArray:
     drawn : as in `feature_similarity`
     """
     (a, ab), (ba, b) = np.moveaxis(means, (-2, -1), (0, 1))
-    ratios = [_scaled(of, own, own, drawn) for of, own in ((ab, b), (ba, a))]
+    ratios = [feature_similarity(of, own, own, drawn=drawn) for of, own in ((ab, b), (ba, a))]
     return np.stack((ab, ba, a, b, *ratios), axis=-1)
 
 
@@ -195,9 +185,7 @@ class PartialSimilarity:
     def table(self, layers: Sequence[Layer]) -> pd.DataFrame:
         """All of every two different layers.
 
-        Returns
-        -------
-        model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`
+        Returns model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`.
         """
         scores = np.broadcast_to(np.diagonal(self.transfer), self.transfer.shape)
         return pairs_of_layers(
@@ -223,10 +211,7 @@ def partial_similarity(
     rsa : (n_layers, n_layers) their RSA correlations
     weights : see `transfer`; without them that is NaN
 
-    Raises
-    ------
-    InputError
-        Tables of one fold.
+    Raises InputError: tables of one fold.
     """
     known = Explained.of(tables)
     own = np.diagonal(known.whole)

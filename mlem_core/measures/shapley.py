@@ -273,7 +273,7 @@ class FeatureSubsets:
         n_layers = by_draw.shape[3] - 1
         found = np.empty((len(by_draw), len(self.source), n_layers, n_layers))
         parts = self.begins, self.source, self.edges, self.into, self.coarser
-        explained_by_sets(by_draw, *parts, found)
+        explained_by_sets(by_draw, parts, found)
         return found
 
     @cached_property

@@ -39,13 +39,11 @@ def value_distances(
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
     layers : (model, layer) of each
 
-    Returns
-    -------
-    model, layer, feature, value_a, value_b; distance (squared, in units of the scaled target) and
-    separation (its part w_ab, 0 within a value), means over folds; sd of the distance over folds;
-    n_pairs, the pairs of stimuli with these values: where it is 0, the numbers are what the penalty
-    says. A row an unordered pair of values, the same value twice among them; no rows where no
-    feature is resolved
+    Returns model, layer, feature, value_a, value_b; distance (squared, in units of the scaled
+    target) and separation (its part w_ab, 0 within a value), means over folds; sd of the distance
+    over folds; n_pairs, the pairs of stimuli with these values: where it is 0, the numbers are what
+    the penalty says. A row an unordered pair of values, the same value twice among them; no rows
+    where no feature is resolved.
 
     Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
     """
@@ -82,15 +80,12 @@ def value_distances(
 def distances_of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     """The rows of one feature in one layer.
 
-    Raises
-    ------
-    InputError
-        A feature or layer that is not in the table.
+    Raises InputError: a feature or layer that is not in the table.
     """
     if feature not in set(table["feature"]):
         resolved = list(dict.fromkeys(table["feature"]))
         raise unknown("feature coded by value", feature, resolved)
-    own = table[(table["feature"] == feature)]
+    own = table[table["feature"] == feature]
     rows = own[(own["model"] == layer[0]) & (own["layer"] == layer[1])]
     if rows.empty:
         there = own[["model", "layer"]].drop_duplicates().itertuples(index=False, name=None)
@@ -119,10 +114,7 @@ def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     ----------
     table : of `value_distances`
 
-    Raises
-    ------
-    InputError
-        A feature or layer that is not in the table.
+    Raises InputError: a feature or layer that is not in the table.
 
     Source: Kruskal 1964, as `mlem_core.measures.similarity.mds_map`.
     """
@@ -161,10 +153,7 @@ def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> Lay
     ----------
     table : of `value_distances`
 
-    Raises
-    ------
-    InputError
-        A feature or layer that is not in the table.
+    Raises InputError: a feature or layer that is not in the table.
     """
     from scipy.stats import spearmanr
 

@@ -259,17 +259,15 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
     from mlem_core.pairs.kernels.cells import fold_sums
 
     n_draws, n_layers, _ = rank_sums.shape
-    n_folds = tables.n_folds
-    inside = np.zeros((tables.target_low.shape[1], n_folds), dtype=bool)
-    inside[tested_blocks(n_folds), range(n_folds)] = True
-    found = np.empty((n_draws, len(tables.codes), 2, 1 + n_layers, n_folds))
+    found = np.empty((n_draws, len(tables.codes), 2, 1 + n_layers, tables.n_folds))
+    side_of = np.where(tables.trains.T, 1, -1)
+    side_of[tested_blocks(tables.n_folds), range(tables.n_folds)] = 0
     fold_sums(
         np.ascontiguousarray(counts),
         np.ascontiguousarray(rank_sums),
         tables.cell_pattern,
         tables.cell_block,
-        inside,
-        tables.trains.T,
+        side_of,
         found,
     )
     return np.moveaxis(found, 0, -1)

@@ -146,16 +146,16 @@ def score_patterns(
     """
     from mlem_core.pairs.kernels.scores import rank_moments
 
-    covariance, spread = np.zeros((2, *predictions.shape[:2]))
+    covariance, spread = moments = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
         predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
         leaders = np.argsort(predictions[:, ::series], axis=-1)
-        rank_moments(predictions, leaders, counts, sums, TIE, covariance, spread)
+        rank_moments(predictions, leaders, counts, sums, TIE, moments)
         layer, p = np.nonzero(np.isnan(covariance))
         if len(layer):
             far, found = predictions[layer, p][:, None], np.zeros((2, len(layer), 1))
-            rank_moments(far, np.argsort(far, axis=-1), counts, sums[layer], TIE, *found)
-            covariance[layer, p], spread[layer, p] = found[:, :, 0]
+            rank_moments(far, np.argsort(far, axis=-1), counts, sums[layer], TIE, found)
+            moments[:, layer, p] = found[:, :, 0]
     total = float(counts.sum())
     untied = (total**3 - total) / 12
     both = spread * rank_squares[:, None]

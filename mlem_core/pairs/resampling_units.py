@@ -11,15 +11,13 @@ An item is a word, or what the column `item` of the stimuli says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores
+from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.text import plural
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import kept_together
@@ -53,14 +51,10 @@ class Units:
     @classmethod
     def of(cls, stimuli: StimulusSet) -> Units:
         """Resampling units of some stimuli."""
-        known = _known.get(stimuli)
-        if known is None:
-            items = stimuli.items
-            n_items = 0 if items is None else len(np.unique(items))
-            n_groups, called = len(np.unique(stimuli.groups)), group_name(stimuli)
-            known = cls(n_groups, n_items, stimuli.item_name, called)
-            _known[stimuli] = known
-        return known
+        items = stimuli.items
+        n_items = 0 if items is None else len(np.unique(items))
+        n_groups = len(np.unique(stimuli.groups))
+        return cls(n_groups, n_items, stimuli.item_name, group_name(stimuli))
 
     @property
     def two_way(self) -> bool:
@@ -108,10 +102,6 @@ class Units:
         what = self.groups if folds_over == "sentences" else f"{self.item}s"
         part = "part of the folds" if folds_over == "both" else "fold"
         return f"{what} of the same {part} and of as many stimuli"
-
-
-# A page asks for them many times.
-_known: WeakKeyDictionary[StimulusSet, Units] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -212,12 +202,9 @@ class StimulusUnits(NamedTuple):
         item = np.unique(self.items, return_inverse=True)[1]
         by_item = without(item)
         names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
-        if len(names) == sentence.max() + 1:
-            # Each sentence has one item: what both have in common is the sentence, block by block.
-            by_both = by_sentence
-        else:
-            by_both = without(both.ravel())
-        parts = (by_sentence, by_item, by_both)
+        # Where each sentence has one item, what both have in common is the sentence.
+        alone = len(names) == sentence.max() + 1
+        parts = (by_sentence, by_item, by_sentence if alone else without(both.ravel()))
         return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))
 
 
@@ -308,11 +295,10 @@ class RankedPairs:
         design : which pairs these are; None is all
         """
         design = design or PairDesign.complete(len(groups))
-        names, numbers = np.unique(groups, return_inverse=True)
         if stimuli is not None:
             at, design = design.among(stimuli)
-            ranks, pattern = [layer[at] for layer in ranks], pattern[at]
-            names, numbers = np.unique(groups[stimuli], return_inverse=True)
+            ranks, pattern, groups = [own[at] for own in ranks], pattern[at], groups[stimuli]
+        names, numbers = np.unique(groups, return_inverse=True)
         return cls(
             groups=numbers.astype(np.int64),
             design=design,
@@ -366,10 +352,9 @@ class RankedPairs:
                 counts, sums = found.counts[d], found.sums[d]
                 weighted_pairs(*of_draw, self.classes, n_classes, counts, sums, squares, products)
 
-            with ThreadPoolExecutor(cores()) as pool:
-                for d, _ in enumerate(pool.map(one, range(size)), start + 1):
-                    if progress is not None:
-                        progress(d, n)
+            for d, _ in enumerate(in_order(one, range(size), cores()), start + 1):
+                if progress is not None:
+                    progress(d, n)
             yield found
 
 

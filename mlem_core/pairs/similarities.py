@@ -151,10 +151,7 @@ class Similarity:
         ----------
         squared : (n_pairs,) squared distances of all pairs, in condensed order
 
-        Raises
-        ------
-        InputError
-            Too few stimuli; a similarity that is no sum over pairs.
+        Raises InputError: too few stimuli; a similarity that is no sum over pairs.
         """
         self.check_divides()
         assert self.values is not None

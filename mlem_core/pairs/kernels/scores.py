@@ -17,13 +17,7 @@ MOST_MOVES = 3
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def rank_moments(
-    predictions: Array,
-    leaders: Array,
-    counts: Array,
-    rank_sums: Array,
-    tie: float,
-    covariance: Array,
-    spread: Array,
+    predictions: Array, leaders: Array, counts: Array, rank_sums: Array, tie: float, moments: Array
 ) -> None:
     """Σ of predicted rank x rank and Σ of squared predicted ranks, over the pairs.
 
@@ -36,9 +30,10 @@ def rank_moments(
     leaders : (n_layers, n_series, n_patterns) the order of the first prediction of each series
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks
-    covariance, spread : (n_layers, n_predictions), filled; NaN where a prediction, or one before it
-        in its series, is far from the order of the one before it
+    moments : (2, n_layers, n_predictions) filled with both; NaN where a prediction, or one before
+        it in its series, is far from the order of the one before it
     """
+    covariance, spread = moments[0], moments[1]
     n_layers, n_predictions, n = predictions.shape
     series = n_predictions // leaders.shape[1]
     order, begins = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
