@@ -42,8 +42,6 @@ class RankObjective:
     prediction for its ties and so leaves features out. The problems share their patterns; a pattern
     that a problem lacks has the count 0 there.
 
-    Attributes
-    ----------
     terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
     counts : (n_problems, n_patterns) pairs that have each pattern
     sums : (n_problems, n_patterns) sums of the centred average ranks of their distances
@@ -231,9 +229,7 @@ def climb(
 ) -> tuple[FloatArray, FloatArray]:
     """Ascend the smoothed objective (Adam), ever less smoothed; the exactly best seen is kept.
 
-    Parameters
-    ----------
-    parameters : (n_problems, n_columns) where to start
+    `parameters` are (n_problems, n_columns), where to start.
 
     Returns (n_problems, n_columns) parameters and (n_problems,) their exact objective.
     """
@@ -314,9 +310,7 @@ def maximise(objective: RankObjective, shape: WeightForm) -> FloatArray:
     the two, and searches on around it. A term that does not vary in a problem, and every term where
     all distances are tied, has the weight 0.
 
-    Parameters
-    ----------
-    objective : of n_problems problems, with the terms of `shape.columns`
+    `objective` is of n_problems problems, with the terms of `shape.columns`.
 
     Returns (n_problems, n_columns) with Frobenius norm 1.
 

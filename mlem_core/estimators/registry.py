@@ -127,9 +127,7 @@ class Solver(ABC):
     def refit(self, tables: PairTables, held: Solution | None = None) -> FloatArray:
         """Weights (n_layers, n_folds, n_columns), fitted without each fold.
 
-        Parameters
-        ----------
-        held : of other stimuli, whose penalties are kept, where there are any; None chooses them
+        `held` is of other stimuli, whose penalties are kept, if there are any; None chooses them.
         """
         self.check()
         return self.solve(tables, range(tables.n_folds)).coef
@@ -160,10 +158,9 @@ def check_number(
 
 def check_numbers(name: str, values: Any, least: float, below: float = np.inf) -> None:
     """Raise InputError for a parameter that is no list of one or more such numbers."""
-    if not isinstance(values, Sequence | np.ndarray | pd.Series) or isinstance(values, str):
-        raise InputError(f"{name} is {values!r:.60}; expected a list of numbers.")
-    if len(values) == 0:
-        raise InputError(f"{name} is empty; expected a list of one or more numbers.")
+    several = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
+    if not several or len(values) == 0:
+        raise InputError(f"{name} is {values!r:.60}; expected a list of one or more numbers.")
     for at, value in enumerate(values):
         check_number(f"{name}[{at}]", value, least, below)
 

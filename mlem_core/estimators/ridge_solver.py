@@ -148,8 +148,6 @@ class RidgeSolver(Solver):
 class _Nested:
     """The choice among n_alphas strengths within training sets.
 
-    Attributes
-    ----------
     tables : of n_layers layers
     left_out : for each of n_sets training sets the fold that it is without, or None
     weights : called with the number of a training set and another fold, those (n_layers, n_alphas,
@@ -166,9 +164,7 @@ class _Nested:
         Where features are resolved, the best by the correlation of the predictions with ranks; but
         where telling values apart gains little by this, it is done if it gains enough by ρ.
 
-        Parameters
-        ----------
-        apart : (n_alphas,) whether features are coded by value, where they are resolved
+        `apart` says (n_alphas,) whether features are coded by value, where they are resolved.
         """
 
         def rho(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> FloatArray:

@@ -37,7 +37,7 @@ from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_intervals import LEFT, known_intervals
-from mlem_core.measures.partial import Explained
+from mlem_core.measures.partial import explained_parts
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
 from mlem_core.storage.store import Stage, Store
 
@@ -161,7 +161,7 @@ def _distances(summary: SystemsSummary) -> tuple[dict[str, Measured], Members]:
         return of_best_match(folds[:, at][:, :, at], members, values, of_all())
 
     def in_explained() -> Measured:
-        found, without = Explained.of(summary.of_layers.tables).whole[None], summary.terms_left
+        found, without = explained_parts(summary.of_layers.tables)[0][None], summary.terms_left
         if without is None or left is None:
             return of_explained_parts(found, members)
         found = np.concatenate((found, without[:, :-2].sum(axis=1)))

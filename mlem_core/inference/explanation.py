@@ -25,7 +25,7 @@ from mlem_core.inference.resample import Estimate, Replicates, jackknife
 from mlem_core.inference.similarity_intervals import Comparison
 from mlem_core.inference.tables import partial_intervals, terms_and_whole
 from mlem_core.measures.decomposition import Decomposition, ceilings_of, decompose
-from mlem_core.measures.partial import Explained
+from mlem_core.measures.partial import explained_parts
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES, Similarity
 from mlem_core.pairs.tables import PairTables
@@ -278,7 +278,7 @@ def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation
 
 def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
     """Values of `resampled_terms` from all pairs of an analysis: (n_features + 6,)."""
-    of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
+    of_each = np.diagonal(explained_parts(_of_two(analysis, why))[0])
     return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
 
 

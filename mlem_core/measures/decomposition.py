@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -45,8 +46,6 @@ FEW_LAYERS = 4
 class Decomposition:
     """RSA correlations of n_layers layers as sums over features.
 
-    Attributes
-    ----------
     features : (n_features,) names
     terms : (n_features, n_layers, n_layers) what each feature contributes, in units of ρ
     unexplained : (n_layers, n_layers) the rest; it may be negative
@@ -135,10 +134,6 @@ class Decomposition:
         return pd.DataFrame(rows, columns=columns)
 
 
-def _ratio(products: FloatArray, squares: FloatArray) -> FloatArray:
-    return np.divide(products, squares, out=np.zeros_like(products), where=squares > 0)
-
-
 def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     """Pairs (n_patterns,) and sums of centred ranks (n_patterns, n_layers) of each pattern."""
     n = len(tables.codes)
@@ -193,9 +188,7 @@ def decompose(
 def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
     """Shapley values of what features explain, in each draw of the stimuli.
 
-    Parameters
-    ----------
-    orders : as in `shapley`; None is up to `SAMPLED`
+    `orders` are as in `shapley`; None is up to `SAMPLED`.
 
     Returns Shapley of arrays (n_draws, n_layers, n_layers).
     """
@@ -213,9 +206,7 @@ def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
 def ceilings_of(whole: FloatArray) -> FloatArray:
     """Cross-fitted feature ceilings (..., n_layers), from what all features explain of each layer.
 
-    Parameters
-    ----------
-    whole : (..., n_layers, n_layers) v of all features. Below 0 it counts as 0
+    `whole` is (..., n_layers, n_layers) v of all features. Below 0 it counts as 0.
     """
     own: FloatArray = np.diagonal(whole, axis1=-2, axis2=-1)
     return np.sqrt(np.maximum(own, 0.0))
@@ -231,15 +222,13 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
     of the model.) With all features that is the prediction itself, so the terms of a fold add up to
     its ρ. A feature without weight has a term too where it correlates with one that has.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
 
     Returns (n_layers, n_folds, n_features).
     """
     n_layers, n_folds, _ = weights.shape
-    n, n_features = tables.codes.shape
-    terms = np.zeros((n_layers, n_folds, n_features))
+    n = len(tables.codes)
+    terms = np.zeros((n_layers, n_folds, len(tables.features)))
     for fold in range(n_folds):
         at, outside = tables.held_out(fold), outside_cells(tables, fold)
         sums = np.zeros((n, 2, 1 + n_layers))
@@ -250,25 +239,25 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
         sums[:, 1, 0] = np.bincount(tables.cell_pattern[outside], tables.counts[outside], n)
         sums[:, 1, 1:] = ranks * sums[:, 1, :1]
         squares = (ranks**2 * sums[:, 0, :1]).sum(axis=0) * tables.within_squares[:, fold]
-        scale = np.sqrt(squares)
         fit = CrossFit.of_sums(tables.codes, sums[..., None, None], np.ones((1, n_layers)))
 
-        def explained(
-            chosen: FeatureSet,
-            fit: CrossFit = fit,
-            ranks: FloatArray = ranks,
-            scale: FloatArray = scale,
-        ) -> FloatArray:
-            inside = chosen.sums.reshape(len(chosen.sums), 2, -1)[:, 0, 1:]
-            if len(chosen.features) == n_features:
-                predicted = np.empty_like(ranks)
-                predicted[chosen.group] = ranks
-            else:
-                predicted = fit.means(chosen)[:, :, 0, 0]
-            return _ratio((predicted * inside).sum(axis=0), scale)
-
+        explained = partial(_predicted_ranks, fit, ranks, np.sqrt(squares))
         terms[:, fold] = shapley(fit.whole, explained).terms.T
     return terms
+
+
+def _predicted_ranks(
+    fit: CrossFit, ranks: FloatArray, scale: FloatArray, chosen: FeatureSet
+) -> FloatArray:
+    """(n_layers,) correlation with the ranks inside a fold of what a set of features predicts."""
+    inside = chosen.sums.reshape(len(chosen.sums), 2, -1)[:, 0, 1:]
+    if len(chosen.features) == fit.codes.shape[1]:
+        predicted = np.empty_like(ranks)
+        predicted[chosen.group] = ranks
+    else:
+        predicted = fit.means(chosen)[:, :, 0, 0]
+    products = (predicted * inside).sum(axis=0)
+    return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
 
 
 def tau_terms(profiles: FloatArray) -> FloatArray:
@@ -280,9 +269,7 @@ def tau_terms(profiles: FloatArray) -> FloatArray:
     τ; a feature with a negative term is one that the two layers rank differently. The weights w_fg
     are those of the ranking of all features.
 
-    Parameters
-    ----------
-    profiles : (n_layers, n_features) importances, averaged over folds
+    `profiles` are (n_layers, n_features) importances, averaged over folds.
 
     Returns (n_features, n_layers, n_layers); 0 where τ is not defined.
 

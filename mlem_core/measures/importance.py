@@ -214,9 +214,7 @@ def fitted(
 def most_important(profiles: pd.DataFrame) -> str:
     """The feature with the highest mean importance, or another that is highest in most layers.
 
-    Parameters
-    ----------
-    profiles : importance, a row for each layer and a column for each feature
+    `profiles` has importances, a row for each layer and a column for each feature.
     """
     first = profiles.idxmax(axis=1).value_counts()
     leads = first.index[first > len(profiles) / 2]
@@ -233,9 +231,7 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     Computed, not sampled: pairs with the same pattern of the other features keep their predictions
     and share out their ranks evenly. It is 0 for a feature that the others determine.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
 
     Returns (n_layers, n_folds, n_features).
 
@@ -327,9 +323,7 @@ def importances(
 ) -> pd.DataFrame:
     """Each feature's importance by each of the three ways, means over folds.
 
-    Parameters
-    ----------
-    fits : of the estimator on these tables
+    `fits` are those of the estimator on these tables.
 
     Returns model, layer, feature, permuted, conditional, left_out. With interactions `permuted` is
     the feature permuted in all its terms.
@@ -368,9 +362,7 @@ def correlated_features(
 def warning(correlated: Sequence[tuple[str, str, float]], names: Names | None = None) -> str:
     """Caveat on features that correlate, in words; empty where none do.
 
-    Parameters
-    ----------
-    names : how the words call features
+    `names` are how the words call features.
     """
     if not correlated:
         return ""

@@ -35,32 +35,21 @@ from mlem_core.pairs.tables import PairTables
 TRANSFERS = ("transfer_ab", "transfer_ba", "score_a", "score_b", "ratio_ab", "ratio_ba")
 
 
-@dataclass(frozen=True)
-class Explained:
+def explained_parts(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     """Part of n_layers layers that all features explain, cross-fitted, in units of ρ.
 
-    Attributes
-    ----------
-    whole : (n_layers, n_layers) v of every two layers, means over folds
-    own : (n_layers, n_used) v of each layer with itself, in each fold that has pairs
+    Returns (n_layers, n_layers) v of every two layers, means over folds, and (n_layers, n_used) v
+    of each layer with itself, in each fold that has pairs.
+
+    Raises InputError: tables of one fold.
     """
-
-    whole: FloatArray
-    own: FloatArray
-
-    @classmethod
-    def of(cls, tables: PairTables) -> Explained:
-        """Explained parts from pair tables.
-
-        Raises InputError: tables of one fold.
-        """
-        fit = CrossFit.of(tables.coarse)
-        whole, means = fit.explained(fit.whole)[0], fit.means(fit.whole)[..., 0]
-        inside = fit.sums[:, 0, :, :, 0]
-        pairs, squares = inside[:, 0].sum(axis=0), fit.spread[0][:, None] ** 2
-        products = np.einsum("glk,glk->lk", means, inside[:, 1:])
-        scale = np.where(squares > 0, squares, np.inf) * np.maximum(pairs, 1.0)
-        return cls(whole, (products / scale)[:, pairs > 0])
+    fit = CrossFit.of(tables.coarse)
+    whole, means = fit.explained(fit.whole)[0], fit.means(fit.whole)[..., 0]
+    inside = fit.sums[:, 0, :, :, 0]
+    pairs, squares = inside[:, 0].sum(axis=0), fit.spread[0][:, None] ** 2
+    products = np.einsum("glk,glk->lk", means, inside[:, 1:])
+    scale = np.where(squares > 0, squares, np.inf) * np.maximum(pairs, 1.0)
+    return whole, (products / scale)[:, pairs > 0]
 
 
 def above_zero(by_fold: FloatArray) -> NDArray[np.bool_]:
@@ -128,9 +117,7 @@ def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
     The weights of a fold's model on that fold's pairs, which neither layer's model has seen. With a
     layer itself it is its score.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
     """
     n_layers, n_folds, _ = weights.shape
     found = np.zeros((n_layers, n_layers, n_folds))
@@ -157,8 +144,6 @@ def with_ratios(means: FloatArray, *, drawn: bool = False) -> FloatArray:
 class PartialSimilarity:
     """Similarities of every two of n_layers layers beside RSA.
 
-    Attributes
-    ----------
     features, rest : (n_layers, n_layers) S_feat and S_rest; NaN where what they are divided by is
         not clearly above 0
     transfer : (n_layers, n_layers) mean over folds of what the metric of the first has on the
@@ -175,9 +160,7 @@ class PartialSimilarity:
         """One of them for every two layers, "model:layer"; of transfer the rows are from, the
         columns to.
 
-        Parameters
-        ----------
-        name : "features", "rest", "transfer" or "ratio"
+        `name` is "features", "rest", "transfer" or "ratio".
         """
         names = [layer_name(layer) for layer in layers]
         return pd.DataFrame(getattr(self, name), index=names, columns=names)
@@ -213,11 +196,11 @@ def partial_similarity(
 
     Raises InputError: tables of one fold.
     """
-    known = Explained.of(tables)
-    own = np.diagonal(known.whole)
-    features = feature_similarity(known.whole, own[:, None], own[None])
-    rest = rest_similarity(rsa, known.whole, own[:, None], own[None])
-    told, left = above_zero(known.own), above_zero(1.0 - known.own)
+    whole, by_fold = explained_parts(tables)
+    own = np.diagonal(whole)
+    features = feature_similarity(whole, own[:, None], own[None])
+    rest = rest_similarity(rsa, whole, own[:, None], own[None])
+    told, left = above_zero(by_fold), above_zero(1.0 - by_fold)
     means, below = np.full_like(rsa, np.nan), np.full(len(rsa), np.nan)
     if weights is not None:
         scores = transfer(tables, weights)

@@ -32,8 +32,6 @@ Value = Callable[[FeatureSet], FloatArray]
 class Shapley:
     """How the value of all features divides over them.
 
-    Attributes
-    ----------
     terms : (n_features, ...) Shapley values; their sum is the value of all features less that of
         none
     whole : (...) the value of all features
@@ -169,9 +167,7 @@ def _shares(chosen: NDArray[np.bool_]) -> FloatArray:
 
     A set counts for its members as the larger one, for the others as the smaller one.
 
-    Parameters
-    ----------
-    chosen : (n_features,) whether each is in the set
+    `chosen` says (n_features,) whether each is in the set.
     """
     n, size = len(chosen), int(chosen.sum())
     inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
@@ -223,8 +219,6 @@ class FeatureSubsets:
     drawn: it is found once, and a draw then is a few passes over sums. The groups of a set are the
     patterns that it tells apart, numbered through over all sets.
 
-    Attributes
-    ----------
     members : (n_sets, n_features) whether a feature is in a set
     begins : (n_sets + 1,) the first group of each set
     source : (n_sets,) a set with one feature more, whose groups add up to those of this one; of the
@@ -263,9 +257,7 @@ class FeatureSubsets:
     def explained(self, sums: FloatArray) -> FloatArray:
         """What each set explains one way, (n_draws, n_sets, n_layers, n_layers).
 
-        Parameters
-        ----------
-        sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see `mlem_core.pairs.crossfit`
+        `sums` are (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see `mlem_core.pairs.crossfit`.
         """
         from mlem_core.pairs.kernels.cells import explained_by_sets
 

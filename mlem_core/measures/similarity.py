@@ -24,9 +24,7 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
     Hyperbolic weights, averaged over both rankings (Vigna 2015, as `scipy.stats.weightedtau`
     computes it). Profiles without any order (all importances equal) have τ = 0 with every other.
 
-    Parameters
-    ----------
-    profiles : (n_layers, n_features) importances, averaged over folds
+    `profiles` are (n_layers, n_features) importances, averaged over folds.
 
     Returns (n_layers, n_layers).
 
@@ -187,9 +185,7 @@ def most_alike(
 def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
     """Every two different layers, a row each: model_a, layer_a, model_b, layer_b, and more.
 
-    Parameters
-    ----------
-    squares : (n_layers, n_layers), each gives a column of its name
+    `squares` are (n_layers, n_layers); each gives a column of its name.
     """
     a, b = np.triu_indices(len(layers), 1)
     models = np.array([model for model, _ in layers], dtype=object)
@@ -205,9 +201,7 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
     Starts from classical MDS, so that the map is the same each time; the axes are the principal
     ones, each turned so that its largest coordinate is positive.
 
-    Parameters
-    ----------
-    dissimilarities : (n, n) symmetric, zero on the diagonal
+    `dissimilarities` are (n, n) symmetric, zero on the diagonal.
 
     Returns (n, 2).
 
@@ -292,9 +286,7 @@ def clustering(rsa: FloatArray) -> FloatArray:
 
     An RSA that is not defined counts as 0.
 
-    Parameters
-    ----------
-    rsa : (n_layers, n_layers) Spearman ρ
+    `rsa` is (n_layers, n_layers) Spearman ρ.
 
     Returns (n_layers - 1, 4) linkage as `scipy.cluster.hierarchy` has it, leaves in optimal order.
     """

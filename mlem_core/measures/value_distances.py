@@ -11,7 +11,6 @@ intercept: spreads are to be compared with each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -110,9 +109,7 @@ def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     Metric MDS of √separation, the distances of the means of the values; spread is half the squared
     distance within the value.
 
-    Parameters
-    ----------
-    table : of `value_distances`
+    `table` is of `value_distances`.
 
     Raises InputError: a feature or layer that is not in the table.
 
@@ -134,24 +131,16 @@ def value_map_stress(table: pd.DataFrame, feature: str, layer: Layer) -> float:
     return map_stress(np.sqrt(separations.to_numpy(dtype=np.float64)), points)
 
 
-class LayersCompared(NamedTuple):
-    """Distances between the values of a feature in two layers, and their correlation.
+def compare_layers(
+    table: pd.DataFrame, feature: str, a: Layer, b: Layer
+) -> tuple[float, pd.DataFrame]:
+    """Spearman ρ of the distances of every two different values of a feature in two layers.
 
-    rho : Spearman ρ of the distances of every two different values; NaN with fewer than three of
-        them, or where all are equal in a layer
-    table : value_a, value_b, distance_a, distance_b, difference (a less b), n_pairs
-    """
+    Beside it the distances; those of values seen in no pair are left out. `table` is of
+    `value_distances`.
 
-    rho: float
-    table: pd.DataFrame
-
-
-def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> LayersCompared:
-    """The distances of the values of a feature in two layers; those seen in no pair are left out.
-
-    Parameters
-    ----------
-    table : of `value_distances`
+    Returns ρ, NaN with fewer than three distances or where all are equal in a layer; and value_a,
+    value_b, distance_a, distance_b, difference (a less b), n_pairs.
 
     Raises InputError: a feature or layer that is not in the table.
     """
@@ -172,5 +161,5 @@ def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> Lay
     ).reset_index(drop=True)
     sides = found[["distance_a", "distance_b"]]
     if len(found) < 3 or (np.ptp(sides.to_numpy(), axis=0) == 0).any():
-        return LayersCompared(float("nan"), found)
-    return LayersCompared(float(spearmanr(sides).statistic), found)
+        return float("nan"), found
+    return float(spearmanr(sides).statistic), found

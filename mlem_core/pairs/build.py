@@ -168,15 +168,10 @@ def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
 
     `name` is how the message calls them.
     """
-    if rows.ndim != 2 or rows.shape[1] == 0:
+    if rows.ndim != 2 or rows.shape[1] == 0 or len(rows) != n_stimuli:
         raise InputError(
-            f"{name} has the shape {rows.shape}; expected (stimuli, units), here ({n_stimuli}, 1 "
-            "or more)."
-        )
-    if len(rows) != n_stimuli:
-        raise InputError(
-            f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
-            "it must have one row a stimulus, in the order of the CSV."
+            f"{name} has the shape {rows.shape}; expected ({n_stimuli}, units), one row a stimulus "
+            "in the order of the CSV."
         )
 
 

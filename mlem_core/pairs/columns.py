@@ -156,9 +156,7 @@ def _kind_and_values(name: str, column: pd.Series) -> tuple[Kind, NDArray[Any]]:
 def chosen_to_resolve(columns: Sequence[FeatureColumn], names: Sequence[str]) -> tuple[str, ...]:
     """The names of the features to resolve by value, in the order of the columns.
 
-    Parameters
-    ----------
-    names : ("all",) is every feature that can be, ("none",) or () is none
+    `names` may be ("all",), every feature that can be, and ("none",) or (), none.
 
     Raises InputError: an unknown feature, or one with too many values.
     """
@@ -292,9 +290,7 @@ def bin_steps(sizes: list[int]) -> list[list[int | None]]:
 
     In each step those of the feature with most are a quarter fewer.
 
-    Parameters
-    ----------
-    sizes : (n_features,) number of distances of each; 0 where they stay as they are
+    `sizes` are the (n_features,) numbers of distances of each; 0 where they stay as they are.
     """
     sizes, steps = list(sizes), list[list[int | None]]([[None] * len(sizes)])
     while max(sizes) > FEWEST_BINS + 1:

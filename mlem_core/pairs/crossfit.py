@@ -36,8 +36,6 @@ _AT_ONCE = 2**24
 class FeatureSet:
     """Some of the features, and the sums by the patterns that they tell apart.
 
-    Attributes
-    ----------
     features : (n_chosen,) which, by number
     codes : (n_groups, n_chosen) their distinct patterns
     sums : (n_groups, n) what was summed, by these patterns
@@ -65,8 +63,6 @@ class FeatureSet:
 class CrossFit:
     """Sums of n_layers layers by fold and pattern, and what follows from them.
 
-    Attributes
-    ----------
     codes : (n_patterns, n_features) a number for each level of each feature distance
     sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see the module
     spread : (n_draws, n_layers) root mean square of the centred ranks of all pairs

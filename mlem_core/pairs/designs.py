@@ -81,8 +81,6 @@ class PairDesign:
 
     Arrays of pairs (n_pairs,) have them in this order.
 
-    Attributes
-    ----------
     n_stimuli : pairs are of numbers below it
     stimulus : (n_rows,) int32 the first stimulus of the pairs of each row
     starts : (n_rows + 1,) where the pairs of each row begin
@@ -103,15 +101,10 @@ class PairDesign:
     @classmethod
     def complete(cls, n_stimuli: int, items: IntArray | None = None) -> PairDesign:
         """All pairs of the stimuli."""
-        sizes = np.arange(n_stimuli - 1, -1, -1)
-        return cls(
-            n_stimuli,
-            np.arange(n_stimuli, dtype=np.int32),
-            np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
-            np.empty(0, dtype=np.int32),
-            np.array([0, n_stimuli]),
-            items,
-        )
+        starts = np.concatenate(([0], np.cumsum(np.arange(n_stimuli - 1, -1, -1))))
+        stimulus, partner = np.arange(n_stimuli, dtype=np.int32), np.empty(0, dtype=np.int32)
+        parts = np.array([0, n_stimuli])
+        return cls(n_stimuli, stimulus, starts.astype(np.int64), partner, parts, items)
 
     @classmethod
     def of(

@@ -138,46 +138,34 @@ def _ranked(
     ranks among all pairs and then among those of each set; (n_cells,) and (n_blocks,) of those
     among the pairs of a block.
     """
-    from mlem_core.pairs.kernels.sweep import LANES, count_block_pairs, sweep_ranks
+    from mlem_core.pairs.kernels.sweep import count_block_pairs, sweep_ranks
 
     parts = [keys.sorted[part] for part in keys.slices(threads)]
     blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
     below = np.zeros((len(parts), index.n_blocks), dtype=np.int64)
-    if len(parts) > 1:
 
-        def count(part: int) -> None:
-            count_block_pairs(parts[part], keys.number_bits, block, below[part + 1])
+    def count(part: int) -> None:
+        count_block_pairs(parts[part], keys.number_bits, block, below[part + 1])
 
-        each(count, range(len(parts) - 1), threads)
-        below = below.cumsum(axis=0)
+    each(count, range(len(parts) - 1), threads)
+    below = below.cumsum(axis=0)
+    # All pairs are the first set.
+    members = np.concatenate((np.ones((1, index.n_blocks)), sets)).T.astype(np.int64)
+    n_sets = members.shape[1]
 
-    # All pairs are the first of the lanes, and the last is kept free.
-    room = LANES - 2
-    found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
-    for start in range(0, max(1, len(sets)), room):
-        at = np.append(0, np.arange(1 + start, 1 + min(start + room, len(sets))))
-        members = np.zeros((index.n_blocks, LANES if len(sets) else 2), dtype=np.int64)
-        members[:, 0] = 1
-        members[:, 1 : len(at)] = sets[at[1:] - 1].T
+    def swept(part: int) -> tuple[NDArray[Any], ...]:
+        sums = np.zeros((index.n_cells, n_sets + 1), dtype=np.int64)
+        found = sums, np.zeros(n_sets), np.zeros(index.n_blocks)
+        sweep_ranks(parts[part], keys.number_bits, block, members, below[part], *found)
+        return found
 
-        def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
-            width = members.shape[1]
-            sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
-            own_tied = np.zeros(len(blocks))
-            given = parts[part], keys.number_bits, block, members, below[part]
-            sweep_ranks(*given, sums, tied, own_tied)
-            return sums, tied, own_tied
-
-        columns = zip(*each(swept, range(len(parts)), threads), strict=True)
-        sums, tied, own_tied = (np.sum(column, axis=0) for column in columns)
-        # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
-        own = sums[:, -1] - index.counts * (blocks[block] + 1)
-        members = members[:, : len(at)]
-        sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members + 1)
-        found[at] = (sums * members[block]).T / 2
-        ties[at] = tied[: len(at)]
-    pairs = np.concatenate(([blocks.sum()], sets @ blocks))
-    return found, squares_of(pairs, ties), own / 2, squares_of(blocks, own_tied)
+    columns = zip(*each(swept, range(len(parts)), threads), strict=True)
+    sums, ties, own_ties = (np.sum(column, axis=0) for column in columns)
+    # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
+    own = sums[:, -1] - index.counts * (blocks[block] + 1)
+    centred = sums[:, :-1] - index.counts[:, None] * (blocks @ members + 1)
+    found = np.ascontiguousarray((centred * members[block]).T / 2)
+    return found, squares_of(blocks @ members, ties), own / 2, squares_of(blocks, own_ties)
 
 
 def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:

@@ -48,8 +48,6 @@ MOST_CODES = 2**24
 class Patterns:
     """The patterns of feature differences that some pairs of stimuli have.
 
-    Attributes
-    ----------
     features : (n_features,) names
     kinds : (n_features,) "ordered", "nominal", or, of features given by their distances, "vector"
         and "rdm"
@@ -101,8 +99,6 @@ class Patterns:
 class PairIndex(Patterns):
     """Index of the pairs of stimuli: pattern of feature differences, and fold block, of each.
 
-    Attributes
-    ----------
     A cell is all pairs of one block (see `left_out`) and one pattern; cells without pairs have no
     number.
 
@@ -400,9 +396,7 @@ def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 
     Pairs of one item, which test no fold, stand in the block that the next fold leaves out too.
 
-    Parameters
-    ----------
-    folds : (n_stimuli,) see `PairIndex`; stimuli of the same number are a part
+    `folds` are those (n_stimuli,) of `PairIndex`; stimuli of the same number are a part.
 
     Returns (n_stimuli,), (n_parts, n_parts) and (n_parts,).
     """

@@ -35,8 +35,6 @@ _SEED = 0
 class Units:
     """Number of units of each kind, and their names in sentences on a screen.
 
-    Attributes
-    ----------
     n_sentences : groups of stimuli
     n_items : words or other items that recur from sentence to sentence; 0 where none does
     item : what one of them is called, "word" or "item"
@@ -108,8 +106,6 @@ class Units:
 class Blocks:
     """Blocks of stimuli that are left out in turn.
 
-    Attributes
-    ----------
     weights : (n_blocks, n_stimuli) 1, or 0 where the block leaves the stimulus out
     sizes : how many rows are blocks of sentences; or of sentences, of items, and of combinations
         of a sentence and an item
@@ -184,9 +180,7 @@ class StimulusUnits(NamedTuple):
         Up to `SINGLE` units are left out one by one; more in `BLOCKS` random blocks of (nearly) as
         many units each. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
 
-        Parameters
-        ----------
-        most : blocks of each kind; None is as above
+        `most` is how many blocks of each kind there may be; None is as above.
         """
         rng = np.random.default_rng(_SEED)
 
@@ -245,8 +239,6 @@ class Draws:
 class RankedPairs:
     """All pairs of some stimuli: the pattern of each, and its rank class in each layer.
 
-    Attributes
-    ----------
     groups : (n_stimuli,) group of each stimulus, 0 to n_groups - 1
     design : which pairs these are
     cells : (n_pairs,) int32 pattern of each pair

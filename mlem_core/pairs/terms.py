@@ -38,8 +38,6 @@ class Columns:
     A *part* is what importance permutes as a whole: a feature with all its terms, or, with
     interactions, a term.
 
-    Attributes
-    ----------
     features : (n_features,) names
     interactions : whether products of two features are among the terms
     value_names : for each feature the names of its values where it is resolved, else (); empty
@@ -162,8 +160,6 @@ class Terms:
 
     As an array (`dense`) they have a column for every two values, nearly all of them 0.
 
-    Attributes
-    ----------
     part : (n_columns,) the part that each term belongs to, ascending
     resolved : (n_resolved,) the parts that are features resolved by value, ascending
     plain : (n_plain, n) the terms of the other parts
