@@ -46,11 +46,10 @@ class FoldFits:
     ceiling: FloatArray
 
 
-def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
+def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> Score:
     """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
 
-    Weights are (n_layers, n_predictions, n_columns); `series` as in
-    `mlem_core.pairs.ranks.score_patterns`.
+    Weights are (n_layers, n_predictions, n_columns).
     """
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
@@ -59,7 +58,7 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
         for at in few_at_once(len(layers), used.shape[1] * len(pairs.counts)):
             predicted = pairs.terms.predictions(used[at])
             rho[layers[at]], rho_a[layers[at]] = score_patterns(
-                predicted, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at], series
+                predicted, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at]
             )
     return Score(rho, rho_a)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,11 +166,11 @@ class _Nested:
         `apart` says (n_alphas,) whether features are coded by value, where they are resolved.
         """
 
-        def rho(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> FloatArray:
-            return held_out_scores(tables, weights, fold, series).rho
+        def rho(tables: PairTables, weights: FloatArray, fold: int) -> FloatArray:
+            return held_out_scores(tables, weights, fold).rho
 
         if not self.tables.resolved:
-            return _first_best(self._scores(partial(rho, series=len(apart))))
+            return _first_best(self._scores(rho))
         by = self._scores(held_out_correlations)
         best = _first_best(by)
         if apart.all():
@@ -254,8 +253,7 @@ def across_folds(tables: PairTables, ranked: bool = False) -> FloatArray:
         terms = tables.terms.of(tables.cell_pattern[at])
         for some in few_at_once(len(rho), rho.shape[1] * len(counts)):
             predicted = terms.predictions(weights[some, number])
-            found = predicted, counts, sums[some], squares[some]
-            rho[some] += score_patterns(*found, series=rho.shape[1]).rho
+            rho[some] += score_patterns(predicted, counts, sums[some], squares[some]).rho
     best: FloatArray = rho.max(axis=1) / len(pairs)
     return best
 

@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-# A prediction that is further from the order of the one before it is sorted afresh.
-MOST_MOVES = 3
-
-
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def rank_moments(
-    predictions: Array, leaders: Array, counts: Array, rank_sums: Array, tie: float, moments: Array
+    predictions: Array, order: Array, counts: Array, rank_sums: Array, tie: float, moments: Array
 ) -> None:
     """Σ of predicted rank x rank and Σ of squared predicted ranks, over the pairs.
 
@@ -25,91 +21,33 @@ def rank_moments(
 
     Parameters
     ----------
-    predictions : (n_layers, n_predictions, n_patterns) in series of predictions that order the
-        patterns nearly alike, so that a few moves sort the next one
-    leaders : (n_layers, n_series, n_patterns) the order of the first prediction of each series
+    predictions, order : (n_layers, n_predictions, n_patterns), and their ascending order
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks
-    moments : (2, n_layers, n_predictions) filled with both; NaN where a prediction, or one before
-        it in its series, is far from the order of the one before it
+    moments : (2, n_layers, n_predictions) filled with both
     """
-    covariance, spread = moments[0], moments[1]
     n_layers, n_predictions, n = predictions.shape
-    series = n_predictions // leaders.shape[1]
-    order, begins = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
+    lowest = -counts.sum() / 2
     for layer in range(n_layers):
         for p in range(n_predictions):
-            x, first = predictions[layer, p], p % series == 0
-            if first:
-                order[:] = leaders[layer, p // series]
-            elif np.isnan(covariance[layer, p - 1]):
-                covariance[layer, p] = np.nan
-                continue
-            elif _same_order(x, order, begins, tie):
-                covariance[layer, p] = covariance[layer, p - 1]
-                spread[layer, p] = spread[layer, p - 1]
-                continue
-            elif not _sort(x, order):
-                covariance[layer, p] = np.nan
-                continue
-            covariance[layer, p], spread[layer, p] = _moments(
-                x, order, counts, rank_sums[layer], tie, begins
-            )
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _same_order(x: Array, order: Array, begins: Array, tie: float) -> bool:
-    """Whether x ascends in this order, with the same ties."""
-    tolerance = tie * (x[order[-1]] - x[order[0]])
-    last = x[order[0]]
-    for k in range(1, len(order)):
-        step = x[order[k]] - last
-        if step < 0 or (step > tolerance) != begins[k]:
-            return False
-        last += step
-    return True
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _sort(x: Array, order: Array) -> bool:
-    """Put the order (n,) right by moving what is out of place; False where that is too much."""
-    moves, most = 0, MOST_MOVES * len(order)
-    for k in range(1, len(order)):
-        pattern, j = order[k], k
-        value = x[pattern]
-        while j > 0 and x[order[j - 1]] > value:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = pattern
-        moves += k - j
-        if moves > most:
-            return False
-    return True
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _moments(
-    x: Array, order: Array, counts: Array, sums: Array, tie: float, begins: Array
-) -> tuple[float, float]:
-    """The two sums for one prediction; `begins` (n,) says, in the order, where a tie begins."""
-    tolerance = tie * (x[order[-1]] - x[order[0]])
-    below, pairs, ranks = -counts.sum() / 2, 0.0, 0.0
-    products = squares = 0.0
-    last = x[order[0]]
-    for k in range(len(order)):
-        pattern = order[k]
-        begins[k] = x[pattern] - last > tolerance
-        if begins[k]:
+            x, place = predictions[layer, p], order[layer, p]
+            last = x[place[0]]
+            tolerance = tie * (x[place[-1]] - last)
+            below, pairs, ranks, products, squares = lowest, 0.0, 0.0, 0.0, 0.0
+            for k in range(n):
+                pattern = place[k]
+                if x[pattern] - last > tolerance:
+                    rank = below + pairs / 2
+                    products += rank * ranks
+                    squares += rank * rank * pairs
+                    below += pairs
+                    pairs, ranks = 0.0, 0.0
+                last = x[pattern]
+                pairs += counts[pattern]
+                ranks += rank_sums[layer, pattern]
             rank = below + pairs / 2
-            products += rank * ranks
-            squares += rank * rank * pairs
-            below += pairs
-            pairs, ranks = 0.0, 0.0
-        last = x[pattern]
-        pairs += counts[pattern]
-        ranks += sums[pattern]
-    rank = below + pairs / 2
-    return products + rank * ranks, squares + rank * rank * pairs
+            moments[0, layer, p] = products + rank * ranks
+            moments[1, layer, p] = squares + rank * rank * pairs
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
