@@ -196,7 +196,7 @@ def _scores(
     """(n_replicates, 1 + n_parts) ρ of a layer's model in one fold, and its drops."""
     codes, n = held_out.codes, len(sums.counts)
     found = np.zeros((n, 1 + codes.shape[1]))
-    used = np.unique(held_out.part[coefficients != 0])
+    used = np.unique(held_out.terms.part[coefficients != 0])
     if not len(used):
         return found
     stacked = np.concatenate((sums.counts, sums.sums[:, layer])).T

@@ -75,21 +75,17 @@ class Columns:
     @cached_property
     def first(self) -> IntArray:
         """(n_columns,) the first feature of each term."""
-        return self._ends[0]
+        return self._end(0)
 
     @cached_property
     def second(self) -> IntArray:
         """(n_columns,) the second feature; the same as the first for Δ_f²."""
-        return self._ends[1]
+        return self._end(1)
 
-    @cached_property
-    def _ends(self) -> tuple[IntArray, IntArray]:
-        n = len(self.features)
-        own = np.arange(n)
-        if not self.interactions:
-            return own, own
-        a, b = np.triu_indices(n, 1)
-        return np.concatenate((own, a)), np.concatenate((own, b))
+    def _end(self, side: int) -> IntArray:
+        own = np.arange(len(self.features))
+        products = np.triu_indices(len(own), 1)[side]
+        return np.concatenate((own, products)) if self.interactions else own
 
     @cached_property
     def names(self) -> tuple[str, ...]:
