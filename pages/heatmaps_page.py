@@ -52,7 +52,6 @@ def _linked(view: View) -> None:
 
 def _matrices(view: View) -> None:
     from mlem_core.inference.intervals import agreement_interval
-
     from mlem_core.measures.similarity import agreement
 
     _order(view)

@@ -11,7 +11,7 @@ from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.partial import parts, parts_of
 from mlem_core.inference.replicates import resampled_terms, resampled_transfers
 from mlem_core.inference.resample import Replicates
-from mlem_core.measures.partial import TRANSFERS, Explained, above_zero, feature_similarity
+from mlem_core.measures.partial import TRANSFERS, above_zero, explained_parts, feature_similarity
 from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
@@ -52,9 +52,9 @@ def without_features(kind: str, n: int, columns: int, seed: int) -> list[Row]:
         shared = np.hstack((shared, 3.0 * (features[["f0", "f1"]] == "a").to_numpy()))
         features = features.iloc[rng.permutation(n)].reset_index(drop=True)
     layers = [np.hstack((shared, rng.standard_normal((n, 3)))) for _ in range(2)]
-    known = Explained.of(tables_of(features, layers))
-    one, other = above_zero(known.own)
-    v = known.whole[0, 1], *np.diagonal(known.whole)
+    whole, by_fold = explained_parts(tables_of(features, layers))
+    one, other = above_zero(by_fold)
+    v = whole[0, 1], *np.diagonal(whole)
     row = {"study": "nothing", "kind": kind, "stimuli": n, "columns": columns, "seed": seed}
     return [
         row

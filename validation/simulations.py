@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray
-from mlem_core.estimators.base import MetricModel, RidgeMLEM, terms_of
+from mlem_core.estimators.base import MetricModel, RidgeMLEM
 from mlem_core.estimators.spearman import FRRSA, Cells, SoftRankMLEM, SpearmanMLEM
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
@@ -57,7 +57,7 @@ class PublishedMLEM(SoftRankMLEM):
     def fit(self, X: Any, y: FloatArray, groups: Any = None) -> Self:
         """Fit the metric on all pairs; n_steps_ is the number of steps taken."""
         columns, rows = self._given(X, y)
-        terms = terms_of(columns, self.interactions)
+        terms = Columns(tuple(column.name for column in columns), bool(self.interactions))
         index = PairIndex.build(columns, np.zeros(len(rows), dtype=np.int64), self.missing)
         cells = pair_cells(index, rows, terms, self.distance, ranked=self.strength is None)
         ascent = self.ascent(cells, terms)

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from mlem_core.base.errors import check_choice
 from mlem_core.base.numbers import nonnegative_quadratic
 from mlem_core.base.typing import FloatArray
+from mlem_core.pairs.ranks import score_patterns
 from mlem_core.pairs.terms import Columns
 
 CONSTRAINTS = ("metric", "none")
 # The kernel's half width goes from the first to the second share of the range of predictions.
 WIDTHS = (0.2, 0.005)
 
-CHUNK = 2**21
 # Half the width of the smoothing kernel in bins; Epanechnikov's, since it ends.
 HALF = 8
 KERNEL = 1 - (np.arange(-HALF, HALF + 1) / (HALF + 0.5)) ** 2
@@ -42,8 +42,6 @@ class RankObjective:
     prediction for its ties and so leaves features out. The problems share their patterns; a pattern
     that a problem lacks has the count 0 there.
 
-    Attributes
-    ----------
     terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
     counts : (n_problems, n_patterns) pairs that have each pattern
     sums : (n_problems, n_patterns) sums of the centred average ranks of their distances
@@ -63,38 +61,12 @@ class RankObjective:
 
     def exact(self, weights: FloatArray) -> FloatArray:
         """The objective (n_problems, n_tries) of weights (n_problems, n_tries, n_columns)."""
-        n_tries = weights.shape[1]
-        step = max(1, CHUNK // (len(weights) * len(self.terms)))
-        parts = [
-            self._of_predictions(weights[:, start : start + step] @ self.terms.T)
-            for start in range(0, n_tries, step)
+        problems = zip(weights @ self.terms.T, self.counts, self.sums[:, None], strict=True)
+        scores = [
+            score_patterns(tries[None], counts, sums, np.ones(1)).rho_a
+            for tries, counts, sums in problems
         ]
-        return np.concatenate(parts, axis=1)
-
-    def _of_predictions(self, predictions: FloatArray) -> FloatArray:
-        """The objective of predictions (n_problems, n_tries, n_patterns)."""
-        n_problems, n_tries, n_patterns = predictions.shape
-        rows = n_problems * n_tries
-        order = np.argsort(predictions, axis=-1).reshape(rows, n_patterns)
-        offsets = np.arange(rows)[:, None] * n_patterns
-        ascending = predictions.ravel().take(order + offsets)
-        # As elsewhere: what differs by less than this differs in how the sum was rounded.
-        tiny = 1e-12 * (ascending[:, -1:] - ascending[:, :1])
-        begins = np.ones((rows, n_patterns), dtype=bool)
-        np.greater(ascending[:, 1:] - ascending[:, :-1], tiny, out=begins[:, 1:])
-        # From here on all rows in one line, a number for each group of tied patterns.
-        groups = np.flatnonzero(begins)
-        edges = np.searchsorted(groups, offsets.ravel())
-        order += np.repeat(np.arange(n_problems) * n_patterns, n_tries)[:, None]
-        counts = np.add.reduceat(self.counts.ravel().take(order).ravel(), groups)
-        sums = np.add.reduceat(self.sums.ravel().take(order).ravel(), groups)
-        total = np.repeat(self.counts.sum(axis=-1), n_tries)
-        ranks: FloatArray = np.cumsum(counts) - counts / 2
-        ranks -= np.repeat(np.cumsum(total) - total / 2, np.diff(edges, append=len(groups)))
-        sums *= ranks
-        covariance = np.add.reduceat(sums, edges).reshape(n_problems, n_tries)
-        found: FloatArray = covariance / self._untied[:, None]
-        return found
+        return np.concatenate(scores)
 
     def slope(self, weights: FloatArray, width: float) -> FloatArray:
         """Gradient of the objective with the steps of its staircase made smooth.
@@ -231,9 +203,7 @@ def climb(
 ) -> tuple[FloatArray, FloatArray]:
     """Ascend the smoothed objective (Adam), ever less smoothed; the exactly best seen is kept.
 
-    Parameters
-    ----------
-    parameters : (n_problems, n_columns) where to start
+    `parameters` are (n_problems, n_columns), where to start.
 
     Returns (n_problems, n_columns) parameters and (n_problems,) their exact objective.
     """
@@ -314,9 +284,7 @@ def maximise(objective: RankObjective, shape: WeightForm) -> FloatArray:
     the two, and searches on around it. A term that does not vary in a problem, and every term where
     all distances are tied, has the weight 0.
 
-    Parameters
-    ----------
-    objective : of n_problems problems, with the terms of `shape.columns`
+    `objective` is of n_problems problems, with the terms of `shape.columns`.
 
     Returns (n_problems, n_columns) with Frobenius norm 1.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.text import some
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.data.columns import GIVEN
 from mlem_core.data.folds import FEWEST_TESTED, group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import Solution as Solution
@@ -181,15 +179,10 @@ class MetricModel(BaseEstimator):
 def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[FeatureColumn]:
     """The features that a model was fitted with, by name and in the order of the fit.
 
-    Parameters
-    ----------
-    kinds : of each feature in the fit, by name
+    `kinds` has that of each feature in the fit, by name.
 
-    Raises
-    ------
-    InputError
-        A feature that is missing, that the model does not know, or that is of another kind: codes
-        in the place of categories would be numeric.
+    Raises InputError: a feature that is missing, that the model does not know, or that is of
+    another kind: codes in the place of categories would be numeric.
     """
     given = {column.name: column for column in columns}
     lacks = [name for name in kinds if name not in given]
@@ -200,31 +193,21 @@ def matched(columns: Sequence[FeatureColumn], kinds: Mapping[str, str]) -> list[
             f"the features {' and '.join(found)}; expected those that the model was fitted with, "
             f"in any order: {some(list(kinds))}."
         )
-    return [_as_fitted(given[name], kind) for name, kind in kinds.items()]
-
-
-def _as_fitted(column: FeatureColumn, kind: str) -> FeatureColumn:
-    if column.kind == kind:
-        return column
-    if pd.isna(column.values).all() and not {kind, column.kind} & set(GIVEN):
-        # A column without any value says nothing of its kind.
-        nothing = np.full(len(column.values), np.nan)
-        values = nothing if kind == "ordered" else np.full(len(nothing), None, dtype=object)
-        return replace(column, kind=kind, values=values)
-    raise InputError(
-        f"the feature {column.name!r} is {_KINDS[column.kind]} here and was {_KINDS[kind]} when "
-        "the model was fitted; give it as it was then: numbers as numbers, categories as text "
-        "(not as codes)."
-    )
+    for name, kind in kinds.items():
+        if (own := given[name].kind) != kind:
+            raise InputError(
+                f"the feature {name!r} is {_KINDS[own]} here and was {_KINDS[kind]} when the model "
+                "was fitted; give it as it was then: numbers as numbers, categories as text (not "
+                "as codes)."
+            )
+    return [given[name] for name in kinds]
 
 
 def neural_rows(y: Any, n_stimuli: int) -> NDArray[Any]:
     """Neural data (n_stimuli, n_units) as an array of numbers.
 
-    Raises
-    ------
-    InputError
-        No numbers; another shape, or number of rows; fewer than 3 stimuli, and so than 3 pairs.
+    Raises InputError: no numbers; another shape, or number of rows; fewer than 3 stimuli, and so
+    than 3 pairs.
     """
     try:
         masked = isinstance(y, np.ma.MaskedArray)
@@ -264,12 +247,6 @@ def stimulus_groups(groups: Any, X: StimulusSet | pd.DataFrame) -> IntArray:
     )
 
 
-def terms_of(columns: Sequence[FeatureColumn], interactions: bool) -> Columns:
-    """The terms that a metric of these features weighs."""
-    names, resolved = [c.name for c in columns], [c.names for c in columns]
-    return Columns(tuple(names), interactions, tuple(resolved))
-
-
 class TableModel(Solver, MetricModel):
     """A metric model that is fitted on pair tables; a subclass says how in `solve`.
 
@@ -299,13 +276,12 @@ class TableModel(Solver, MetricModel):
         """
         self.check()
         columns, rows = self._given(X, y)
-        terms = terms_of(columns, self.interactions)
         folds = self.inner_folds(columns, stimulus_groups(groups, X))
         ranks = self.needs_training_ranks and folds is not None
         tables = self._tables(columns, rows, folds, ranks, self.interactions)
         solution = self.solve(tables, [None])
         intercept = 0.0 if solution.intercept is None else float(solution.intercept[0, 0])
-        self._keep(columns, terms, solution.coef[0, 0], intercept)
+        self._keep(columns, tables.columns, solution.coef[0, 0], intercept)
         if solution.alpha is not None:
             self.alpha_ = float(solution.alpha[0, 0])
         return self

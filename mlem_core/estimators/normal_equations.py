@@ -41,9 +41,7 @@ class Moments:
 def training_blocks(tables: PairTables, without: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     """Mask of the blocks of pairs that remain when folds are left out.
 
-    Parameters
-    ----------
-    without : for each training set the folds that it leaves out
+    `without` has for each training set the folds that it leaves out.
 
     Returns (n_sets, n_blocks).
     """
@@ -57,9 +55,7 @@ def moments(tables: PairTables, blocks: NDArray[np.bool_]) -> Moments:
     training set (Salle et al. 2024, appendix B); a layer whose distances there are all equal has
     the target 0.
 
-    Parameters
-    ----------
-    blocks : (n_sets, n_blocks), see `training_blocks`
+    `blocks` are (n_sets, n_blocks), see `training_blocks`.
     """
     edges = tables.block_edges[:-1]
     occupied = np.diff(tables.block_edges) > 0
@@ -148,9 +144,7 @@ def value_weights(
     With an α they are those of features that differ or do not, so that pairs which only other
     values distinguish are tied; a β, however large, would leave small differences.
 
-    Returns
-    -------
-    (n_layers, n_sets, n_betas + n_alphas, n_columns)
+    Returns (n_layers, n_sets, n_betas + n_alphas, n_columns).
     """
     found = [ridge_weights(equations, penalty_matrices(tables, [beta])) for beta in betas]
     if len(alphas):
@@ -184,13 +178,10 @@ def ridge_weights(equations: Moments, penalties: FloatArray) -> FloatArray:
     set; u are variables that only the penalty knows. With P = α I and no u that is the objective of
     scikit-learn's `Ridge(positive=True)`.
 
-    Parameters
-    ----------
-    penalties : (n_penalties, n, n) the matrices P, n at least n_columns; see `penalty_matrices`
+    `penalties` are (n_penalties, n, n) the matrices P, n at least n_columns; see
+    `penalty_matrices`.
 
-    Returns
-    -------
-    (n_layers, n_sets, n_penalties, n_columns)
+    Returns (n_layers, n_sets, n_penalties, n_columns).
     """
     n_columns, n = equations.gram.shape[-1], penalties.shape[-1]
     more = n - n_columns
@@ -204,13 +195,9 @@ def held_out_correlations(tables: PairTables, weights: FloatArray, fold: int) ->
 
     It follows from the normal equations, where Spearman's ρ needs every prediction to be sorted.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_predictions, n_columns)
+    `weights` are (n_layers, n_predictions, n_columns).
 
-    Returns
-    -------
-    (n_layers, n_predictions); 0 for predictions or distances that are all equal
+    Returns (n_layers, n_predictions); 0 for predictions or distances that are all equal.
     """
     inside = tables.inside(fold)
     terms, counts = inside.terms, inside.counts

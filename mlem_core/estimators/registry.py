@@ -46,11 +46,10 @@ class FoldFits:
     ceiling: FloatArray
 
 
-def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> Score:
+def held_out_scores(tables: PairTables, weights: FloatArray, fold: int) -> Score:
     """ρ and ρ_a (n_layers, n_predictions) of weights on the pairs inside a fold.
 
-    Weights are (n_layers, n_predictions, n_columns); `series` as in
-    `mlem_core.pairs.ranks.score_patterns`.
+    Weights are (n_layers, n_predictions, n_columns).
     """
     inside = tables.inside(fold)
     rho, rho_a = np.empty(weights.shape[:2]), np.empty(weights.shape[:2])
@@ -59,7 +58,7 @@ def held_out_scores(tables: PairTables, weights: FloatArray, fold: int, series: 
         for at in few_at_once(len(layers), used.shape[1] * len(pairs.counts)):
             predicted = pairs.terms.predictions(used[at])
             rho[layers[at]], rho_a[layers[at]] = score_patterns(
-                predicted, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at], series
+                predicted, pairs.counts, pairs.rank_sums[at], pairs.rank_squares[at]
             )
     return Score(rho, rho_a)
 
@@ -127,9 +126,7 @@ class Solver(ABC):
     def refit(self, tables: PairTables, held: Solution | None = None) -> FloatArray:
         """Weights (n_layers, n_folds, n_columns), fitted without each fold.
 
-        Parameters
-        ----------
-        held : of other stimuli, whose penalties are kept, where there are any; None chooses them
+        `held` is of other stimuli, whose penalties are kept, if there are any; None chooses them.
         """
         self.check()
         return self.solve(tables, range(tables.n_folds)).coef
@@ -160,10 +157,9 @@ def check_number(
 
 def check_numbers(name: str, values: Any, least: float, below: float = np.inf) -> None:
     """Raise InputError for a parameter that is no list of one or more such numbers."""
-    if not isinstance(values, Sequence | np.ndarray | pd.Series) or isinstance(values, str):
-        raise InputError(f"{name} is {values!r:.60}; expected a list of numbers.")
-    if len(values) == 0:
-        raise InputError(f"{name} is empty; expected a list of one or more numbers.")
+    several = isinstance(values, Sequence | np.ndarray | pd.Series) and not isinstance(values, str)
+    if not several or len(values) == 0:
+        raise InputError(f"{name} is {values!r:.60}; expected a list of one or more numbers.")
     for at, value in enumerate(values):
         check_number(f"{name}[{at}]", value, least, below)
 

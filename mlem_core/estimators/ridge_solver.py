@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,8 +147,6 @@ class RidgeSolver(Solver):
 class _Nested:
     """The choice among n_alphas strengths within training sets.
 
-    Attributes
-    ----------
     tables : of n_layers layers
     left_out : for each of n_sets training sets the fold that it is without, or None
     weights : called with the number of a training set and another fold, those (n_layers, n_alphas,
@@ -166,16 +163,14 @@ class _Nested:
         Where features are resolved, the best by the correlation of the predictions with ranks; but
         where telling values apart gains little by this, it is done if it gains enough by ρ.
 
-        Parameters
-        ----------
-        apart : (n_alphas,) whether features are coded by value, where they are resolved
+        `apart` says (n_alphas,) whether features are coded by value, where they are resolved.
         """
 
-        def rho(tables: PairTables, weights: FloatArray, fold: int, series: int = 1) -> FloatArray:
-            return held_out_scores(tables, weights, fold, series).rho
+        def rho(tables: PairTables, weights: FloatArray, fold: int) -> FloatArray:
+            return held_out_scores(tables, weights, fold).rho
 
         if not self.tables.resolved:
-            return _first_best(self._scores(partial(rho, series=len(apart))))
+            return _first_best(self._scores(rho))
         by = self._scores(held_out_correlations)
         best = _first_best(by)
         if apart.all():
@@ -258,8 +253,7 @@ def across_folds(tables: PairTables, ranked: bool = False) -> FloatArray:
         terms = tables.terms.of(tables.cell_pattern[at])
         for some in few_at_once(len(rho), rho.shape[1] * len(counts)):
             predicted = terms.predictions(weights[some, number])
-            found = predicted, counts, sums[some], squares[some]
-            rho[some] += score_patterns(*found, series=rho.shape[1]).rho
+            rho[some] += score_patterns(predicted, counts, sums[some], squares[some]).rho
     best: FloatArray = rho.max(axis=1) / len(pairs)
     return best
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -60,26 +60,14 @@ def training_sums(
 
 
 def training_objective(
-    tables: PairTables, layer: int, left_out: Sequence[int | None] | None = None
+    tables: PairTables, layer: int, left_out: Sequence[int | None]
 ) -> RankObjective:
-    """The rank correlation of one layer on several training sets.
-
-    Parameters
-    ----------
-    layer : position of the layer in the tables
-    left_out : the fold that each training set leaves out, or None for all pairs; by default each
-        fold in turn
-
-    Raises InputError: the tables have no ranks among training pairs.
-    """
-    chosen = range(tables.n_folds) if left_out is None else left_out
-    counts, sums = training_sums(tables, layer, chosen)
-    squares = np.full(len(chosen), tables.rank_squares[layer])
-    if tables.train_squares is not None:
-        for k, fold in enumerate(chosen):
-            if fold is not None:
-                squares[k] = tables.train_squares[layer, fold]
-    return RankObjective(tables.terms.dense, counts, sums, squares)
+    """The rank correlation of one layer on several training sets, see `training_sums`."""
+    squares = np.full(len(left_out), tables.rank_squares[layer])
+    for k, fold in enumerate(left_out):
+        if fold is not None and tables.train_squares is not None:
+            squares[k] = tables.train_squares[layer, fold]
+    return RankObjective(tables.terms.dense, *training_sums(tables, layer, left_out), squares)
 
 
 class SpearmanMLEM(TableModel):
@@ -156,8 +144,6 @@ MAX_STEPS, PATIENCE = 1_000, 50
 class Cells:
     """Pairs to draw from, in cells: those of a cell have the same terms.
 
-    Attributes
-    ----------
     terms : (n_patterns, n_columns) see `mlem_core.pairs.terms.Columns.values`
     pattern : (n_cells,) the pattern of each cell
     counts : (n_cells,) its pairs
@@ -236,13 +222,8 @@ def spacing(values: FloatArray, counts: FloatArray) -> float:
     return float(max(np.quantile(gaps, 0.25), 1e-12 * (values[-1] - values[0]), 1e-300))
 
 
-@dataclass(frozen=True)
-class Ascent:
-    """A finished training.
-
-    weights : (n_columns,) with Frobenius norm 1, those of the best step
-    n_steps : steps taken
-    """
+class Ascent(NamedTuple):
+    """A finished training: weights (n_columns,) of norm 1, those of the best step; steps taken."""
 
     weights: FloatArray
     n_steps: int

@@ -187,15 +187,15 @@ def draw_values_compared(context: FigureContext) -> RenderedFigure | None:
     values = values_of(context)
     if values is None or not context.several:
         return None
-    found = value_distances.compare_layers(*values, *context.pair)
+    rho, table = value_distances.compare_layers(*values, *context.pair)
     (a, b), name = context.called, context.names.feature(values[1])
     return RenderedFigure(
-        value_scatter(found.table, context.pair, found.rho),
+        value_scatter(table, context.pair, rho),
         f"Distances of the values of {name} in {a} and {b}",
         f"Squared distance of every two values of {name} in the two layers (mean over folds), "
         f"{TARGET_UNITS}. Named: furthest pairs, and most different ranks. "
         f"{context.basis}",
-        found.table,
+        table,
     )
 
 

@@ -37,7 +37,7 @@ from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_intervals import LEFT, known_intervals
-from mlem_core.measures.partial import Explained
+from mlem_core.measures.partial import explained_parts
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
@@ -171,7 +171,7 @@ class SystemsSummary:
         members = Members.of([Member(model, model) for model in models], layers)
 
         def in_explained() -> Measured:
-            found, without = Explained.of(self.of_layers.tables).whole[None], self.terms_left
+            found, without = explained_parts(self.of_layers.tables)[0][None], self.terms_left
             if without is None or left is None:
                 return of_explained_parts(found, members)
             found = np.concatenate((found, without[:, :-2].sum(axis=1)))

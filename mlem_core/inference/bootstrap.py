@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.estimators.registry import Solution, estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import resample
-from mlem_core.measures.decomposition import ceilings_of, divide, explained_by
+from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.partial import transfer
 from mlem_core.measures.shapley import FEWEST_ORDERS, of_feature, sampled_orders
@@ -64,8 +63,7 @@ def contribution_replicates(
     priority, parts = CrossFit.of(tables).priority, []
     for sums in pairs.draw(weights):
         fit = CrossFit.of_draws(tables, sums.counts, sums.sums, sums.squares, priority)
-        of_sets = partial(explained_by, fit)
-        parts.append(of_feature(fit.codes, fit.flat, of_sets, feature, order)[:, 0, 1])
+        parts.append(of_feature(fit.whole, fit.explained, feature, order)[:, 0, 1])
     return np.concatenate(parts)
 
 
@@ -198,7 +196,7 @@ def _scores(
     """(n_replicates, 1 + n_parts) ρ of a layer's model in one fold, and its drops."""
     codes, n = held_out.codes, len(sums.counts)
     found = np.zeros((n, 1 + codes.shape[1]))
-    used = np.unique(held_out.part[coefficients != 0])
+    used = np.unique(held_out.terms.part[coefficients != 0])
     if not len(used):
         return found
     stacked = np.concatenate((sums.counts, sums.sums[:, layer])).T

@@ -277,7 +277,7 @@ class Beside(NamedTuple):
 
 def explained_of(fit: CrossFit) -> FloatArray:
     """(n_draws,) v of all features, of two layers, or of one."""
-    return fit.explained(np.arange(fit.codes.shape[1]), fit.codes, fit.flat)[:, 0, -1]
+    return fit.explained(fit.whole)[:, 0, -1]
 
 
 def explained_and_left(

@@ -33,7 +33,6 @@ from mlem_core.measures.decomposition import (
     SAMPLED,
     Decomposition,
     divide,
-    explained_by,
 )
 from mlem_core.measures.shapley import (
     sampled_orders,
@@ -312,14 +311,13 @@ def _without_each(tables: PairTables, n_permutations: int, rng: np.random.Genera
     if not _one_by_one(tables):
         return np.zeros(n_features), [None] * n_permutations
     fit = CrossFit.of(tables)
-    explained, n_orders = partial(explained_by, fit), sampled_orders(tables.codes, SAMPLED)
+    n_orders = sampled_orders(tables.codes, SAMPLED)
     if n_orders == 0:
-        own = divide(fit).terms
-        of_sets = partial(with_feature, fit.codes, fit.flat, explained)
-        rest = np.stack([own[f] - of_sets(f) for f in range(n_features)])
+        of_sets = partial(with_feature, fit.whole, fit.explained)
+        rest = np.stack([own - of_sets(f) for f, own in enumerate(divide(fit).terms)])
         return rest, [None] * n_permutations
     orders = [rng.permutation(n_features) for _ in range(min(n_orders, n_permutations))]
-    each = [without_feature(fit.codes, fit.flat, explained, one) for one in orders]
+    each = [without_feature(fit.whole, fit.explained, one) for one in orders]
     turns = np.arange(n_permutations) % len(orders)
     return -np.concatenate(each, axis=1)[:, turns], [orders[turn] for turn in turns]
 
@@ -364,7 +362,6 @@ def _permuted(
         keys, sums = relabelled.sums(givers[number[0]], values)
         cells = relabelled.tables(keys)
         fit = CrossFit.of_draws(cells, sums[:1], sums[None, 1:], squares[None], None)
-        of_sets = partial(explained_by, fit)
-        return with_feature(fit.codes, fit.flat, of_sets, f, orders[number[0]])
+        return with_feature(fit.whole, fit.explained, f, orders[number[0]])
 
     return rest + in_parts(one, np.arange(len(givers)))

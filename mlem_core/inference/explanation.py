@@ -35,7 +35,7 @@ from mlem_core.inference.resample import (
     permuted_of,
 )
 from mlem_core.measures.decomposition import ceilings_of, decompose
-from mlem_core.measures.partial import Explained
+from mlem_core.measures.partial import explained_parts
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.pairs.tables import PairTables
@@ -264,7 +264,7 @@ def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation
 
 def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
     """Values of `resampled_terms` from all pairs of an analysis: (n_features + 6,)."""
-    of_each = np.diagonal(Explained.of(_of_two(analysis, why)).whole)
+    of_each = np.diagonal(explained_parts(_of_two(analysis, why))[0])
     return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
 
 

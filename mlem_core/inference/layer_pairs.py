@@ -234,14 +234,16 @@ class Relabelled(NamedTuple):
         values : (n_values, n_pairs); of whole numbers, which are twice an average rank, the sums
             are those of centred ranks
         """
-        from mlem_core.pairs.kernels.weighted import keyed_sums
+        from mlem_core.pairs.kernels.cells import group_sums
 
         n = len(self.present) * self.n_codes
         keys, names = self.keys(givers), np.arange(n)
         if n > MOST_CELLS:
             names, keys = np.unique(keys, return_inverse=True)
         sums = np.zeros((1 + len(values), len(names)))
-        keyed_sums(keys, values, sums)
+        sums[0] = np.bincount(keys, minlength=len(names))
+        for own, row in zip(sums[1:], values, strict=True):
+            group_sums(keys, row, own)
         kept = np.flatnonzero(sums[0])
         sums = sums[:, kept]
         if values.dtype == np.uint32:

@@ -15,8 +15,8 @@ from mlem_core.base.typing import FloatArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.measures.decomposition import SAMPLED, UNEXPLAINED
-from mlem_core.measures.shapley import FeatureSet, sampled_orders, shapley
-from mlem_core.pairs.crossfit import CrossFit
+from mlem_core.measures.shapley import sampled_orders, shapley
+from mlem_core.pairs.crossfit import CrossFit, FeatureSet
 from mlem_core.storage.store import Stage, Store
 
 # Of so many of the pairs that contribute most, examples are picked.
@@ -51,11 +51,11 @@ def contributions(pairs: LayerPairs, term: str) -> FloatArray:
     fit = CrossFit.of(tables)
 
     def means(chosen: FeatureSet) -> FloatArray:
-        of_set = fit.means(chosen.features, chosen.codes, chosen.sums)[..., 0]
+        of_set = fit.means(chosen)[..., 0]
         by_pattern: FloatArray = of_set[chosen.group]
         return by_pattern
 
-    split = shapley(tables.codes, fit.flat, means, orders=sampled_orders(tables.codes, SAMPLED))
+    split = shapley(fit.whole, means, orders=sampled_orders(tables.codes, SAMPLED))
     of_features = split.whole if term == UNEXPLAINED else split.terms[tables.features.index(term)]
     middle = n_pairs + 1.0
     a, b = (0.5 * (ranks - middle) for ranks in pairs.ranks)

@@ -22,14 +22,13 @@ from mlem_core.base.errors import check_choice
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
 from mlem_core.measures.shapley import (
     EXACT_FEATURES,
-    FeatureSet,
     FeatureSubsets,
     Shapley,
     sampled_orders,
     shapley,
 )
 from mlem_core.measures.similarity import average_ranks, pairs_of_layers, tau_by_chance
-from mlem_core.pairs.crossfit import CrossFit, both_ways, outside_cells
+from mlem_core.pairs.crossfit import CrossFit, FeatureSet, both_ways, outside_cells
 from mlem_core.pairs.layer_sums import SimilaritySums
 from mlem_core.pairs.ranks import predicted_ranks
 from mlem_core.pairs.tables import PairTables, summed
@@ -47,8 +46,6 @@ FEW_LAYERS = 4
 class Decomposition:
     """RSA correlations of n_layers layers as sums over features.
 
-    Attributes
-    ----------
     features : (n_features,) names
     terms : (n_features, n_layers, n_layers) what each feature contributes, in units of ρ
     unexplained : (n_layers, n_layers) the rest; it may be negative
@@ -85,17 +82,14 @@ class Decomposition:
 
     @property
     def _beside(self) -> dict[str, FloatArray]:
-        """Values by name that are known beside the terms: error, chance, p."""
+        """Values by name that are known beside the terms."""
         beside = {"error": self.error, "chance": self.chance, "p": self.p}
         return {name: values for name, values in beside.items() if values is not None}
 
     def matrix(self, term: str, layers: Sequence[Layer]) -> pd.DataFrame:
         """Square of one term for every two layers, "model:layer".
 
-        Raises
-        ------
-        InputError
-            An unknown term.
+        Raises InputError: an unknown term.
         """
         check_choice("term", term, self.names)
         names = [layer_name(layer) for layer in layers]
@@ -105,9 +99,8 @@ class Decomposition:
     def table(self, layers: Sequence[Layer]) -> pd.DataFrame:
         """All terms of every two different layers, a row a term.
 
-        Returns
-        -------
-        model_a, layer_a, model_b, layer_b, term, value, rsa; chance and p where they are known
+        Returns model_a, layer_a, model_b, layer_b, term, value, rsa; chance and p where they are
+        known.
         """
         a, b = np.triu_indices(len(layers), 1)
         n, pairs = len(self.names), pairs_of_layers(layers)
@@ -126,37 +119,19 @@ class Decomposition:
 
         A layer is not paired with itself.
 
-        Returns
-        -------
-        model_a, model_b, term, mean, share (of the mean RSA), and the two layers between which the
-        term is largest in size, with its value: layer_a, layer_b, largest
+        Returns model_a, model_b, term, mean, share (of the mean RSA), and the two layers between
+        which the term is largest in size, with its value: layer_a, layer_b, largest.
         """
-        table = self.table(layers)
         rows = []
         by = ["model_a", "model_b"]
-        for (one, other), pairs in table.groupby(by, sort=False):
+        for models, pairs in self.table(layers).groupby(by, sort=False):
             whole = pairs["value"].sum() / pairs["term"].eq(UNEXPLAINED).sum()
             for term, part in pairs.groupby("term", sort=False):
-                top = part.loc[part["value"].abs().idxmax()]
-                mean = part["value"].mean()
-                rows.append(
-                    {
-                        "model_a": one,
-                        "model_b": other,
-                        "term": term,
-                        "mean": mean,
-                        "share": mean / whole if whole else np.nan,
-                        "layer_a": top["layer_a"],
-                        "layer_b": top["layer_b"],
-                        "largest": top["value"],
-                    }
-                )
-        columns = ["model_a", "model_b", "term", "mean", "share", "layer_a", "layer_b", "largest"]
+                top, mean = part.loc[part["value"].abs().idxmax()], part["value"].mean()
+                largest = top[["layer_a", "layer_b", "value"]]
+                rows.append((*models, term, mean, mean / whole if whole else np.nan, *largest))
+        columns = [*by, "term", "mean", "share", "layer_a", "layer_b", "largest"]
         return pd.DataFrame(rows, columns=columns)
-
-
-def _ratio(products: FloatArray, squares: FloatArray) -> FloatArray:
-    return np.divide(products, squares, out=np.zeros_like(products), where=squares > 0)
 
 
 def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
@@ -167,18 +142,6 @@ def by_pattern(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     occurring = summed(tables.cell_pattern, tables.rank_sums.T)
     sums[: len(occurring)] = occurring
     return counts, sums
-
-
-def in_sample_bound(tables: PairTables) -> FloatArray:
-    """An upper bound on ρ over all pairs: (n_layers,).
-
-    √ of the share of the rank variance that lies between patterns. No function of the patterns can
-    do better on these pairs; it is in-sample, and grows with the number of patterns, whatever makes
-    them.
-    """
-    counts, sums = by_pattern(tables)
-    between = (sums**2 / np.maximum(counts, 1.0)[:, None]).sum(axis=0)
-    return np.sqrt(_ratio(between, tables.rank_squares))
 
 
 def with_sums(tables: PairTables, found: SimilaritySums) -> PairTables:
@@ -210,10 +173,7 @@ def decompose(
     priority : see `mlem_core.pairs.crossfit.CrossFit`
     orders : sampled orders, each with its reverse
 
-    Raises
-    ------
-    InputError
-        Tables of one fold.
+    Raises InputError: tables of one fold.
 
     Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
     """
@@ -228,13 +188,9 @@ def decompose(
 def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
     """Shapley values of what features explain, in each draw of the stimuli.
 
-    Parameters
-    ----------
-    orders : as in `shapley`; None is up to `SAMPLED`
+    `orders` are as in `shapley`; None is up to `SAMPLED`.
 
-    Returns
-    -------
-    Shapley of arrays (n_draws, n_layers, n_layers)
+    Returns Shapley of arrays (n_draws, n_layers, n_layers).
     """
     orders = sampled_orders(fit.codes, SAMPLED) if orders is None else orders
     if len(fit.priority) <= FEW_LAYERS and orders == 0:
@@ -244,20 +200,13 @@ def divide(fit: CrossFit, orders: int | None = None, seed: int = 0) -> Shapley:
             terms = np.tensordot(sets.shares, values, axes=(1, 1))
             return Shapley(terms, values[:, 0])
 
-    return shapley(fit.codes, fit.flat, partial(explained_by, fit), orders=orders, seed=seed)
-
-
-def explained_by(fit: CrossFit, chosen: FeatureSet) -> FloatArray:
-    """(n_draws, n_layers, n_layers) what a set of features explains, see `CrossFit.explained`."""
-    return fit.explained(chosen.features, chosen.codes, chosen.sums)
+    return shapley(fit.whole, fit.explained, orders=orders, seed=seed)
 
 
 def ceilings_of(whole: FloatArray) -> FloatArray:
     """Cross-fitted feature ceilings (..., n_layers), from what all features explain of each layer.
 
-    Parameters
-    ----------
-    whole : (..., n_layers, n_layers) v of all features. Below 0 it counts as 0
+    `whole` is (..., n_layers, n_layers) v of all features. Below 0 it counts as 0.
     """
     own: FloatArray = np.diagonal(whole, axis1=-2, axis2=-1)
     return np.sqrt(np.maximum(own, 0.0))
@@ -273,17 +222,13 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
     of the model.) With all features that is the prediction itself, so the terms of a fold add up to
     its ρ. A feature without weight has a term too where it correlates with one that has.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
 
-    Returns
-    -------
-    (n_layers, n_folds, n_features)
+    Returns (n_layers, n_folds, n_features).
     """
     n_layers, n_folds, _ = weights.shape
-    n, n_features = tables.codes.shape
-    terms = np.zeros((n_layers, n_folds, n_features))
+    n = len(tables.codes)
+    terms = np.zeros((n_layers, n_folds, len(tables.features)))
     for fold in range(n_folds):
         at, outside = tables.held_out(fold), outside_cells(tables, fold)
         sums = np.zeros((n, 2, 1 + n_layers))
@@ -294,25 +239,25 @@ def score_terms(tables: PairTables, weights: FloatArray) -> FloatArray:
         sums[:, 1, 0] = np.bincount(tables.cell_pattern[outside], tables.counts[outside], n)
         sums[:, 1, 1:] = ranks * sums[:, 1, :1]
         squares = (ranks**2 * sums[:, 0, :1]).sum(axis=0) * tables.within_squares[:, fold]
-        scale = np.sqrt(squares)
         fit = CrossFit.of_sums(tables.codes, sums[..., None, None], np.ones((1, n_layers)))
 
-        def explained(
-            chosen: FeatureSet,
-            fit: CrossFit = fit,
-            ranks: FloatArray = ranks,
-            scale: FloatArray = scale,
-        ) -> FloatArray:
-            inside = chosen.sums.reshape(len(chosen.sums), 2, -1)[:, 0, 1:]
-            if len(chosen.features) == n_features:
-                predicted = np.empty_like(ranks)
-                predicted[chosen.group] = ranks
-            else:
-                predicted = fit.means(chosen.features, chosen.codes, chosen.sums)[:, :, 0, 0]
-            return _ratio((predicted * inside).sum(axis=0), scale)
-
-        terms[:, fold] = shapley(tables.codes, fit.flat, explained).terms.T
+        explained = partial(_predicted_ranks, fit, ranks, np.sqrt(squares))
+        terms[:, fold] = shapley(fit.whole, explained).terms.T
     return terms
+
+
+def _predicted_ranks(
+    fit: CrossFit, ranks: FloatArray, scale: FloatArray, chosen: FeatureSet
+) -> FloatArray:
+    """(n_layers,) correlation with the ranks inside a fold of what a set of features predicts."""
+    inside = chosen.sums.reshape(len(chosen.sums), 2, -1)[:, 0, 1:]
+    if len(chosen.features) == fit.codes.shape[1]:
+        predicted = np.empty_like(ranks)
+        predicted[chosen.group] = ranks
+    else:
+        predicted = fit.means(chosen)[:, :, 0, 0]
+    products = (predicted * inside).sum(axis=0)
+    return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
 
 
 def tau_terms(profiles: FloatArray) -> FloatArray:
@@ -324,13 +269,9 @@ def tau_terms(profiles: FloatArray) -> FloatArray:
     τ; a feature with a negative term is one that the two layers rank differently. The weights w_fg
     are those of the ranking of all features.
 
-    Parameters
-    ----------
-    profiles : (n_layers, n_features) importances, averaged over folds
+    `profiles` are (n_layers, n_features) importances, averaged over folds.
 
-    Returns
-    -------
-    (n_features, n_layers, n_layers); 0 where τ is not defined
+    Returns (n_features, n_layers, n_layers); 0 where τ is not defined.
 
     Source: Vigna (2015) for τ.
     """
@@ -390,12 +331,10 @@ def discordant_pairs(
     n_features : how many numbers a profile has
     left_out : pairs that are not to be named, because an audit changes them
 
-    Returns
-    -------
-    kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the pairs
-    that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the most
-    surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
-    pairs
+    Returns kind, layer_a, layer_b ("model:layer"), rsa, tau, above_rsa and above_tau (share of the
+    pairs that are below it, ties half), unexplained (share of RSA); at most `MOST` of a kind, the
+    most surprising first, a layer in one of them at most. Empty where there are fewer than `FEWEST`
+    pairs.
     """
     rsa, unexplained = decomposition.rsa, decomposition.unexplained
     a, b = np.triu_indices(len(layers), 1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from mlem_core.estimators.registry import (
 )
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.similarity import feature_correlations
-from mlem_core.pairs.ranks import TIE, score_patterns
+from mlem_core.pairs.ranks import few_at_once, score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, sums_by
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
@@ -39,8 +39,6 @@ MAX_CELLS = 2**21
 # What permuting changes is known to so many decimals: beyond them is how sums were rounded, which
 # must not order features that change nothing.
 DECIMALS = 12
-# Up to so many values are merged with the patterns of the rest; more are sorted with them.
-MERGED = 16
 
 
 def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -59,9 +57,7 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     tables : pair tables of n_layers layers
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
 
-    Returns
-    -------
-    (n_layers, n_folds, n_parts), see `mlem_core.pairs.terms.Columns`
+    Returns (n_layers, n_folds, n_parts), see `mlem_core.pairs.terms.Columns`.
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, section 2.3.
     """
@@ -76,10 +72,7 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
         for layers, parts in inside.by_support(weights[:, fold, None]):
             pairs = inside.only(layers, parts)
             used = weights[layers, fold][:, inside.columns_of(parts)]
-            predicted = pairs.terms.predictions(used)[:, None]
-            whole = score_patterns(
-                predicted, pairs.counts, pairs.rank_sums, pairs.rank_squares
-            ).rho[:, 0]
+            whole = _rho(pairs.terms.predictions(used), pairs)
             for own, part in enumerate(parts):
                 drops[layers, fold, part] = whole - _permuted_rho(own, pairs, used)
 
@@ -88,6 +81,14 @@ def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     # No zero with a sign.
     drops[drops == 0] = 0.0
     return drops
+
+
+def _rho(
+    predicted: FloatArray, pairs: HeldOut, counts: FloatArray | None = None, sums: Any = None
+) -> FloatArray:
+    """ρ (n_layers,) of predictions (n_layers, n) of pairs; or of others, with sums of ranks."""
+    counts, sums = (pairs.counts, pairs.rank_sums) if counts is None else (counts, sums)
+    return score_patterns(predicted[:, None], counts, sums, pairs.rank_squares).rho[:, 0]
 
 
 def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
@@ -100,8 +101,6 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     terms, n_rest = pairs.terms.only(np.array([part])), len(rest.counts)
 
     def rho(layers: slice, added: FloatArray, share: FloatArray) -> FloatArray:
-        if len(share) <= MERGED:
-            return _merged_rho(of_rest[layers], added, share, rest, layers)
         predicted = of_rest[layers, :, None] + added[:, None, :]
         return score_patterns(
             predicted.reshape(len(predicted), 1, -1),
@@ -113,10 +112,8 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     found = np.empty(n_layers)
 
     def some(added: FloatArray, share: FloatArray) -> FloatArray:
-        """`rho` of all layers, so few at once that their cells are at most `MAX_CELLS`."""
-        step = max(1, MAX_CELLS // (n_rest * len(share)))
-        for start in range(0, n_layers, step):
-            layers = slice(start, start + step)
+        """`rho` of all layers, few at once."""
+        for layers in few_at_once(n_layers, n_rest * len(share)):
             found[layers] = rho(layers, added[layers], share)
         return found
 
@@ -136,28 +133,6 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     return found
 
 
-def _merged_rho(
-    of_rest: FloatArray, added: FloatArray, share: FloatArray, rest: HeldOut, layers: slice
-) -> FloatArray:
-    """(n_layers,) ρ of the sums of predictions of the rest and of the few levels of a part."""
-    from mlem_core.pairs.kernels.scores import product_moments
-
-    covariance, spread = np.empty((2, len(of_rest)))
-    product_moments(
-        of_rest,
-        np.argsort(of_rest, axis=1),
-        added,
-        rest.counts,
-        rest.rank_sums[layers],
-        share,
-        TIE,
-        covariance,
-        spread,
-    )
-    both = spread * rest.rank_squares[layers]
-    return np.divide(covariance, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
-
-
 def feature_distribution(
     values: FloatArray, codes: IntArray, counts: FloatArray, n_others: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -171,9 +146,7 @@ def feature_distribution(
     values, codes : (n_patterns,) what is permuted, and a number for each of its distinct values
     counts : (n_draws, n_patterns) pairs of each pattern; bins are those of their sum
 
-    Returns
-    -------
-    (n_values,) and (n_draws, n_values)
+    Returns (n_values,) and (n_draws, n_values).
     """
     limit = max(2, MAX_CELLS // n_others)
     size = codes.max() + 1
@@ -216,11 +189,8 @@ def fitted(
     estimator : name, see `mlem_core.estimators.registry`
     held : as in `mlem_core.estimators.registry.Solver.refit`
 
-    Raises
-    ------
-    InputError
-        An unknown estimator, one that fits ranks on tables without them, or one that cannot
-        resolve features by value where these tables do.
+    Raises InputError: an unknown estimator, one that fits ranks on tables without them, or one that
+    cannot resolve features by value where these tables do.
     """
     check_values(estimator, tables.resolved, tables.interactions)
     model = estimator_named(estimator).model()
@@ -234,9 +204,7 @@ def fitted(
 def most_important(profiles: pd.DataFrame) -> str:
     """The feature with the highest mean importance, or another that is highest in most layers.
 
-    Parameters
-    ----------
-    profiles : importance, a row for each layer and a column for each feature
+    `profiles` has importances, a row for each layer and a column for each feature.
     """
     first = profiles.idxmax(axis=1).value_counts()
     leads = first.index[first > len(profiles) / 2]
@@ -253,13 +221,9 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     Computed, not sampled: pairs with the same pattern of the other features keep their predictions
     and share out their ranks evenly. It is 0 for a feature that the others determine.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
 
-    Returns
-    -------
-    (n_layers, n_folds, n_features)
+    Returns (n_layers, n_folds, n_features).
 
     Source: Strobl et al. (2008), conditional variable importance.
     """
@@ -268,14 +232,13 @@ def conditional_importance(tables: PairTables, weights: FloatArray) -> FloatArra
     for fold in range(n_folds):
         pairs = tables.inside(fold)
         codes = tables.codes[tables.cell_pattern[tables.held_out(fold)]]
-        predicted = pairs.terms.predictions(weights[:, fold])[:, None]
-        score = partial(score_patterns, predicted, pairs.counts, rank_squares=pairs.rank_squares)
-        whole = score(pairs.rank_sums).rho[:, 0]
+        predicted = pairs.terms.predictions(weights[:, fold])
+        whole = _rho(predicted, pairs)
         for f in range(len(tables.features)):
             _, group = group_rows(np.delete(codes, f, axis=1))
             share = pairs.counts / np.bincount(group, pairs.counts)[group]
             shared = sums_by(group, pairs.rank_sums)[:, group] * share
-            drops[:, fold, f] = whole - score(shared).rho[:, 0]
+            drops[:, fold, f] = whole - _rho(predicted, pairs, pairs.counts, shared)
     return drops
 
 
@@ -284,14 +247,9 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
 
     Their links with each other stay, those with the other features go.
 
-    Returns
-    -------
-    (n_layers, n_folds)
+    Returns (n_layers, n_folds).
 
-    Raises
-    ------
-    InputError
-        No feature, an unknown one, or too many patterns for this.
+    Raises InputError: no feature, an unknown one, or too many patterns for this.
     """
     for name in group:
         check_choice("feature", name, tables.features)
@@ -302,8 +260,7 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
     drops = np.zeros((n_layers, n_folds))
     for fold in range(n_folds):
         pairs = tables.inside(fold)
-        pattern = tables.cell_pattern[tables.held_out(fold)]
-        codes = tables.codes[pattern]
+        codes = tables.codes[tables.cell_pattern[tables.held_out(fold)]]
         first, member = group_rows(codes[:, inside])
         rest, other = group_rows(codes[:, ~inside])
         if len(first) * len(rest) > MAX_CELLS:
@@ -318,19 +275,10 @@ def grouped_importance(tables: PairTables, weights: FloatArray, group: Sequence[
         terms = tables.terms_of(combined.reshape(-1, len(tables.features)))
         counts = np.bincount(other, pairs.counts)
         sums = sums_by(other, pairs.rank_sums)
-        permuted = score_patterns(
-            terms.predictions(weights[:, fold])[:, None],
-            (counts[:, None] * share).ravel(),
-            (sums[:, :, None] * share).reshape(n_layers, -1),
-            pairs.rank_squares,
-        )
-        whole = score_patterns(
-            pairs.terms.predictions(weights[:, fold])[:, None],
-            pairs.counts,
-            pairs.rank_sums,
-            pairs.rank_squares,
-        )
-        drops[:, fold] = (whole.rho - permuted.rho)[:, 0]
+        every = (counts[:, None] * share).ravel()
+        shared = (sums[:, :, None] * share).reshape(n_layers, -1)
+        permuted = _rho(terms.predictions(weights[:, fold]), pairs, every, shared)
+        drops[:, fold] = _rho(pairs.terms.predictions(weights[:, fold]), pairs) - permuted
     return drops
 
 
@@ -346,14 +294,9 @@ def loco_importance(tables: PairTables, rho: FloatArray, estimator: str) -> Floa
     rho : (n_layers, n_folds) of the models with all features
     estimator : name, see `mlem_core.estimators.registry`
 
-    Returns
-    -------
-    (n_layers, n_folds, n_features)
+    Returns (n_layers, n_folds, n_features).
 
-    Raises
-    ------
-    InputError
-        An unknown estimator, or fewer than two features.
+    Raises InputError: an unknown estimator, or fewer than two features.
     """
     fit = estimator_named(estimator).model().cross_validate
     if len(tables.features) < 2:
@@ -370,16 +313,11 @@ def importances(
 ) -> pd.DataFrame:
     """Each feature's importance by each of the three ways, means over folds.
 
-    Parameters
-    ----------
-    fits : of the estimator on these tables
+    `fits` are those of the estimator on these tables.
 
-    Returns
-    -------
-    model, layer, feature, permuted, conditional, left_out. With interactions `permuted` is the
-    feature permuted in all its terms.
+    Returns model, layer, feature, permuted, conditional, left_out. With interactions `permuted` is
+    the feature permuted in all its terms.
     """
-    n_features = len(tables.features)
     if tables.interactions:
         drops = [grouped_importance(tables, fits.weights, [name]) for name in tables.features]
         permuted = np.stack(drops, axis=-1)
@@ -390,13 +328,8 @@ def importances(
         "conditional": conditional_importance(tables, fits.weights),
         "left_out": loco_importance(tables, fits.rho, estimator),
     }
-    frame = pd.DataFrame(
-        {
-            "model": np.repeat([model for model, _ in layers], n_features),
-            "layer": np.repeat([number for _, number in layers], n_features),
-            "feature": np.tile(np.array(tables.features, dtype=object), len(layers)),
-        }
-    )
+    rows = [(*layer, name) for layer in layers for name in tables.features]
+    frame = pd.DataFrame(rows, columns=["model", "layer", "feature"])
     return frame.assign(**{name: drop.mean(axis=1).ravel() for name, drop in by_way.items()})
 
 
@@ -419,9 +352,7 @@ def correlated_features(
 def warning(correlated: Sequence[tuple[str, str, float]], names: Names | None = None) -> str:
     """Caveat on features that correlate, in words; empty where none do.
 
-    Parameters
-    ----------
-    names : how the words call features
+    `names` are how the words call features.
     """
     if not correlated:
         return ""

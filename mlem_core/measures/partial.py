@@ -35,37 +35,21 @@ from mlem_core.pairs.tables import PairTables
 TRANSFERS = ("transfer_ab", "transfer_ba", "score_a", "score_b", "ratio_ab", "ratio_ba")
 
 
-@dataclass(frozen=True)
-class Explained:
+def explained_parts(tables: PairTables) -> tuple[FloatArray, FloatArray]:
     """Part of n_layers layers that all features explain, cross-fitted, in units of ρ.
 
-    Attributes
-    ----------
-    whole : (n_layers, n_layers) v of every two layers, means over folds
-    own : (n_layers, n_used) v of each layer with itself, in each fold that has pairs
+    Returns (n_layers, n_layers) v of every two layers, means over folds, and (n_layers, n_used) v
+    of each layer with itself, in each fold that has pairs.
+
+    Raises InputError: tables of one fold.
     """
-
-    whole: FloatArray
-    own: FloatArray
-
-    @classmethod
-    def of(cls, tables: PairTables) -> Explained:
-        """Explained parts from pair tables.
-
-        Raises
-        ------
-        InputError
-            Tables of one fold.
-        """
-        fit = CrossFit.of(tables.coarse)
-        features = np.arange(fit.codes.shape[1])
-        whole = fit.explained(features, fit.codes, fit.flat)[0]
-        means = fit.means(features, fit.codes, fit.flat)[..., 0]
-        inside = fit.sums[:, 0, :, :, 0]
-        pairs, squares = inside[:, 0].sum(axis=0), fit.spread[0][:, None] ** 2
-        products = np.einsum("glk,glk->lk", means, inside[:, 1:])
-        scale = np.where(squares > 0, squares, np.inf) * np.maximum(pairs, 1.0)
-        return cls(whole, (products / scale)[:, pairs > 0])
+    fit = CrossFit.of(tables.coarse)
+    whole, means = fit.explained(fit.whole)[0], fit.means(fit.whole)[..., 0]
+    inside = fit.sums[:, 0, :, :, 0]
+    pairs, squares = inside[:, 0].sum(axis=0), fit.spread[0][:, None] ** 2
+    products = np.einsum("glk,glk->lk", means, inside[:, 1:])
+    scale = np.where(squares > 0, squares, np.inf) * np.maximum(pairs, 1.0)
+    return whole, (products / scale)[:, pairs > 0]
 
 
 def above_zero(by_fold: FloatArray) -> NDArray[np.bool_]:
@@ -96,7 +80,15 @@ def feature_similarity(
 
     Source: Spearman (1904), the correction for attenuation.
     """
-    return _scaled(explained, one, other, drawn)
+    if drawn:
+        value = feature_similarity(explained[0], one[0], other[0])
+        own, its = (np.where(below[0] > 0, below[0], np.nan) for below in (one, other))
+        moved = (explained - explained[0]) / np.sqrt(own * its)
+        moved -= value / 2 * ((one - one[0]) / own + (other - other[0]) / its)
+        return np.asarray(value + moved)
+    known = (one > 0) & (other > 0)
+    scale = np.sqrt(np.where(known, one, 1.0) * np.where(known, other, 1.0))
+    return np.where(known, explained / scale, np.nan)
 
 
 def rest_similarity(
@@ -116,22 +108,7 @@ def rest_similarity(
 
     Source: partial correlation, with means by pattern in the place of a line.
     """
-    return _scaled(rsa - explained, 1.0 - one, 1.0 - other, drawn)
-
-
-def _scaled(
-    product: FloatArray, one: FloatArray, other: FloatArray, drawn: bool = False
-) -> FloatArray:
-    if drawn:
-        value = _scaled(product[0], one[0], other[0])
-        own, its = (np.where(below[0] > 0, below[0], np.nan) for below in (one, other))
-        moved = (product - product[0]) / np.sqrt(own * its)
-        moved -= value / 2 * ((one - one[0]) / own + (other - other[0]) / its)
-        return np.asarray(value + moved)
-    known = (one > 0) & (other > 0)
-    scale = np.sqrt(np.where(known, one, 1.0) * np.where(known, other, 1.0))
-    found: FloatArray = np.where(known, product / scale, np.nan)
-    return found
+    return feature_similarity(rsa - explained, 1.0 - one, 1.0 - other, drawn=drawn)
 
 
 def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -140,15 +117,13 @@ def transfer(tables: PairTables, weights: FloatArray) -> FloatArray:
     The weights of a fold's model on that fold's pairs, which neither layer's model has seen. With a
     layer itself it is its score.
 
-    Parameters
-    ----------
-    weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
+    `weights` are (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`.
     """
-    n_layers, n_folds, n_columns = weights.shape
+    n_layers, n_folds, _ = weights.shape
     found = np.zeros((n_layers, n_layers, n_folds))
     for fold in range(n_folds):
-        every = np.broadcast_to(weights[None, :, fold], (n_layers, n_layers, n_columns))
-        found[..., fold] = held_out_scores(tables, np.ascontiguousarray(every), fold).rho.T
+        every = np.tile(weights[:, fold], (n_layers, 1, 1))
+        found[..., fold] = held_out_scores(tables, every, fold).rho.T
     return found
 
 
@@ -161,7 +136,7 @@ def with_ratios(means: FloatArray, *, drawn: bool = False) -> FloatArray:
     drawn : as in `feature_similarity`
     """
     (a, ab), (ba, b) = np.moveaxis(means, (-2, -1), (0, 1))
-    ratios = [_scaled(of, own, own, drawn) for of, own in ((ab, b), (ba, a))]
+    ratios = [feature_similarity(of, own, own, drawn=drawn) for of, own in ((ab, b), (ba, a))]
     return np.stack((ab, ba, a, b, *ratios), axis=-1)
 
 
@@ -169,8 +144,6 @@ def with_ratios(means: FloatArray, *, drawn: bool = False) -> FloatArray:
 class PartialSimilarity:
     """Similarities of every two of n_layers layers beside RSA.
 
-    Attributes
-    ----------
     features, rest : (n_layers, n_layers) S_feat and S_rest; NaN where what they are divided by is
         not clearly above 0
     transfer : (n_layers, n_layers) mean over folds of what the metric of the first has on the
@@ -187,9 +160,7 @@ class PartialSimilarity:
         """One of them for every two layers, "model:layer"; of transfer the rows are from, the
         columns to.
 
-        Parameters
-        ----------
-        name : "features", "rest", "transfer" or "ratio"
+        `name` is "features", "rest", "transfer" or "ratio".
         """
         names = [layer_name(layer) for layer in layers]
         return pd.DataFrame(getattr(self, name), index=names, columns=names)
@@ -197,9 +168,7 @@ class PartialSimilarity:
     def table(self, layers: Sequence[Layer]) -> pd.DataFrame:
         """All of every two different layers.
 
-        Returns
-        -------
-        model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`
+        Returns model_a, layer_a, model_b, layer_b, s_feat, s_rest and `TRANSFERS`.
         """
         scores = np.broadcast_to(np.diagonal(self.transfer), self.transfer.shape)
         return pairs_of_layers(
@@ -225,16 +194,13 @@ def partial_similarity(
     rsa : (n_layers, n_layers) their RSA correlations
     weights : see `transfer`; without them that is NaN
 
-    Raises
-    ------
-    InputError
-        Tables of one fold.
+    Raises InputError: tables of one fold.
     """
-    known = Explained.of(tables)
-    own = np.diagonal(known.whole)
-    features = feature_similarity(known.whole, own[:, None], own[None])
-    rest = rest_similarity(rsa, known.whole, own[:, None], own[None])
-    told, left = above_zero(known.own), above_zero(1.0 - known.own)
+    whole, by_fold = explained_parts(tables)
+    own = np.diagonal(whole)
+    features = feature_similarity(whole, own[:, None], own[None])
+    rest = rest_similarity(rsa, whole, own[:, None], own[None])
+    told, left = above_zero(by_fold), above_zero(1.0 - by_fold)
     means, below = np.full_like(rsa, np.nan), np.full(len(rsa), np.nan)
     if weights is not None:
         scores = transfer(tables, weights)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.tables import group_rows, summed
+from mlem_core.pairs.crossfit import FeatureSet
+from mlem_core.pairs.tables import group_rows
 
 # Up to this many features, and sets times patterns (of a layer pair a few seconds), every set of
 # the features is looked at.
@@ -24,25 +25,6 @@ FEWEST_ORDERS, MOST_WORK = 4, 3e8
 # With more patterns in all sets together their sums would take too much memory.
 MOST_GROUPS = 2**18
 
-
-@dataclass(frozen=True)
-class FeatureSet:
-    """Some of the features, and the sums by the patterns that they tell apart.
-
-    Attributes
-    ----------
-    features : (n_chosen,) which, by number
-    codes : (n_groups, n_chosen) their distinct patterns
-    sums : (n_groups, n) what was summed, by these patterns
-    group : (n_patterns,) which of them each pattern of all features falls into
-    """
-
-    features: IntArray
-    codes: IntArray
-    sums: FloatArray
-    group: IntArray
-
-
 Value = Callable[[FeatureSet], FloatArray]
 
 
@@ -50,8 +32,6 @@ Value = Callable[[FeatureSet], FloatArray]
 class Shapley:
     """How the value of all features divides over them.
 
-    Attributes
-    ----------
     terms : (n_features, ...) Shapley values; their sum is the value of all features less that of
         none
     whole : (...) the value of all features
@@ -64,7 +44,7 @@ class Shapley:
 
 
 def shapley(
-    codes: IntArray, sums: FloatArray, value: Value, *, orders: int | None = None, seed: int = 0
+    whole: FeatureSet, value: Value, *, orders: int | None = None, seed: int = 0
 ) -> Shapley:
     """Shapley values of the features, from sums by pattern.
 
@@ -73,22 +53,39 @@ def shapley(
 
     Parameters
     ----------
-    codes : (n_patterns, n_features) a number for each level of each feature distance
-    sums : (n_patterns, n) what is summed when patterns fall together
+    whole : all features
     value : of a set of features; of any shape, the same for all sets
     orders : random orders of the features that are sampled, each with its reverse (which makes the
         error smaller); 0 looks at every set of features; None is as `sampled_orders` says
 
     Source: Shapley (1953); Castro, Gómez and Tejada (2009) for the sampled orders.
     """
-    orders = sampled_orders(codes) if orders is None else orders
+    n = len(whole.features)
+    orders = sampled_orders(whole.codes) if orders is None else orders
+    mean: FloatArray = np.zeros(())
+    squares: FloatArray = np.zeros(())
     if orders == 0:
-        return _exact(codes, sums, value)
-    return _sampled(codes, sums, value, orders, np.random.default_rng(seed))
+        of_all = np.empty(0)
+        for subset in _subsets(whole):
+            own = np.asarray(value(subset))
+            mean = mean + np.multiply.outer(_shares(_chosen(subset, n)), own)
+            of_all = own if len(subset.features) == n else of_all
+        return Shapley(mean, of_all)
+    rng, known = np.random.default_rng(seed), Known()
+    for done in range(orders):
+        both = [
+            np.diff(_along(whole, value, way, known), axis=0)[np.argsort(way)]
+            for way in _both_ways(rng.permutation(n))
+        ]
+        step = (both[0] + both[1]) / 2 - mean
+        mean = mean + step / (done + 1)
+        squares = squares + step**2 * done / (done + 1)
+    error = np.sqrt(squares / max(1, orders - 1) / orders)
+    return Shapley(mean, known[frozenset(range(n))], error)
 
 
 def with_feature(
-    codes: IntArray, sums: FloatArray, value: Value, feature: int, order: IntArray | None = None
+    whole: FeatureSet, value: Value, feature: int, order: IntArray | None = None
 ) -> FloatArray:
     """The part of a feature's Shapley value that comes from the sets that it is in: (...).
 
@@ -96,59 +93,62 @@ def with_feature(
 
     Parameters
     ----------
-    codes, sums, value : as in `shapley`
+    whole, value : as in `shapley`
     feature : by number
     order : (n_features,) only the sets along it and its reverse; None is every set
     """
-    n = codes.shape[1]
     found: FloatArray = np.zeros(())
     if order is None:
-        for subset in _subsets(codes, sums, feature):
-            share = _shares(np.isin(np.arange(n), subset.features))[feature]
+        for subset in _subsets(whole, feature):
+            share = _shares(_chosen(subset, len(whole.features)))[feature]
             found = found + share * np.asarray(value(subset))
         return found
-    for way in (order, order[::-1]):
-        upto = way[: int(np.flatnonzero(way == feature)[0]) + 1]
-        found = found + np.asarray(value(_set_of(codes, sums, upto))) / 2
+    for way in _both_ways(order):
+        found = found + _value_before(whole, value, way, _place(way, feature) + 1) / 2
     return found
 
 
-def of_feature(
-    codes: IntArray, sums: FloatArray, value: Value, feature: int, order: IntArray
-) -> FloatArray:
+def of_feature(whole: FeatureSet, value: Value, feature: int, order: IntArray) -> FloatArray:
     """Value that a feature adds, the mean of an order of the features and its reverse: (...).
 
-    `codes, sums, value, feature` as in `with_feature`.
+    `whole, value, feature` as in `with_feature`.
     """
-    found: FloatArray = with_feature(codes, sums, value, feature, order)
-    for way in (order, order[::-1]):
-        before = way[: int(np.flatnonzero(way == feature)[0])]
-        found = found - np.asarray(value(_set_of(codes, sums, before))) / 2
+    found: FloatArray = with_feature(whole, value, feature, order)
+    for way in _both_ways(order):
+        found = found - _value_before(whole, value, way, _place(way, feature)) / 2
     return found
 
 
-def _set_of(codes: IntArray, sums: FloatArray, features: IntArray) -> FeatureSet:
-    """The set of some features, given by number."""
-    chosen = np.sort(features)
-    first, group = group_rows(codes[:, chosen])
-    return FeatureSet(chosen, codes[first][:, chosen], summed(group, sums), group)
-
-
-def without_feature(codes: IntArray, sums: FloatArray, value: Value, order: IntArray) -> FloatArray:
+def without_feature(whole: FeatureSet, value: Value, order: IntArray) -> FloatArray:
     """Means of the values of the sets before each feature, in an order and its reverse.
 
     With `with_feature`, less these, what labels of a feature add where they are permuted.
 
-    Returns
-    -------
-    (n_features, ...)
+    Returns (n_features, ...).
     """
     known: Known = {}
     before: FloatArray = np.zeros(())
-    for way in (order, order[::-1]):
-        values = _along(codes, sums, value, way, known)
-        before = before + values[:-1][np.argsort(way)] / 2
+    for way in _both_ways(order):
+        before = before + _along(whole, value, way, known)[:-1][np.argsort(way)] / 2
     return before
+
+
+def _both_ways(order: IntArray) -> tuple[IntArray, IntArray]:
+    return order, order[::-1]
+
+
+def _place(order: IntArray, feature: int) -> int:
+    return int(np.flatnonzero(order == feature)[0])
+
+
+def _value_before(whole: FeatureSet, value: Value, order: IntArray, place: int) -> FloatArray:
+    """Value of the features before a place of an order."""
+    return np.asarray(value(whole.only(np.sort(order[:place]))))
+
+
+def _chosen(subset: FeatureSet, n: int) -> NDArray[np.bool_]:
+    """(n_features,) whether each of n features is in a set."""
+    return np.isin(np.arange(n), subset.features)
 
 
 def sampled_orders(codes: IntArray, orders: int = ORDERS, exact_up_to: int = EXACT_FEATURES) -> int:
@@ -162,28 +162,12 @@ def sampled_orders(codes: IntArray, orders: int = ORDERS, exact_up_to: int = EXA
     return min(orders, max(FEWEST_ORDERS, int(MOST_WORK / (n_patterns * n**2))))
 
 
-def _exact(codes: IntArray, sums: FloatArray, value: Value) -> Shapley:
-    n = codes.shape[1]
-    terms: FloatArray | None = None
-    whole = np.empty(0)
-    for subset in _subsets(codes, sums):
-        set_value = np.asarray(value(subset))
-        if terms is None:
-            whole, terms = set_value, np.zeros((n, *set_value.shape))
-        share = _shares(np.isin(np.arange(n), subset.features))
-        terms += share.reshape(-1, *[1] * set_value.ndim) * set_value
-    assert terms is not None
-    return Shapley(terms, whole)
-
-
 def _shares(chosen: NDArray[np.bool_]) -> FloatArray:
     """(n_features,) how much the value of a set counts in the Shapley value of each feature.
 
     A set counts for its members as the larger one, for the others as the smaller one.
 
-    Parameters
-    ----------
-    chosen : (n_features,) whether each is in the set
+    `chosen` says (n_features,) whether each is in the set.
     """
     n, size = len(chosen), int(chosen.sum())
     inside = factorial(size - 1) * factorial(n - size) / factorial(n) if size else 0.0
@@ -191,79 +175,40 @@ def _shares(chosen: NDArray[np.bool_]) -> FloatArray:
     return np.where(chosen, inside, -outside)
 
 
-def _subsets(codes: IntArray, sums: FloatArray, kept: int | None = None) -> Iterator[FeatureSet]:
+def _subsets(whole: FeatureSet, kept: int | None = None) -> Iterator[FeatureSet]:
     """Every set of features, or those with the feature `kept`, that of all features first."""
-    n = codes.shape[1]
     # The features that make most patterns are left out first: then most sets are small tables.
-    levels = [len(np.unique(column)) for column in codes.T]
-    order = np.argsort(levels)[::-1]
+    order = np.argsort([len(np.unique(column)) for column in whole.codes.T])[::-1]
 
-    def visit(
-        members: IntArray, set_codes: IntArray, set_sums: FloatArray, group: IntArray, start: int
-    ) -> Iterator[FeatureSet]:
-        yield FeatureSet(order[members], set_codes, set_sums, group)
-        for leave in range(start, n):
-            if order[leave] == kept:
-                continue
-            at = np.flatnonzero(members != leave)
-            first, merged = group_rows(set_codes[:, at])
-            yield from visit(
-                members[at],
-                set_codes[first][:, at],
-                summed(merged, set_sums),
-                merged[group],
-                leave + 1,
-            )
+    def visit(subset: FeatureSet, start: int) -> Iterator[FeatureSet]:
+        yield subset
+        for leave in range(start, len(order)):
+            if order[leave] != kept:
+                rest = np.flatnonzero(subset.features != order[leave])
+                yield from visit(subset.only(rest), leave + 1)
 
-    first, group = group_rows(codes)
-    yield from visit(np.arange(n), codes[first][:, order], summed(group, sums), group, 0)
+    merged = whole.only(np.arange(len(order)))
+    yield from visit(replace(merged, features=order, codes=merged.codes[:, order]), 0)
 
 
 # Values of sets that orders share: of none, one and all features.
 Known = dict[frozenset[int], FloatArray]
 
 
-def _along(
-    codes: IntArray, sums: FloatArray, value: Value, order: IntArray, known: Known
-) -> FloatArray:
+def _along(whole: FeatureSet, value: Value, order: IntArray, known: Known) -> FloatArray:
     """Values of the first 0, 1, ... features of an order: (n_features + 1, ...)."""
-    n = codes.shape[1]
-    set_codes, set_sums, group = codes, sums, np.arange(len(codes))
-    remaining, values = np.arange(n), list[FloatArray]()
+    subset, values = whole, list[FloatArray]()
     for leave in (None, *order[::-1]):
         if leave is not None:
-            at = np.flatnonzero(remaining != leave)
-            remaining = remaining[at]
-            first, merged = group_rows(set_codes[:, at])
-            set_codes, set_sums = set_codes[first][:, at], summed(merged, set_sums)
-            group = merged[group]
-        key = frozenset(int(f) for f in remaining)
+            subset = subset.only(np.flatnonzero(subset.features != leave))
+        key = frozenset(subset.features.tolist())
         found = known.get(key)
         if found is None:
-            found = np.asarray(value(FeatureSet(remaining, set_codes, set_sums, group)))
-            if len(key) in (0, 1, n):
+            found = np.asarray(value(subset))
+            if len(key) in (0, 1, len(order)):
                 known[key] = found
         values.append(found)
     return np.stack(values[::-1])
-
-
-def _sampled(
-    codes: IntArray, sums: FloatArray, value: Value, orders: int, rng: np.random.Generator
-) -> Shapley:
-    n, known = codes.shape[1], Known()
-    mean: FloatArray = np.zeros(())
-    squares: FloatArray = np.zeros(())
-    for done in range(orders):
-        order = rng.permutation(n)
-        both = [
-            np.diff(_along(codes, sums, value, way, known), axis=0)[np.argsort(way)]
-            for way in (order, order[::-1])
-        ]
-        step = (both[0] + both[1]) / 2 - mean
-        mean = mean + step / (done + 1)
-        squares = squares + step**2 * done / (done + 1)
-    error = np.sqrt(squares / max(1, orders - 1) / orders)
-    return Shapley(mean, known[frozenset(range(n))], error)
 
 
 @dataclass(frozen=True)
@@ -274,8 +219,6 @@ class FeatureSubsets:
     drawn: it is found once, and a draw then is a few passes over sums. The groups of a set are the
     patterns that it tells apart, numbered through over all sets.
 
-    Attributes
-    ----------
     members : (n_sets, n_features) whether a feature is in a set
     begins : (n_sets + 1,) the first group of each set
     source : (n_sets,) a set with one feature more, whose groups add up to those of this one; of the
@@ -314,9 +257,7 @@ class FeatureSubsets:
     def explained(self, sums: FloatArray) -> FloatArray:
         """What each set explains one way, (n_draws, n_sets, n_layers, n_layers).
 
-        Parameters
-        ----------
-        sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see `mlem_core.pairs.crossfit`
+        `sums` are (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see `mlem_core.pairs.crossfit`.
         """
         from mlem_core.pairs.kernels.cells import explained_by_sets
 
@@ -324,7 +265,7 @@ class FeatureSubsets:
         n_layers = by_draw.shape[3] - 1
         found = np.empty((len(by_draw), len(self.source), n_layers, n_layers))
         parts = self.begins, self.source, self.edges, self.into, self.coarser
-        explained_by_sets(by_draw, *parts, found)
+        explained_by_sets(by_draw, parts, found)
         return found
 
     @cached_property

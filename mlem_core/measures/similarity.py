@@ -24,13 +24,9 @@ def weighted_tau(profiles: FloatArray) -> FloatArray:
     Hyperbolic weights, averaged over both rankings (Vigna 2015, as `scipy.stats.weightedtau`
     computes it). Profiles without any order (all importances equal) have τ = 0 with every other.
 
-    Parameters
-    ----------
-    profiles : (n_layers, n_features) importances, averaged over folds
+    `profiles` are (n_layers, n_features) importances, averaged over folds.
 
-    Returns
-    -------
-    (n_layers, n_layers)
+    Returns (n_layers, n_layers).
 
     Source: Salle et al. 2024, section 4; Jalouzot et al. 2024, appendix F.
     """
@@ -88,9 +84,7 @@ def agreement(first: FloatArray, second: FloatArray) -> float:
     ----------
     first, second : (n_layers, n_layers)
 
-    Returns
-    -------
-    float; NaN with fewer than three layers or where one triangle is constant
+    Returns float; NaN with fewer than three layers or where one triangle is constant.
     """
     upper = np.triu_indices(len(first), 1)
     a, b = first[upper], second[upper]
@@ -179,9 +173,7 @@ def most_alike(
 ) -> tuple[Layer, Layer]:
     """The two layers to look at first, of `candidates`, whose parameters these are.
 
-    Returns
-    -------
-    Two different layers in the order of `layers`; of one layer, that one twice
+    Returns two different layers in the order of `layers`; of one layer, that one twice.
     """
     found = candidates(rsa, layers, files, groups)
     if not len(found.cell):
@@ -193,9 +185,7 @@ def most_alike(
 def pairs_of_layers(layers: Sequence[Layer], **squares: FloatArray) -> pd.DataFrame:
     """Every two different layers, a row each: model_a, layer_a, model_b, layer_b, and more.
 
-    Parameters
-    ----------
-    squares : (n_layers, n_layers), each gives a column of its name
+    `squares` are (n_layers, n_layers); each gives a column of its name.
     """
     a, b = np.triu_indices(len(layers), 1)
     models = np.array([model for model, _ in layers], dtype=object)
@@ -211,13 +201,9 @@ def mds_map(dissimilarities: FloatArray, *, max_iter: int = 300) -> FloatArray:
     Starts from classical MDS, so that the map is the same each time; the axes are the principal
     ones, each turned so that its largest coordinate is positive.
 
-    Parameters
-    ----------
-    dissimilarities : (n, n) symmetric, zero on the diagonal
+    `dissimilarities` are (n, n) symmetric, zero on the diagonal.
 
-    Returns
-    -------
-    (n, 2)
+    Returns (n, 2).
 
     Source: Salle et al. 2024, figures 2 and 4 (Kruskal 1964).
     """
@@ -246,17 +232,20 @@ def map_stress(dissimilarities: FloatArray, points: FloatArray) -> float:
     dissimilarities : (n, n) symmetric, zero on the diagonal
     points : (n, 2) of `mds_map`
 
-    Returns
-    -------
-    float; NaN where all points are one and the same
+    Returns float; NaN where all points are one and the same.
 
     Source: Kruskal 1964; the `normalized_stress` of scikit-learn's MDS.
     """
-    x, y = (column[:, None] - column[None, :] for column in points.T)
-    placed = np.sqrt(x * x + y * y)
+    placed = _apart(points)
     norm = float((placed**2).sum())
     off = float(((placed - dissimilarities) ** 2).sum())
     return math.sqrt(off / norm) if norm > 0 else float("nan")
+
+
+def _apart(points: FloatArray) -> FloatArray:
+    """(n, n) distances of points (n, 2)."""
+    x, y = (column[:, None] - column[None, :] for column in points.T)
+    return np.sqrt(x * x + y * y)
 
 
 def _majorised(symmetric: FloatArray, points: FloatArray, max_iter: int) -> FloatArray:
@@ -267,16 +256,11 @@ def _majorised(symmetric: FloatArray, points: FloatArray, max_iter: int) -> Floa
 
     Source: de Leeuw 1977; Borg and Groenen 2005, chapter 8.
     """
-
-    def apart(points: FloatArray) -> FloatArray:
-        x, y = (column[:, None] - column[None, :] for column in points.T)
-        return np.sqrt(x * x + y * y)
-
-    stress, distances = np.inf, apart(points)
+    stress, distances = np.inf, _apart(points)
     for _ in range(max_iter):
         ratio = symmetric / np.where(distances > 0, distances, 1e-5)
         points = (ratio.sum(axis=1)[:, None] * points - ratio @ points) / len(points)
-        distances, before = apart(points), stress
+        distances, before = _apart(points), stress
         stress = float(((distances - symmetric) ** 2).sum())
         if before - stress < 1e-6 * float((distances**2).sum()):
             break
@@ -302,13 +286,9 @@ def clustering(rsa: FloatArray) -> FloatArray:
 
     An RSA that is not defined counts as 0.
 
-    Parameters
-    ----------
-    rsa : (n_layers, n_layers) Spearman ρ
+    `rsa` is (n_layers, n_layers) Spearman ρ.
 
-    Returns
-    -------
-    (n_layers - 1, 4) linkage as `scipy.cluster.hierarchy` has it, leaves in optimal order
+    Returns (n_layers - 1, 4) linkage as `scipy.cluster.hierarchy` has it, leaves in optimal order.
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
@@ -331,9 +311,7 @@ def feature_correlations(patterns: FloatArray, counts: FloatArray) -> FloatArray
     patterns : (n_patterns, n_features) feature distances
     counts : (n_patterns,) pairs that have each pattern
 
-    Returns
-    -------
-    (n_features, n_features); NaN for a feature whose distance is the same in all pairs
+    Returns (n_features, n_features); NaN for a feature whose distance is the same in all pairs.
 
     Source: Salle et al. 2024, figure S5.
     """

@@ -11,7 +11,6 @@ intercept: spreads are to be compared with each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,13 +38,11 @@ def value_distances(
     weights : (n_layers, n_folds, n_columns), see `mlem_core.estimators.registry.FoldFits`
     layers : (model, layer) of each
 
-    Returns
-    -------
-    model, layer, feature, value_a, value_b; distance (squared, in units of the scaled target) and
-    separation (its part w_ab, 0 within a value), means over folds; sd of the distance over folds;
-    n_pairs, the pairs of stimuli with these values: where it is 0, the numbers are what the penalty
-    says. A row an unordered pair of values, the same value twice among them; no rows where no
-    feature is resolved
+    Returns model, layer, feature, value_a, value_b; distance (squared, in units of the scaled
+    target) and separation (its part w_ab, 0 within a value), means over folds; sd of the distance
+    over folds; n_pairs, the pairs of stimuli with these values: where it is 0, the numbers are what
+    the penalty says. A row an unordered pair of values, the same value twice among them; no rows
+    where no feature is resolved.
 
     Source: the metric on one-hot codes of Jalouzot et al. 2024, with a term for each value.
     """
@@ -82,15 +79,12 @@ def value_distances(
 def distances_of_layer(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     """The rows of one feature in one layer.
 
-    Raises
-    ------
-    InputError
-        A feature or layer that is not in the table.
+    Raises InputError: a feature or layer that is not in the table.
     """
     if feature not in set(table["feature"]):
         resolved = list(dict.fromkeys(table["feature"]))
         raise unknown("feature coded by value", feature, resolved)
-    own = table[(table["feature"] == feature)]
+    own = table[table["feature"] == feature]
     rows = own[(own["model"] == layer[0]) & (own["layer"] == layer[1])]
     if rows.empty:
         there = own[["model", "layer"]].drop_duplicates().itertuples(index=False, name=None)
@@ -115,14 +109,9 @@ def value_map(table: pd.DataFrame, feature: str, layer: Layer) -> pd.DataFrame:
     Metric MDS of √separation, the distances of the means of the values; spread is half the squared
     distance within the value.
 
-    Parameters
-    ----------
-    table : of `value_distances`
+    `table` is of `value_distances`.
 
-    Raises
-    ------
-    InputError
-        A feature or layer that is not in the table.
+    Raises InputError: a feature or layer that is not in the table.
 
     Source: Kruskal 1964, as `mlem_core.measures.similarity.mds_map`.
     """
@@ -142,29 +131,18 @@ def value_map_stress(table: pd.DataFrame, feature: str, layer: Layer) -> float:
     return map_stress(np.sqrt(separations.to_numpy(dtype=np.float64)), points)
 
 
-class LayersCompared(NamedTuple):
-    """Distances between the values of a feature in two layers, and their correlation.
+def compare_layers(
+    table: pd.DataFrame, feature: str, a: Layer, b: Layer
+) -> tuple[float, pd.DataFrame]:
+    """Spearman ρ of the distances of every two different values of a feature in two layers.
 
-    rho : Spearman ρ of the distances of every two different values; NaN with fewer than three of
-        them, or where all are equal in a layer
-    table : value_a, value_b, distance_a, distance_b, difference (a less b), n_pairs
-    """
+    Beside it the distances; those of values seen in no pair are left out. `table` is of
+    `value_distances`.
 
-    rho: float
-    table: pd.DataFrame
+    Returns ρ, NaN with fewer than three distances or where all are equal in a layer; and value_a,
+    value_b, distance_a, distance_b, difference (a less b), n_pairs.
 
-
-def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> LayersCompared:
-    """The distances of the values of a feature in two layers; those seen in no pair are left out.
-
-    Parameters
-    ----------
-    table : of `value_distances`
-
-    Raises
-    ------
-    InputError
-        A feature or layer that is not in the table.
+    Raises InputError: a feature or layer that is not in the table.
     """
     from scipy.stats import spearmanr
 
@@ -183,5 +161,5 @@ def compare_layers(table: pd.DataFrame, feature: str, a: Layer, b: Layer) -> Lay
     ).reset_index(drop=True)
     sides = found[["distance_a", "distance_b"]]
     if len(found) < 3 or (np.ptp(sides.to_numpy(), axis=0) == 0).any():
-        return LayersCompared(float("nan"), found)
-    return LayersCompared(float(spearmanr(sides).statistic), found)
+        return float("nan"), found
+    return float(spearmanr(sides).statistic), found

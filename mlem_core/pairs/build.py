@@ -26,7 +26,7 @@ from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns, left_out, tested_blocks
-from mlem_core.pairs.tables import BY_LAYER, PairTables
+from mlem_core.pairs.tables import PairTables
 from mlem_core.scale.executor import HERE
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
@@ -168,15 +168,10 @@ def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:
 
     `name` is how the message calls them.
     """
-    if rows.ndim != 2 or rows.shape[1] == 0:
+    if rows.ndim != 2 or rows.shape[1] == 0 or len(rows) != n_stimuli:
         raise InputError(
-            f"{name} has the shape {rows.shape}; expected (stimuli, units), here ({n_stimuli}, 1 "
-            "or more)."
-        )
-    if len(rows) != n_stimuli:
-        raise InputError(
-            f"{name} has {len(rows)} rows, but there are {n_stimuli} stimuli; "
-            "it must have one row a stimulus, in the order of the CSV."
+            f"{name} has the shape {rows.shape}; expected ({n_stimuli}, units), one row a stimulus "
+            "in the order of the CSV."
         )
 
 
@@ -207,14 +202,12 @@ def assembled(index: PairIndex, rows: Iterable[LayerSums], n_layers: int = 1) ->
     Raises InputError: no layer is left.
     """
     arrays, n = dict[str, FloatArray](), 0
-    for row in rows:
-        for name in (*BY_LAYER, "train_sums", "train_squares"):
-            own = getattr(row, name)
+    for n, row in enumerate(rows, 1):
+        for name, own in vars(row).items():
             if own is not None:
                 if name not in arrays:
                     arrays[name] = np.empty((n_layers, *np.shape(own)))
-                arrays[name][n] = own
-        n += 1
+                arrays[name][n - 1] = own
     if not n:
         raise InputError("no layer is left whose distances can be computed.")
     changed: dict[str, Any] = {name: own[:n] for name, own in arrays.items()}

@@ -87,11 +87,8 @@ def feature_columns(
     resolved : features that are resolved by value, see `resolved_columns`; with the names of
         their values, where these are not those of the stimuli
 
-    Raises
-    ------
-    InputError
-        No DataFrame and so no names; two columns of one name, or one called "sentence"; a value
-        that is infinite.
+    Raises InputError: no DataFrame and so no names; two columns of one name, or one called
+    "sentence"; a value that is infinite.
     """
     columns = []
     rdms: Mapping[str, Rdm] = stimuli.rdms if isinstance(stimuli, StimulusSet) else {}
@@ -108,16 +105,12 @@ def feature_columns(
             own = (float(present.min()), float(present.max())) if len(present) else span
             span = (spans or {}).get(name, own)
         elif kind in GIVEN:
-            span = (spans or {}).get(name) or _span_of(rdms[name], values)
+            present = [value for value in dict.fromkeys(values.tolist()) if value is not None]
+            largest = float(rdms[name].among(present).max(initial=0.0))
+            span = (spans or {}).get(name) or (0.0, largest or 1.0)
         column = FeatureColumn(name, kind, values, span, rdm=rdms.get(name))
         columns.append(column.with_names(known.get(name)) if name in to_resolve else column)
     return columns
-
-
-def _span_of(rdm: Rdm, values: NDArray[Any]) -> tuple[float, float]:
-    present = [value for value in dict.fromkeys(values.tolist()) if value is not None]
-    largest = float(rdm.among(present).max(initial=0.0))
-    return (0.0, largest or 1.0)
 
 
 def _raw(table: Any) -> list[tuple[str, Kind, NDArray[Any]]]:
@@ -165,14 +158,9 @@ def resolved_columns(
 ) -> list[FeatureColumn]:
     """`feature_columns`, those of these names resolved by value.
 
-    Parameters
-    ----------
-    names : ("all",) is every feature that can be, ("none",) or () is none
+    `names` may be ("all",), every feature that can be, and ("none",) or (), none.
 
-    Raises
-    ------
-    InputError
-        An unknown feature, or one with too many values.
+    Raises InputError: an unknown feature, or one with too many values.
     """
     columns, names = feature_columns(stimuli), names_in(names)
     by_name = {column.name: column for column in columns}
@@ -248,10 +236,7 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Co
     bins : into how many distances are put at most; None leaves them as they are. Pairs of values
         are never put into bins
 
-    Raises
-    ------
-    InputError
-        A value of a resolved feature that is not among its names.
+    Raises InputError: a value of a resolved feature that is not among its names.
     """
     values, present = _numbered(column)
     if column.kind == "nominal" and not column.names:
@@ -307,9 +292,7 @@ def bin_steps(sizes: list[int]) -> list[list[int | None]]:
 
     In each step those of the feature with most are a quarter fewer.
 
-    Parameters
-    ----------
-    sizes : (n_features,) number of distances of each; 0 where they stay as they are
+    `sizes` are the (n_features,) numbers of distances of each; 0 where they stay as they are.
     """
     sizes, steps = list(sizes), list[list[int | None]]([[None] * len(sizes)])
     while max(sizes) > FEWEST_BINS + 1:
@@ -400,30 +383,21 @@ def differences_of(features: Sequence[Coded]) -> tuple[Differences, int, np.int6
         # Too many combinations to number: sums of random 64-bit numbers distinguish them.
         rng = np.random.default_rng(0)
         terms = [rng.integers(-(2**62), 2**62, size) for size in sizes]
-    tables, width, differ, values = [], [], [], []
+    tables, width, differ, values = [np.empty(0, dtype=np.int64)], [], [], list[IntArray]()
     for own, term in zip(features, terms, strict=True):
         if own.codes is None:
             values.append(own.values)
-            width.append(0)
-            # The same for all pairs is nothing: a key is a sum of what two values add.
-            differ.append(term[-1] - term[0])
         else:
-            width.append(len(own.codes))
             values.append(np.where(own.values < 0, len(own.codes) - 1, own.values))
-            differ.append(0)
             tables.append((term - term[0])[own.codes].ravel())
-    lengths = np.array([side**2 for side in width])
-    return (
-        Differences(
-            np.stack(values, axis=1).astype(np.int64),
-            np.array(width, dtype=np.int64),
-            (np.cumsum(lengths) - lengths).astype(np.int64),
-            np.concatenate(tables).astype(np.int64) if tables else np.empty(0, dtype=np.int64),
-            np.array(differ, dtype=np.int64),
-        ),
-        total,
-        np.array([term[0] for term in terms]).sum(),
-    )
+        width.append(0 if own.codes is None else len(own.codes))
+        # The same for all pairs is nothing: a key is a sum of what two values add.
+        differ.append(term[-1] - term[0] if own.codes is None else 0)
+    lengths = np.array(width) ** 2
+    starts = np.cumsum(lengths) - lengths
+    arrays = np.stack(values, axis=1), width, starts, np.concatenate(tables), differ
+    differences = Differences(*(np.asarray(own).astype(np.int64) for own in arrays))
+    return differences, total, np.array([term[0] for term in terms]).sum()
 
 
 def ends(n_values: int) -> tuple[IntArray, IntArray]:

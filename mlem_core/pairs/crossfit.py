@@ -24,7 +24,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.patterns import tested_blocks
-from mlem_core.pairs.tables import PairTables, summed
+from mlem_core.pairs.tables import PairTables, group_rows, summed
 
 # What features explain is compared to so many decimals: copies of a feature stay in their order.
 _DECIMALS = 9
@@ -33,11 +33,36 @@ _AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
+class FeatureSet:
+    """Some of the features, and the sums by the patterns that they tell apart.
+
+    features : (n_chosen,) which, by number
+    codes : (n_groups, n_chosen) their distinct patterns
+    sums : (n_groups, n) what was summed, by these patterns
+    group : (n_patterns,) which of them each pattern of all features falls into
+    """
+
+    features: IntArray
+    codes: IntArray
+    sums: FloatArray
+    group: IntArray
+
+    @classmethod
+    def of(cls, codes: IntArray, sums: FloatArray) -> FeatureSet:
+        """All features, from sums (n_patterns, n) by pattern (n_patterns, n_features)."""
+        return cls(np.arange(codes.shape[1]), codes, sums, np.arange(len(codes)))
+
+    def only(self, places: IntArray) -> FeatureSet:
+        """The features at some places of these; patterns that they do not tell apart add up."""
+        first, merged = group_rows(self.codes[:, places])
+        codes, sums = self.codes[first][:, places], summed(merged, self.sums)
+        return FeatureSet(self.features[places], codes, sums, merged[self.group])
+
+
+@dataclass(frozen=True)
 class CrossFit:
     """Sums of n_layers layers by fold and pattern, and what follows from them.
 
-    Attributes
-    ----------
     codes : (n_patterns, n_features) a number for each level of each feature distance
     sums : (n_patterns, 2, 1 + n_layers, n_folds, n_draws), see the module
     spread : (n_draws, n_layers) root mean square of the centred ranks of all pairs
@@ -52,16 +77,9 @@ class CrossFit:
 
     @classmethod
     def of(cls, tables: PairTables, priority: IntArray | None = None) -> CrossFit:
-        """The sums of pair tables.
+        """The sums of pair tables; raises as `of_draws`.
 
-        Parameters
-        ----------
-        priority : by default what each feature alone explains in these tables
-
-        Raises
-        ------
-        InputError
-            Fewer than two folds.
+        `priority` is by default what each feature alone explains in these tables.
         """
         squares = tables.rank_squares[None]
         return cls.of_draws(tables, tables.counts[None], tables.rank_sums[None], squares, priority)
@@ -85,10 +103,7 @@ class CrossFit:
         squares : (n_draws, n_layers) sum of the squared ranks of all pairs
         priority : as in `of`; by default that of the first draw
 
-        Raises
-        ------
-        InputError
-            Fewer than two folds.
+        Raises InputError: fewer than two folds.
         """
         if tables.n_folds < 2:
             raise InputError(
@@ -104,89 +119,67 @@ class CrossFit:
         cls, codes: IntArray, sums: FloatArray, spread: FloatArray, priority: IntArray | None = None
     ) -> CrossFit:
         """Cross-fitted sums from arrays; the priority is by default that of the first draw."""
-        some = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)
-        made = cls(codes, sums, spread, some if priority is None else priority)
-        return (
-            made
-            if priority is not None
-            else replace(made, priority=places(explained_alone(made, range(codes.shape[1]))))
-        )
+        if priority is not None:
+            return cls(codes, sums, spread, priority)
+        none = np.zeros((sums.shape[2] - 1, codes.shape[1]), dtype=np.int64)
+        made = cls(codes, sums, spread, none)
+        return replace(made, priority=places(explained_alone(made, range(codes.shape[1]))))
 
     @property
-    def flat(self) -> FloatArray:
-        """(n_patterns, n) the sums as rows, which can be added up."""
-        return self.sums.reshape(len(self.sums), -1)
+    def whole(self) -> FeatureSet:
+        """All features, with the sums as rows, which can be added up."""
+        return FeatureSet.of(self.codes, self.sums.reshape(len(self.sums), -1))
 
-    def means(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
-        """Mean centred rank, outside each fold, of the patterns of some features.
+    def means(self, chosen: FeatureSet) -> FloatArray:
+        """Mean centred rank, outside each fold, of the patterns of a set of features of `whole`.
 
-        Parameters
-        ----------
-        features : (n_chosen,) by number
-        codes : (n_groups, n_chosen) their distinct patterns
-        sums : (n_groups, n) the rows of `flat`, added up by these patterns
-
-        Returns
-        -------
-        (n_groups, n_layers, n_folds, n_draws); 0 where it is not needed: where no pair, neither
-        inside the fold nor outside it, has the pattern
+        Returns (n_groups, n_layers, n_folds, n_draws); 0 where it is not needed: where no pair,
+        neither inside the fold nor outside it, has the pattern.
         """
         from mlem_core.pairs.kernels.cells import fill_missing
 
-        both = sums.reshape(len(sums), *self.sums.shape[1:])
+        features, n = chosen.features, len(chosen.sums)
+        both = chosen.sums.reshape(n, *self.sums.shape[1:])
         pairs = both[:, 1, :1]
         found = np.divide(both[:, 1, 1:], pairs, out=np.zeros_like(both[:, 1, 1:]), where=pairs > 0)
         missing = (both[:, 1, 0] <= 0) & (both[:, 0, 0] > 0)
         if not len(features) or not missing.any():
             return found
-        n, n_columns = len(sums), missing[0].size
+        missing = missing.reshape(n, -1)
         orders, own = np.unique(
             np.argsort(self.priority[:, features], axis=1), axis=0, return_inverse=True
         )
 
         def fill(number: int) -> None:
-            place, shared = _sorted(codes, orders[number])
-            fill_missing(
-                place,
-                shared,
-                len(features),
-                np.flatnonzero(own.ravel() == number),
-                both.reshape(n, 2, -1, n_columns),
-                missing.reshape(n, n_columns),
-                found.reshape(n, -1, n_columns),
-            )
+            layers = np.flatnonzero(own.ravel() == number)
+            sums = both.reshape(n, 2, -1, missing.shape[1])
+            place, shared = _sorted(chosen.codes, orders[number])
+            means = found.reshape(n, -1, missing.shape[1])
+            fill_missing(place, shared, len(features), layers, sums, missing, means)
 
-        each(fill, range(len(orders)), if_large(sums.size))
+        each(fill, range(len(orders)), if_large(chosen.sums.size))
         return found
 
-    def explained(self, features: IntArray, codes: IntArray, sums: FloatArray) -> FloatArray:
+    def explained(self, chosen: FeatureSet) -> FloatArray:
         """Part of the correlation of every two layers that some features explain, in units of ρ.
 
         The mean over the folds (that have pairs), and over both ways of choosing the layer whose
         means are taken: Σ_p m_p(A, outside) · Σ ranks of B inside / number of pairs inside.
 
-        Parameters
-        ----------
-        features, codes, sums : see `means`
-
-        Returns
-        -------
-        (n_draws, n_layers, n_layers)
+        Returns (n_draws, n_layers, n_layers).
         """
-        means, ranks, weight = _compared(self, features, codes, sums)
+        means, ranks, weight = _compared(self, chosen)
         products = _products(means, ranks)
         return both_ways(np.einsum("kabd,kd->dab", products, weight)[:, None], self.spread)[:, 0]
 
 
-def _compared(
-    fit: CrossFit, features: IntArray, codes: IntArray, sums: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _compared(fit: CrossFit, chosen: FeatureSet) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Means outside each fold, ranks inside it, and the weights of their products."""
-    inside = sums.reshape(len(sums), *fit.sums.shape[1:])[:, 0]
+    inside = chosen.sums.reshape(len(chosen.sums), *fit.sums.shape[1:])[:, 0]
     pairs = inside[:, 0].sum(axis=0)
     # To the mean over the folds that have pairs.
     weight = (pairs > 0) / np.maximum((pairs > 0).sum(axis=0), 1) / np.maximum(pairs, 1.0)
-    return fit.means(features, codes, sums), inside[:, 1:], weight
+    return fit.means(chosen), inside[:, 1:], weight
 
 
 def both_ways(one_way: FloatArray, spread: FloatArray) -> FloatArray:
@@ -205,13 +198,7 @@ def both_ways(one_way: FloatArray, spread: FloatArray) -> FloatArray:
 def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
     """Sums over the patterns of means times ranks, of every two layers.
 
-    Parameters
-    ----------
-    means, ranks : (n_groups, n_layers, n_folds, n_draws)
-
-    Returns
-    -------
-    (n_folds, n_layers, n_layers, n_draws)
+    Of two (n_groups, n_layers, n_folds, n_draws) one (n_folds, n_layers, n_layers, n_draws).
     """
     if ranks.shape[-1] == 1:
         one, other = np.moveaxis(means[..., 0], 2, 0), np.moveaxis(ranks[..., 0], 2, 0)
@@ -226,19 +213,16 @@ def _products(means: FloatArray, ranks: FloatArray) -> FloatArray:
 
 def explained_alone(fit: CrossFit, features: Sequence[int]) -> FloatArray:
     """(n_layers, n_chosen) what each of some features alone explains of a layer, in one draw."""
-    found, squares = np.zeros((len(fit.priority), len(features))), fit.spread[0] ** 2
+    whole, squares = fit.whole, fit.spread[0] ** 2
 
-    def explain(at: int) -> None:
-        f = features[at]
-        levels, group = np.unique(fit.codes[:, f], return_inverse=True)
-        compared = _compared(fit, np.array([f]), levels[:, None], summed(group, fit.flat))
-        means, ranks, weight = (one[..., 0] for one in compared)
-        whole = np.einsum("glk,glk,k->l", means, ranks, weight)
-        own = np.divide(whole, squares, out=np.zeros_like(whole), where=squares > 0)
-        found[:, at] = np.round(own, _DECIMALS)
+    def explain(f: int) -> FloatArray:
+        alone = _compared(fit, whole.only(np.array([f])))
+        means, ranks, weight = (one[..., 0] for one in alone)
+        explained = np.einsum("glk,glk,k->l", means, ranks, weight)
+        own = np.divide(explained, squares, out=np.zeros_like(explained), where=squares > 0)
+        return np.round(own, _DECIMALS)
 
-    each(explain, range(len(features)), if_large(fit.sums.size))
-    return found
+    return np.stack(each(explain, features, if_large(fit.sums.size)), axis=1)
 
 
 def places(explained: FloatArray) -> IntArray:
@@ -271,17 +255,15 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
     from mlem_core.pairs.kernels.cells import fold_sums
 
     n_draws, n_layers, _ = rank_sums.shape
-    n_folds = tables.n_folds
-    inside = np.zeros((tables.target_low.shape[1], n_folds), dtype=bool)
-    inside[tested_blocks(n_folds), range(n_folds)] = True
-    found = np.empty((n_draws, len(tables.codes), 2, 1 + n_layers, n_folds))
+    found = np.empty((n_draws, len(tables.codes), 2, 1 + n_layers, tables.n_folds))
+    side_of = np.where(tables.trains.T, 1, -1)
+    side_of[tested_blocks(tables.n_folds), range(tables.n_folds)] = 0
     fold_sums(
         np.ascontiguousarray(counts),
         np.ascontiguousarray(rank_sums),
         tables.cell_pattern,
         tables.cell_block,
-        inside,
-        tables.trains.T,
+        side_of,
         found,
     )
     return np.moveaxis(found, 0, -1)
@@ -290,10 +272,8 @@ def _fold_sums(tables: PairTables, counts: FloatArray, rank_sums: FloatArray) ->
 def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
     """Sort distinct rows (n, n_columns), the first column in the order counting most.
 
-    Returns
-    -------
-    (n,) which row stands at each place, and (n + 1,) in how many leading columns the row at a place
-    agrees with the one before it; -1 at both ends
+    Returns (n,) which row stands at each place, and (n + 1,) in how many leading columns the row at
+    a place agrees with the one before it; -1 at both ends.
     """
     from mlem_core.pairs.kernels.cells import leading_alike
 
@@ -314,22 +294,21 @@ def _sorted(codes: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
 def outside_means(tables: PairTables) -> list[FloatArray]:
     """Mean rank, outside each fold, of the (coarse) patterns of the pairs inside it.
 
-    Returns
-    -------
-    for each fold (n_layers, n_cells of the pairs inside it), in standard deviations of the ranks of
-    all pairs; 0 in tables of one fold, or without ranks of all pairs
+    Returns for each fold (n_layers, n_cells of the pairs inside it), in standard deviations of the
+    ranks of all pairs; 0 in tables of one fold, or without ranks of all pairs.
     """
     folds, group = range(tables.n_folds), tables.coarser.group
     patterns = [group[tables.cell_pattern[tables.held_out(fold)]] for fold in folds]
+    found = [np.zeros((tables.n_layers, len(own))) for own in patterns]
     if tables.n_folds < 2 or not tables.rank_squares.any():
-        return [np.zeros((tables.n_layers, len(own))) for own in patterns]
-    found, tables = [np.zeros((tables.n_layers, len(own))) for own in patterns], tables.coarse
+        return found
+    tables = tables.coarse
     step = max(1, _AT_ONCE // (2 * len(tables.codes) * tables.n_folds))
     for start in range(0, tables.n_layers, step):
         some = slice(start, start + step)
         layers = range(*some.indices(tables.n_layers))
         fit = CrossFit.of(tables if step >= tables.n_layers else tables.of_layers(layers))
-        means = fit.means(np.arange(tables.codes.shape[1]), fit.codes, fit.flat)[..., 0]
+        means = fit.means(fit.whole)[..., 0]
         spread = fit.spread[0][:, None]
         for fold, own in enumerate(found):
             mean = means[patterns[fold], :, fold].T

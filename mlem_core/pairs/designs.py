@@ -81,8 +81,6 @@ class PairDesign:
 
     Arrays of pairs (n_pairs,) have them in this order.
 
-    Attributes
-    ----------
     n_stimuli : pairs are of numbers below it
     stimulus : (n_rows,) int32 the first stimulus of the pairs of each row
     starts : (n_rows + 1,) where the pairs of each row begin
@@ -103,15 +101,10 @@ class PairDesign:
     @classmethod
     def complete(cls, n_stimuli: int, items: IntArray | None = None) -> PairDesign:
         """All pairs of the stimuli."""
-        sizes = np.arange(n_stimuli - 1, -1, -1)
-        return cls(
-            n_stimuli,
-            np.arange(n_stimuli, dtype=np.int32),
-            np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
-            np.empty(0, dtype=np.int32),
-            np.array([0, n_stimuli]),
-            items,
-        )
+        starts = np.concatenate(([0], np.cumsum(np.arange(n_stimuli - 1, -1, -1))))
+        stimulus, partner = np.arange(n_stimuli, dtype=np.int32), np.empty(0, dtype=np.int32)
+        parts = np.array([0, n_stimuli])
+        return cls(n_stimuli, stimulus, starts.astype(np.int64), partner, parts, items)
 
     @classmethod
     def of(
@@ -130,10 +123,7 @@ class PairDesign:
         designs : how many independent ones
         items : see the class
 
-        Raises
-        ------
-        InputError
-            A budget of fewer than `FEWEST_A_STIMULUS` pairs a stimulus.
+        Raises InputError: a budget of fewer than `FEWEST_A_STIMULUS` pairs a stimulus.
         """
         n = len(folds)
         if budget is None or n_pairs(n) <= budget:
@@ -144,19 +134,16 @@ class PairDesign:
                 f"in some pairs of every two folds, so give at least {FEWEST_A_STIMULUS * n:,}."
             )
         share = budget / n_pairs(n) / designs
-        rows: list[NDArray[np.int32]] = []
-        partners: list[NDArray[np.int32]] = []
-        sizes: list[IntArray] = []
-        parts = [0]
+        rows, partners, parts = list[NDArray[np.int32]](), list[NDArray[np.int32]](), [0]
         for number in range(designs):
             for row, partner in _rings(folds, share, number, seed):
                 rows.append(row)
-                partners.append(partner.ravel())
-                sizes.append(np.full(len(row), partner.shape[1]))
+                partners.append(partner)
             parts.append(sum(map(len, rows)))
+        sizes = [np.full(len(partner), partner.shape[1]) for partner in partners]
         starts = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
-        pairs = np.concatenate(rows), starts, np.concatenate(partners)
-        return cls(n, *pairs, np.array(parts), items)
+        partner = np.concatenate([partner.ravel() for partner in partners])
+        return cls(n, np.concatenate(rows), starts, partner, np.array(parts), items)
 
     @property
     def is_complete(self) -> bool:
@@ -217,29 +204,18 @@ class PairDesign:
         """
         if self.is_complete and self.items is None:
             return pairs_among(stimuli, self.n_stimuli), PairDesign.complete(len(stimuli))
-        return _among(self, stimuli)
-
-
-def _among(design: PairDesign, stimuli: IntArray) -> tuple[IntArray, PairDesign]:
-    """`PairDesign.among`, pair by pair."""
-    second = design.ends(np.arange(design.n_pairs))[1] if design.is_complete else design.partner
-    number = np.full(design.n_stimuli, -1, dtype=np.int32)
-    number[stimuli] = np.arange(len(stimuli), dtype=np.int32)
-    own, sizes = number[design.stimulus], np.diff(design.starts)
-    kept = np.repeat(own >= 0, sizes)
-    kept &= number[second] >= 0
-    if design.items is not None:
-        kept &= design.items[second] != np.repeat(design.items[design.stimulus], sizes)
-    places = np.flatnonzero(kept)
-    starts = np.searchsorted(places, design.starts)
-    rows = own >= 0
-    return places, PairDesign(
-        len(stimuli),
-        own[rows],
-        np.append(starts[:-1][rows], len(places)),
-        number[second[places]],
-        np.concatenate(([0], np.cumsum(rows)))[design.parts],
-    )
+        second = self.ends(np.arange(self.n_pairs))[1] if self.is_complete else self.partner
+        number = np.full(self.n_stimuli, -1, dtype=np.int32)
+        number[stimuli] = np.arange(len(stimuli), dtype=np.int32)
+        own, sizes = number[self.stimulus], np.diff(self.starts)
+        kept = np.repeat(own >= 0, sizes) & (number[second] >= 0)
+        if self.items is not None:
+            kept &= self.items[second] != np.repeat(self.items[self.stimulus], sizes)
+        places, rows = np.flatnonzero(kept), own >= 0
+        starts = np.append(np.searchsorted(places, self.starts)[:-1][rows], len(places))
+        parts = np.concatenate(([0], np.cumsum(rows)))[self.parts]
+        n, partner = len(stimuli), number[second[places]]
+        return places, PairDesign(n, own[rows], starts, partner, parts)
 
 
 def resampled_part(design: PairDesign, folds: IntArray) -> PairDesign:

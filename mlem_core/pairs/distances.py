@@ -88,8 +88,6 @@ class Distance:
     phrase: str = ""
 
     def __post_init__(self) -> None:
-        if self.condensed is None and self.tile is None:
-            raise ValueError(f"the distance {self.name!r} has no function that computes it.")
         object.__setattr__(self, "label", self.label or self.name)
         object.__setattr__(self, "phrase", self.phrase or f"the {self.name} distance")
 
@@ -208,7 +206,11 @@ def _along(
     distance = distance_named(metric)
     found = np.empty(design.n_pairs)
     if metric == PRECOMPUTED:
-        return _looked_up(checked_matrix(representations, layer), design, found)
+        matrix = checked_matrix(representations, layer)
+        for start in range(0, design.n_pairs, PAIR_ELEMENTS):
+            places = np.arange(start, min(start + PAIR_ELEMENTS, design.n_pairs))
+            found[places] = matrix[design.ends(places)]
+        return np.square(found, out=found)
     if distance.along is None:
         able = [name for name, known in DISTANCES.items() if known.along]
         raise InputError(
@@ -232,13 +234,6 @@ def _along(
     # In parts of a second, between which a run may be stopped.
     each(fill, design.slices(max(threads, design.n_pairs >> 22)), threads)
     return found if distance.squared else np.square(found, out=found)
-
-
-def _looked_up(matrix: FloatArray, design: PairDesign, found: FloatArray) -> FloatArray:
-    for start in range(0, design.n_pairs, PAIR_ELEMENTS):
-        places = np.arange(start, min(start + PAIR_ELEMENTS, design.n_pairs))
-        found[places] = matrix[design.ends(places)]
-    return np.square(found, out=found)
 
 
 def condensed_from_matrix(matrix: NDArray[np.floating], *, layer: str = "the layer") -> FloatArray:

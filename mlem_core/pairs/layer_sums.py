@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ from mlem_core.pairs.ranks import (
     doubled_ranks,
     keys_of,
 )
-from mlem_core.pairs.similarities import NOTHING, Aligned, Similarity
+from mlem_core.pairs.similarities import NOTHING, Similarity
 
 # Distances of so many pairs are summed by one thread.
 TOGETHER = 2**23
@@ -65,9 +67,7 @@ def layer_sums(
     overwrite : the memory of `squared` may be used for something else
     threads : the sums are the same with any number of them
 
-    Returns
-    -------
-    the sums, and twice the average rank (n_pairs,) of each pair among all pairs, if wanted
+    Returns the sums, and twice the average rank (n_pairs,) of each pair among all pairs, if wanted.
     """
     from mlem_core.pairs.kernels.sweep import to_cells
 
@@ -77,10 +77,8 @@ def layer_sums(
     if ranks:
         keys = keys_of(squared, overwrite, threads)
         doubled = doubled_ranks(keys, threads)
-        slices = keys.slices(threads)
-        each(
-            lambda part: to_cells(keys.sorted[part], keys.number_bits, index.cell), slices, threads
-        )
+        bits, cell = keys.number_bits, index.cell
+        each(lambda at: to_cells(keys.sorted[at], bits, cell), keys.slices(threads), threads)
     else:
         keys = keys_of(squared, overwrite, threads, index.cell)
 
@@ -136,52 +134,38 @@ def _ranked(
     block : (n_cells,) of each cell
     sets : (n_sets, n_blocks) whether the pairs of a block are in each set of pairs
 
-    Returns
-    -------
-    (1 + n_sets, n_cells), 0 for cells outside a set, and (1 + n_sets,) squares: of the ranks among
-    all pairs and then among those of each set; (n_cells,) and (n_blocks,) of those among the pairs
-    of a block
+    Returns (1 + n_sets, n_cells), 0 for cells outside a set, and (1 + n_sets,) squares: of the
+    ranks among all pairs and then among those of each set; (n_cells,) and (n_blocks,) of those
+    among the pairs of a block.
     """
-    from mlem_core.pairs.kernels.sweep import LANES, count_block_pairs, sweep_ranks
+    from mlem_core.pairs.kernels.sweep import count_block_pairs, sweep_ranks
 
     parts = [keys.sorted[part] for part in keys.slices(threads)]
     blocks = np.bincount(index.cell_block, index.counts, index.n_blocks).astype(np.int64)
     below = np.zeros((len(parts), index.n_blocks), dtype=np.int64)
-    if len(parts) > 1:
 
-        def count(part: int) -> None:
-            count_block_pairs(parts[part], keys.number_bits, block, below[part + 1])
+    def count(part: int) -> None:
+        count_block_pairs(parts[part], keys.number_bits, block, below[part + 1])
 
-        each(count, range(len(parts) - 1), threads)
-        below = below.cumsum(axis=0)
+    each(count, range(len(parts) - 1), threads)
+    below = below.cumsum(axis=0)
+    # All pairs are the first set.
+    members = np.concatenate((np.ones((1, index.n_blocks)), sets)).T.astype(np.int64)
+    n_sets = members.shape[1]
 
-    # All pairs are the first of the lanes, and the last is kept free.
-    room = LANES - 2
-    found, ties = np.zeros((1 + len(sets), index.n_cells)), np.zeros(1 + len(sets))
-    for start in range(0, max(1, len(sets)), room):
-        at = np.append(0, np.arange(1 + start, 1 + min(start + room, len(sets))))
-        members = np.zeros((index.n_blocks, LANES if len(sets) else 2), dtype=np.int64)
-        members[:, 0] = 1
-        members[:, 1 : len(at)] = sets[at[1:] - 1].T
+    def swept(part: int) -> tuple[NDArray[Any], ...]:
+        sums = np.zeros((index.n_cells, n_sets + 1), dtype=np.int64)
+        found = sums, np.zeros(n_sets), np.zeros(index.n_blocks)
+        sweep_ranks(parts[part], keys.number_bits, block, members, below[part], *found)
+        return found
 
-        def swept(part: int, members: IntArray = members) -> tuple[NDArray[Any], ...]:
-            width = members.shape[1]
-            sums, tied = np.zeros((len(block), width), dtype=np.int64), np.zeros(width)
-            own_tied = np.zeros(len(blocks))
-            given = parts[part], keys.number_bits, block, members, below[part]
-            sweep_ranks(*given, sums, tied, own_tied)
-            return sums, tied, own_tied
-
-        columns = zip(*each(swept, range(len(parts)), threads), strict=True)
-        sums, tied, own_tied = (np.sum(column, axis=0) for column in columns)
-        # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
-        own = sums[:, -1] - index.counts * (blocks[block] + 1)
-        members = members[:, : len(at)]
-        sums = sums[:, : len(at)] - index.counts[:, None] * (blocks @ members + 1)
-        found[at] = (sums * members[block]).T / 2
-        ties[at] = tied[: len(at)]
-    pairs = np.concatenate(([blocks.sum()], sets @ blocks))
-    return found, squares_of(pairs, ties), own / 2, squares_of(blocks, own_tied)
+    columns = zip(*each(swept, range(len(parts)), threads), strict=True)
+    sums, ties, own_ties = (np.sum(column, axis=0) for column in columns)
+    # From twice the ranks to centred ones, in whole numbers as long as they are doubled.
+    own = sums[:, -1] - index.counts * (blocks[block] + 1)
+    centred = sums[:, :-1] - index.counts[:, None] * (blocks @ members + 1)
+    found = np.ascontiguousarray((centred * members[block]).T / 2)
+    return found, squares_of(blocks @ members, ties), own / 2, squares_of(blocks, own_ties)
 
 
 def squares_of(pairs: IntArray, ties: FloatArray) -> FloatArray:
@@ -243,18 +227,24 @@ def similarity_sums(
     folder : for a temporary file, where the values of all layers are too many for the memory
     progress : called with the number of layers done and their total
 
-    Raises
-    ------
-    InputError
-        Too few stimuli.
+    Raises InputError: too few stimuli.
     """
     told = progress or (lambda *_: None)
-    if similarity.aligned is not None:
-        similarity.check_enough(len(division.folds))
-        products = _of_every_two(similarity.aligned, layers, division.folds, told)
-        return SimilaritySums(np.zeros((len(layers), 0)), np.diag(products).copy(), products)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return _over_pairs(similarity, layers, division, file, told)
+    if similarity.aligned is None:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return _over_pairs(similarity, layers, division, file, told)
+    similarity.check_enough(len(division.folds))
+    components: list[FloatArray] = []
+    products = np.eye(len(layers))
+    for at, layer in enumerate(layers):
+        components.append(layer())
+        # A layer without any component has nothing in common, not even with itself.
+        products[at, at] = float(components[at].size > 0)
+        for other in range(at):
+            value = similarity.aligned(components[at], components[other], division.folds)
+            products[at, other] = products[other, at] = value
+        told(at + 1, len(layers))
+    return SimilaritySums(np.zeros((len(layers), 0)), np.diag(products).copy(), products)
 
 
 def _over_pairs(
@@ -264,7 +254,7 @@ def _over_pairs(
     file: Any,
     told: Counted,
 ) -> SimilaritySums:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array, vstack
 
     from mlem_core.pairs.kernels.distances import sum_values
 
@@ -284,48 +274,21 @@ def _over_pairs(
         else:
             kept.append(NumbersInFile.of(values, file) if many else values.ravel())
         told(at + 1, len(layers))
+    if similarity.sparse:
+        rows = vstack(kept, format="csr")
+        products = (rows @ rows.T).toarray()
+    else:
+        products = np.zeros((len(layers), len(layers)))
+        for start in range(0, len(kept[0]), BAND):
+            band = np.stack([own[start : start + BAND] for own in kept]).astype(np.float64)
+            products += band @ band.T
     off = mean**2 * len(cells)
-    products = (_sparse_products if similarity.sparse else _products)(kept) / n_sides - off
+    products = products / n_sides - off
     squares -= off
     # Where all pairs have one value, nothing but rounding is left of it.
     equal = squares <= NOTHING * off
     sums[equal], squares[equal], products[equal], products[:, equal] = 0.0, 0.0, 0.0, 0.0
     return SimilaritySums(sums, squares, products)
-
-
-def _products(layers: Sequence[NumbersInFile | NDArray[Any]]) -> FloatArray:
-    """(n_layers, n_layers) sums of products of some numbers (n,) of each layer."""
-    products = np.zeros((len(layers), len(layers)))
-    for start in range(0, len(layers[0]), BAND):
-        band = np.stack([values[start : start + BAND] for values in layers]).astype(np.float64)
-        products += band @ band.T
-    return products
-
-
-def _sparse_products(layers: Sequence[Any]) -> FloatArray:
-    """(n_layers, n_layers) sums of products of sparse rows (1, n) of each layer."""
-    from scipy.sparse import vstack
-
-    rows = vstack(layers, format="csr")
-    products: FloatArray = (rows @ rows.T).toarray()
-    return products
-
-
-def _of_every_two(
-    aligned: Aligned, layers: Sequence[LayerInput], folds: IntArray, told: Counted
-) -> FloatArray:
-    """The similarity of every two layers (n_layers, n_layers), symmetric."""
-    components: list[FloatArray] = []
-    similarities = np.eye(len(layers))
-    for at, layer in enumerate(layers):
-        components.append(layer())
-        # A layer without any component has nothing in common, not even with itself.
-        similarities[at, at] = float(components[at].size > 0)
-        for other in range(at):
-            value = aligned(components[at], components[other], folds)
-            similarities[at, other] = similarities[other, at] = value
-        told(at + 1, len(layers))
-    return similarities
 
 
 def of_some(
@@ -345,13 +308,10 @@ def of_some(
     """
     cells, n_cells, folds = division
     if similarity.aligned is not None:
-        some = division._replace(folds=np.where(kept, folds, -1))
-        return np.zeros(n_cells), similarity_sums(similarity, [_given(x) for x in layers], some)
-    places = pairs_among(np.flatnonzero(kept), len(kept))
-    some = PairCells(cells[places], n_cells, folds[kept])
-    sums = similarity_sums(similarity, [_given(x, places) for x in layers], some)
-    return np.bincount(some.cells, minlength=n_cells).astype(np.float64), sums
-
-
-def _given(layer: FloatArray, places: Any = slice(None)) -> LayerInput:
-    return lambda: layer[places]
+        some, places = division._replace(folds=np.where(kept, folds, -1)), slice(None)
+        counts = np.zeros(n_cells)
+    else:
+        places = pairs_among(np.flatnonzero(kept), len(kept))
+        some = PairCells(cells[places], n_cells, folds[kept])
+        counts = np.bincount(some.cells, minlength=n_cells).astype(np.float64)
+    return counts, similarity_sums(similarity, [partial(getitem, x, places) for x in layers], some)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -47,8 +48,6 @@ MOST_CODES = 2**24
 class Patterns:
     """The patterns of feature differences that some pairs of stimuli have.
 
-    Attributes
-    ----------
     features : (n_features,) names
     kinds : (n_features,) "ordered", "nominal", or, of features given by their distances, "vector"
         and "rdm"
@@ -100,8 +99,6 @@ class Patterns:
 class PairIndex(Patterns):
     """Index of the pairs of stimuli: pattern of feature differences, and fold block, of each.
 
-    Attributes
-    ----------
     A cell is all pairs of one block (see `left_out`) and one pattern; cells without pairs have no
     number.
 
@@ -135,7 +132,7 @@ class PairIndex(Patterns):
         # What has travelled may be read-only, and the kernel is one that may add to it.
         slots = look.keys.copy(), look.pattern.copy()
         none_new = np.empty((0, 2), dtype=np.int64)
-        number_patterns(*self.design.rows, look.differences, *slots, none_new, found)
+        number_patterns(self.design.rows, look.differences, *slots, none_new, found)
         return _to_cells(self.design, look, found)
 
     @cached_property
@@ -298,15 +295,17 @@ def _indexed(
         cells = _cells(found, folds, design)
         return (features, found, cells) if last or len(cells[-1]) <= most_cells else None
 
-    indexed, low, high = tried(0), 1, len(steps) - 1
-    if indexed is None and high:
-        # Each step leaves fewer cells than the one before.
-        while low < high:
-            middle = (low + high) // 2
-            now = tried(middle)
-            indexed = now or indexed
-            low, high = (low, middle) if now else (middle + 1, high)
-        indexed = indexed or tried(high)
+    indexed, last = tried(0), len(steps) - 1
+
+    def fits(step: int) -> bool:
+        nonlocal indexed
+        now = tried(step)
+        indexed = now or indexed
+        return now is not None
+
+    # Each step leaves fewer cells than the one before.
+    if indexed is None and last and bisect_left(range(last), True, 1, key=fits) == last:
+        fits(last)
     if indexed is None:
         raise InputError(
             f"the {len(columns)} features divide the pairs of stimuli in more than "
@@ -326,7 +325,7 @@ def _numbered(features: Sequence[Coded], design: PairDesign, limit: int) -> _Num
     def numbered(rows: Rows) -> tuple[IntArray, IntArray, NDArray[np.int32]] | None:
         """Keys, first pairs (n, 2) and numbers of the patterns of some rows."""
         (keys, pattern), first = _empty_slots(limit), np.empty((limit, 2), dtype=np.int64)
-        n = number_patterns(*rows, differences, keys, pattern, first, found)
+        n = number_patterns(rows, differences, keys, pattern, first, found)
         taken = np.flatnonzero(pattern >= 0)
         return None if n > limit else (keys[taken], first[:n], pattern[taken])
 
@@ -397,13 +396,9 @@ def block_numbers(folds: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 
     Pairs of one item, which test no fold, stand in the block that the next fold leaves out too.
 
-    Parameters
-    ----------
-    folds : (n_stimuli,) see `PairIndex`; stimuli of the same number are a part
+    `folds` are those (n_stimuli,) of `PairIndex`; stimuli of the same number are a part.
 
-    Returns
-    -------
-    (n_stimuli,), (n_parts, n_parts) and (n_parts,)
+    Returns (n_stimuli,), (n_parts, n_parts) and (n_parts,).
     """
     names, parts = np.unique(folds, return_inverse=True)
     own = [frozenset(pair) for pair in fold_pairs(names).tolist()]
@@ -434,7 +429,7 @@ def _cells(
         (same * n_patterns).astype(np.int64),
         np.empty(0, dtype=np.int32),
     )
-    place_pairs(*design.rows, look, patterns.found, dense)
+    place_pairs(design.rows, look, patterns.found, dense)
     present = np.flatnonzero(dense)
     number = np.full(len(dense), -1, dtype=np.int32)
     number[present] = np.arange(len(present), dtype=np.int32)
@@ -446,5 +441,5 @@ def _to_cells(design: PairDesign, look: Lookup, pattern: NDArray[np.int32]) -> N
     """The cell of each pair, in the place of its pattern (n_pairs,)."""
     from mlem_core.pairs.kernels.cells import place_pairs
 
-    place_pairs(*design.rows, look, pattern, np.empty(0, dtype=np.int64))
+    place_pairs(design.rows, look, pattern, np.empty(0, dtype=np.int64))
     return pattern

@@ -119,11 +119,7 @@ class Score(NamedTuple):
 
 
 def score_patterns(
-    predictions: FloatArray,
-    counts: FloatArray,
-    rank_sums: FloatArray,
-    rank_squares: FloatArray,
-    series: int = 1,
+    predictions: FloatArray, counts: FloatArray, rank_sums: FloatArray, rank_squares: FloatArray
 ) -> Score:
     """Spearman ρ between predictions that are constant within a pattern and the pairs' distances.
 
@@ -137,8 +133,6 @@ def score_patterns(
     counts : (n_patterns,) pairs a pattern (may be fractional)
     rank_sums : (n_layers, n_patterns), sums of the centred average ranks of the distances
     rank_squares : (n_layers,), sum of the squared centred ranks over the pairs
-    series : the predictions of a layer come in series of so many that are mostly similar (weights
-        for neighbouring α); changes the time only
 
     Returns Score of arrays (n_layers, n_predictions).
 
@@ -146,16 +140,10 @@ def score_patterns(
     """
     from mlem_core.pairs.kernels.scores import rank_moments
 
-    covariance, spread = np.zeros((2, *predictions.shape[:2]))
+    covariance, spread = moments = np.zeros((2, *predictions.shape[:2]))
     if predictions.size:
         predictions, sums = np.ascontiguousarray(predictions), np.ascontiguousarray(rank_sums)
-        leaders = np.argsort(predictions[:, ::series], axis=-1)
-        rank_moments(predictions, leaders, counts, sums, TIE, covariance, spread)
-        layer, p = np.nonzero(np.isnan(covariance))
-        if len(layer):
-            far, found = predictions[layer, p][:, None], np.zeros((2, len(layer), 1))
-            rank_moments(far, np.argsort(far, axis=-1), counts, sums[layer], TIE, *found)
-            covariance[layer, p], spread[layer, p] = found[:, :, 0]
+        rank_moments(predictions, np.argsort(predictions, axis=-1), counts, sums, TIE, moments)
     total = float(counts.sum())
     untied = (total**3 - total) / 12
     both = spread * rank_squares[:, None]

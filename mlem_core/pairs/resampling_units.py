@@ -11,15 +11,13 @@ An item is a word, or what the column `item` of the stimuli says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores
+from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.text import plural
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import kept_together
@@ -37,8 +35,6 @@ _SEED = 0
 class Units:
     """Number of units of each kind, and their names in sentences on a screen.
 
-    Attributes
-    ----------
     n_sentences : groups of stimuli
     n_items : words or other items that recur from sentence to sentence; 0 where none does
     item : what one of them is called, "word" or "item"
@@ -53,14 +49,10 @@ class Units:
     @classmethod
     def of(cls, stimuli: StimulusSet) -> Units:
         """Resampling units of some stimuli."""
-        known = _known.get(stimuli)
-        if known is None:
-            items = stimuli.items
-            n_items = 0 if items is None else len(np.unique(items))
-            n_groups, called = len(np.unique(stimuli.groups)), group_name(stimuli)
-            known = cls(n_groups, n_items, stimuli.item_name, called)
-            _known[stimuli] = known
-        return known
+        items = stimuli.items
+        n_items = 0 if items is None else len(np.unique(items))
+        n_groups = len(np.unique(stimuli.groups))
+        return cls(n_groups, n_items, stimuli.item_name, group_name(stimuli))
 
     @property
     def two_way(self) -> bool:
@@ -110,16 +102,10 @@ class Units:
         return f"{what} of the same {part} and of as many stimuli"
 
 
-# A page asks for them many times.
-_known: WeakKeyDictionary[StimulusSet, Units] = WeakKeyDictionary()
-
-
 @dataclass(frozen=True)
 class Blocks:
     """Blocks of stimuli that are left out in turn.
 
-    Attributes
-    ----------
     weights : (n_blocks, n_stimuli) 1, or 0 where the block leaves the stimulus out
     sizes : how many rows are blocks of sentences; or of sentences, of items, and of combinations
         of a sentence and an item
@@ -194,9 +180,7 @@ class StimulusUnits(NamedTuple):
         Up to `SINGLE` units are left out one by one; more in `BLOCKS` random blocks of (nearly) as
         many units each. With fewer than `FEWEST_ITEMS` items sentences alone are left out.
 
-        Parameters
-        ----------
-        most : blocks of each kind; None is as above
+        `most` is how many blocks of each kind there may be; None is as above.
         """
         rng = np.random.default_rng(_SEED)
 
@@ -212,12 +196,9 @@ class StimulusUnits(NamedTuple):
         item = np.unique(self.items, return_inverse=True)[1]
         by_item = without(item)
         names, both = np.unique(np.column_stack((sentence, item)), axis=0, return_inverse=True)
-        if len(names) == sentence.max() + 1:
-            # Each sentence has one item: what both have in common is the sentence, block by block.
-            by_both = by_sentence
-        else:
-            by_both = without(both.ravel())
-        parts = (by_sentence, by_item, by_both)
+        # Where each sentence has one item, what both have in common is the sentence.
+        alone = len(names) == sentence.max() + 1
+        parts = (by_sentence, by_item, by_sentence if alone else without(both.ravel()))
         return Blocks(np.concatenate(parts), tuple(len(part) for part in parts))
 
 
@@ -258,8 +239,6 @@ class Draws:
 class RankedPairs:
     """All pairs of some stimuli: the pattern of each, and its rank class in each layer.
 
-    Attributes
-    ----------
     groups : (n_stimuli,) group of each stimulus, 0 to n_groups - 1
     design : which pairs these are
     cells : (n_pairs,) int32 pattern of each pair
@@ -308,11 +287,10 @@ class RankedPairs:
         design : which pairs these are; None is all
         """
         design = design or PairDesign.complete(len(groups))
-        names, numbers = np.unique(groups, return_inverse=True)
         if stimuli is not None:
             at, design = design.among(stimuli)
-            ranks, pattern = [layer[at] for layer in ranks], pattern[at]
-            names, numbers = np.unique(groups[stimuli], return_inverse=True)
+            ranks, pattern, groups = [own[at] for own in ranks], pattern[at], groups[stimuli]
+        names, numbers = np.unique(groups, return_inverse=True)
         return cls(
             groups=numbers.astype(np.int64),
             design=design,
@@ -366,10 +344,9 @@ class RankedPairs:
                 counts, sums = found.counts[d], found.sums[d]
                 weighted_pairs(*of_draw, self.classes, n_classes, counts, sums, squares, products)
 
-            with ThreadPoolExecutor(cores()) as pool:
-                for d, _ in enumerate(pool.map(one, range(size)), start + 1):
-                    if progress is not None:
-                        progress(d, n)
+            for d, _ in enumerate(in_order(one, range(size), cores()), start + 1):
+                if progress is not None:
+                    progress(d, n)
             yield found
 
 

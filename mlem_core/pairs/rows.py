@@ -290,8 +290,8 @@ def cross_validated(given: NDArray[np.floating], whiten: Whiten = shrunken) -> F
         noise = noise - noise.mean(axis=0)
         noise -= noise.mean(axis=1, keepdims=True)
         degrees = (n - 1) * (noise.shape[1] - 1)
-        rows = whiten(both.reshape(-1, n_units), noise.reshape(-1, n_units), degrees)
-        white, rows = rows.reshape(both.shape), np.flatnonzero(inside)
+        flat = whiten(both.reshape(-1, n_units), noise.reshape(-1, n_units), degrees)
+        white, rows = flat.reshape(both.shape), np.flatnonzero(inside)
         whole = white.sum(axis=0)
         products = whole @ whole.T
         for one in white:

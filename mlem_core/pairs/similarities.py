@@ -147,14 +147,9 @@ class Similarity:
     def of(self, squared: FloatArray) -> PairValues:
         """Values that a layer gives the pairs of stimuli.
 
-        Parameters
-        ----------
-        squared : (n_pairs,) squared distances of all pairs, in condensed order
+        `squared` is (n_pairs,) squared distances of all pairs, in condensed order.
 
-        Raises
-        ------
-        InputError
-            Too few stimuli; a similarity that is no sum over pairs.
+        Raises InputError: too few stimuli; a similarity that is no sum over pairs.
         """
         self.check_divides()
         assert self.values is not None
@@ -182,15 +177,15 @@ def _u_centred(squared: FloatArray) -> PairValues:
     return PairValues(found)
 
 
-def nearest(squared: FloatArray, k: int = NEIGHBOURS) -> PairValues:
-    """Whether stimuli are among the k nearest neighbours of others; equally near ones share.
+def nearest(squared: FloatArray) -> PairValues:
+    """Whether stimuli are among the k `NEIGHBOURS` nearest to others; equally near ones share.
 
     Where the k-th and later ones are equally near, each of them counts as likely as it would be
     taken at random, so that the order of the stimuli says nothing.
     """
     from mlem_core.pairs.kernels.distances import among_nearest
 
-    n, found = n_stimuli(len(squared)), np.empty((2, len(squared)))
+    n, k, found = n_stimuli(len(squared)), NEIGHBOURS, np.empty((2, len(squared)))
     edges = np.linspace(0, n, cores() + 1).astype(int)
 
     def fill(part: int) -> None:

@@ -36,8 +36,6 @@ LazyArray = Callable[[], FloatArray]
 class HeldOut:
     """The pairs inside one fold, by pattern, for n_layers layers.
 
-    Attributes
-    ----------
     terms : of the metric in these patterns; a part of them is what is permuted as a whole
     codes : (n_patterns, n_parts) a number for each distinct value that the terms of a part have
     counts : (n_patterns,) pairs
@@ -51,20 +49,9 @@ class HeldOut:
     rank_sums: FloatArray
     rank_squares: FloatArray
 
-    @property
-    def part(self) -> IntArray:
-        """(n_columns,) the part that each term belongs to."""
-        return self.terms.part
-
     def columns_of(self, parts: IntArray) -> IntArray:
         """The terms of some parts, ascending."""
-        n_parts = self.codes.shape[1]
-        if len(self.part) == n_parts:
-            # A term each, which is quicker.
-            return parts
-        chosen = np.zeros(n_parts, dtype=bool)
-        chosen[parts] = True
-        return np.flatnonzero(chosen[self.part])
+        return np.flatnonzero(np.isin(self.terms.part, parts))
 
     def only(self, layers: IntArray, parts: IntArray) -> HeldOut:
         """Pairs inside the fold for some layers, the other parts summed out; `parts` ascend."""
@@ -88,12 +75,10 @@ class HeldOut:
         Supports that leave about as many patterns are put together, since each has a cost of its
         own.
 
-        Parameters
-        ----------
-        weights : (n_layers, n_predictions, n_columns)
+        `weights` are (n_layers, n_predictions, n_columns).
         """
         used = (weights != 0).any(axis=1)
-        starts = np.flatnonzero(np.diff(self.part, prepend=-1))
+        starts = np.flatnonzero(np.diff(self.terms.part, prepend=-1))
         weighed = np.logical_or.reduceat(used, starts, axis=1)
         supports, own = np.unique(weighed, axis=0, return_inverse=True)
         sizes = np.array([len(group_rows(self.codes[:, used])[0]) for used in supports])
@@ -136,8 +121,6 @@ class PairTables(Patterns):
     A cell is a block (the pairs that the same folds leave out, `mlem_core.pairs.patterns.n_blocks`)
     and a pattern that occurs in it; cells are sorted by block. Folds are those of the stimuli.
 
-    Attributes
-    ----------
     n_stimuli, n_folds
     cell_block, cell_pattern, counts : (n_cells,) block, pattern and number of pairs of each cell
     target_sums : (n_layers, n_cells) sums of the squared neural distance
@@ -407,9 +390,7 @@ def sums_by(group: IntArray, values: FloatArray) -> FloatArray:
 def summed(group: IntArray, values: FloatArray) -> FloatArray:
     """Sums of rows (n, k) by group: (n_groups, k).
 
-    Parameters
-    ----------
-    group : (n,) numbers of the groups, 0 to n_groups - 1
+    `group` has the (n,) numbers of the groups, 0 to n_groups - 1.
     """
     from scipy.sparse import csr_array
 

@@ -38,8 +38,6 @@ class Columns:
     A *part* is what importance permutes as a whole: a feature with all its terms, or, with
     interactions, a term.
 
-    Attributes
-    ----------
     features : (n_features,) names
     interactions : whether products of two features are among the terms
     value_names : for each feature the names of its values where it is resolved, else (); empty
@@ -77,21 +75,17 @@ class Columns:
     @cached_property
     def first(self) -> IntArray:
         """(n_columns,) the first feature of each term."""
-        return self._ends[0]
+        return self._end(0)
 
     @cached_property
     def second(self) -> IntArray:
         """(n_columns,) the second feature; the same as the first for Δ_f²."""
-        return self._ends[1]
+        return self._end(1)
 
-    @cached_property
-    def _ends(self) -> tuple[IntArray, IntArray]:
-        n = len(self.features)
-        own = np.arange(n)
-        if not self.interactions:
-            return own, own
-        a, b = np.triu_indices(n, 1)
-        return np.concatenate((own, a)), np.concatenate((own, b))
+    def _end(self, side: int) -> IntArray:
+        own = np.arange(len(self.features))
+        products = np.triu_indices(len(own), 1)[side]
+        return np.concatenate((own, products)) if self.interactions else own
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -162,8 +156,6 @@ class Terms:
 
     As an array (`dense`) they have a column for every two values, nearly all of them 0.
 
-    Attributes
-    ----------
     part : (n_columns,) the part that each term belongs to, ascending
     resolved : (n_resolved,) the parts that are features resolved by value, ascending
     plain : (n_plain, n) the terms of the other parts

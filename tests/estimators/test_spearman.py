@@ -44,7 +44,7 @@ def test_objective_is_the_correlation_on_the_training_pairs(case, interactions):
     x = explicit.products(distances) if interactions else distances**2
     weights = np.random.default_rng(0).random(x.shape[1])
     tables = tables.with_interactions(interactions)
-    objective = training_objective(tables, 1)
+    objective = training_objective(tables, 1, range(tables.n_folds))
     found = objective.exact(np.broadcast_to(weights, (5, 1, len(weights))))[:, 0]
     target, score = explicit.squared(layers[1]), explicit.rho_a
     for k in range(5):
@@ -62,7 +62,7 @@ def test_training_beats_ridge_and_is_scored_on_held_out_pairs(case, interactions
     fits = SpearmanMLEM().cross_validate(tables)
     ridge = RidgeMLEM().cross_validate(tables)
     for layer, rows in enumerate(layers):
-        objective = training_objective(tables, layer)
+        objective = training_objective(tables, layer, range(tables.n_folds))
         found = objective.exact(fits.weights[layer][:, None])[:, 0]
         assert (found > objective.exact(ridge.weights[layer][:, None])[:, 0] - 1e-9).all()
         target = explicit.squared(rows)

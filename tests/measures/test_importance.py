@@ -20,8 +20,8 @@ from mlem_core.measures.importance import (
     warning,
 )
 from mlem_core.measures.partial import (
-    Explained,
     above_zero,
+    explained_parts,
     feature_similarity,
     partial_similarity,
     rest_similarity,
@@ -127,17 +127,6 @@ def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(
     assert (importance[1, :, 1:3] != 0).all()
 
 
-def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
-    tables, weights = case[3], case[4].weights
-    # Of equal weights, predictions tie.
-    every = (weights, np.ones_like(weights))
-    merged = [permutation_importance(tables, own) for own in every]
-    monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
-    for own, expected in zip(every, merged, strict=True):
-        assert expected.any()
-        np.testing.assert_allclose(permutation_importance(tables, own), expected, atol=1e-12)
-
-
 def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monkeypatch):
     tables = case[3].with_interactions()
     whole, importance = fitted(tables)
@@ -209,20 +198,21 @@ def explicit_v(three, a, b):
 def test_both_parts_equal_those_of_explicit_pairs(three):
     _, layers, _, tables = three
     weights = RidgeMLEM().cross_validate(tables).weights
-    found, known = partial_similarity(tables, rsa_of(layers), weights), Explained.of(tables)
+    found = partial_similarity(tables, rsa_of(layers), weights)
+    whole, of_folds = explained_parts(tables)
     for a, b in ((0, 1), (2, 0)):
         (v_ab, _), (v_aa, by_fold), (v_bb, _) = (
             explicit_v(three, *at) for at in ((a, b), (a, a), (b, b))
         )
-        assert known.whole[a, b] == pytest.approx(v_ab, abs=1e-9)
+        assert whole[a, b] == pytest.approx(v_ab, abs=1e-9)
         rho = spearmanr(*squares_of([layers[a], layers[b]])).statistic
         expected = (rho - v_ab) / np.sqrt((1 - v_aa) * (1 - v_bb))
         assert found.rest[a, b] == pytest.approx(expected, abs=1e-9)
-        of_features = feature_similarity(*(known.whole[at] for at in ((a, b), (a, a), (b, b))))
+        of_features = feature_similarity(*(whole[at] for at in ((a, b), (a, a), (b, b))))
         assert of_features == pytest.approx(v_ab / np.sqrt(v_aa * v_bb), abs=1e-9)
-        np.testing.assert_allclose(known.own[a], by_fold, atol=1e-9)
-        assert known.own[a].mean() == pytest.approx(v_aa, abs=1e-9)
-        clear = above_zero(known.own)
+        np.testing.assert_allclose(of_folds[a], by_fold, atol=1e-9)
+        assert of_folds[a].mean() == pytest.approx(v_aa, abs=1e-9)
+        clear = above_zero(of_folds)
         expected = of_features if clear[a] and clear[b] else np.nan
         np.testing.assert_allclose(found.features[a, b], expected)
 
@@ -269,7 +259,7 @@ def test_what_is_clearly_above_0_has_an_interval_over_folds_above_it():
 def test_one_fold_and_constant_layers_have_no_such_numbers(three):
     features, layers, folds, _ = three
     with refused("at least two"):
-        Explained.of(tables_of(features, layers, np.zeros(FEW, dtype=np.int64)))
+        explained_parts(tables_of(features, layers, np.zeros(FEW, dtype=np.int64)))
     tables = tables_of(features, [layers[0], np.ones((FEW, 2))], folds)
     rsa, weights = np.eye(2), RidgeMLEM().cross_validate(tables).weights
     found = partial_similarity(tables, rsa, weights)
@@ -320,6 +310,6 @@ def test_noise_features_and_permuted_labels_give_no_similarity_in_the_features()
         layers = [np.hstack((common, own, rng.standard_normal((60, 2)))) for _ in range(2)]
         permuted = features.iloc[rng.permutation(60)].reset_index(drop=True)
         tables = tables_of(permuted, layers, explicit.random_folds(60, 5, seed))
-        told.append(above_zero(Explained.of(tables).own))
+        told.append(above_zero(explained_parts(tables)[1]))
     # Of 300 such data sets 7 % passed in a layer, and 1 % in both.
     assert np.mean(told) <= 0.15 and np.all(told, axis=1).sum() <= 1

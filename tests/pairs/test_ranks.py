@@ -54,20 +54,6 @@ def test_score_equals_spearmanr(decimals):
     )
 
 
-def test_predictions_with_and_without_a_change_of_order_score_alike():
-    rng = np.random.default_rng(0)
-    counts = rng.integers(1, 9, 30).astype(float)
-    sums, squares = rng.standard_normal((2, 30)), np.array([1e4, 2e4])
-    first = rng.random((2, 30)).round(1)
-    # The same order, new ties, a swap, everything tied, and back.
-    chain = [first, 3 * first + 1, first.round(0), -first, 0 * first, first]
-    together = score_patterns(np.stack(chain, 1), counts, sums, squares, series=6)
-    for number, own in enumerate(chain):
-        alone = score_patterns(own[:, None], counts, sums, squares)
-        np.testing.assert_allclose(together.rho[:, number], alone.rho[:, 0], atol=1e-15)
-        np.testing.assert_allclose(together.rho_a[:, number], alone.rho_a[:, 0], atol=1e-15)
-
-
 def test_a_constant_side_scores_0():
     counts, rising = np.ones(4), np.arange(4.0)[None]
     flat = score_patterns(np.ones((1, 1, 4)), counts, rising - 1.5, np.array([5.0]))

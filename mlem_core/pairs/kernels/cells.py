@@ -8,6 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.pairs.designs import Rows
+
 Array = NDArray[Any]
 # Spreads keys over the slots (the golden ratio's fraction in 64 bits).
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -66,26 +68,20 @@ def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def number_patterns(
-    stimulus: Array,
-    starts: Array,
-    partner: Array,
-    differences: Differences,
-    keys: Array,
-    pattern: Array,
-    first: Array,
-    found: Array,
+    rows: Rows, differences: Differences, keys: Array, pattern: Array, first: Array, found: Array
 ) -> int:
     """The pattern of each pair, by number; new ones are numbered in the order they are met in.
 
     Parameters
     ----------
-    stimulus, starts, partner : see `mlem_core.pairs.designs.PairDesign`
+    rows : of a `mlem_core.pairs.designs.PairDesign`
     keys, pattern : (n_slots,) see `Lookup`, with the patterns that are known; filled
     first : (limit, 2) int64, filled with the two stimuli of the first pair of each new pattern
     found : (n_pairs,) int32, filled with the number of each pair
 
     Returns the number of new patterns; limit + 1 as soon as there are more.
     """
+    stimulus, starts, partner = rows
     n, complete = 0, len(partner) == 0
     values, width, start, terms, differ = differences
     for row in range(len(stimulus)):
@@ -119,9 +115,7 @@ def place_patterns(numbered: Array, keys: Array, pattern: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def place_pairs(
-    stimulus: Array, starts: Array, partner: Array, look: Lookup, found: Array, counts: Array
-) -> None:
+def place_pairs(rows: Rows, look: Lookup, found: Array, counts: Array) -> None:
     """Count the pairs of each block and pattern; or, once these have numbers, find their cells.
 
     Parameters
@@ -130,6 +124,7 @@ def place_pairs(
         takes its place
     counts : (n_blocks · n_patterns,) int64 zeros, filled, `look.number` not being used; or (0,)
     """
+    stimulus, starts, partner = rows
     complete, count = len(partner) == 0, len(counts) > 0
     for row in range(len(stimulus)):
         i = stimulus[row]
@@ -154,13 +149,7 @@ def group_sums(group: Array, values: Array, sums: Array) -> None:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def fold_sums(
-    counts: Array,
-    rank_sums: Array,
-    pattern: Array,
-    block: Array,
-    inside: Array,
-    outside: Array,
-    sums: Array,
+    counts: Array, rank_sums: Array, pattern: Array, block: Array, side_of: Array, sums: Array
 ) -> None:
     """Sums of cells by pattern inside and outside each fold, ranks centred there.
 
@@ -169,12 +158,13 @@ def fold_sums(
     counts : (n_draws, n_cells) weight of the pairs of each cell
     rank_sums : (n_draws, n_layers, n_cells) sums of their ranks
     pattern, block : (n_cells,) of each cell
-    inside, outside : (n_blocks, n_folds) whether a block's pairs are inside a fold, or outside it
+    side_of : (n_blocks, n_folds) whether a block's pairs are inside a fold, 0, outside it, 1, or
+        neither, below 0
     sums : (n_draws, n_patterns, 2, 1 + n_layers, n_folds) filled, see
         `mlem_core.pairs.crossfit`
     """
     n_draws, n_layers, n_cells = rank_sums.shape
-    n_patterns, n_rows, n_folds = sums.shape[1], 1 + n_layers, inside.shape[1]
+    n_patterns, n_rows, n_folds = sums.shape[1], 1 + n_layers, side_of.shape[1]
     # Rows last, which are many where there is one draw.
     added = np.empty((n_patterns, 2, n_folds, n_rows))
     own, total = np.empty(n_rows), np.empty((2, n_folds, n_rows))
@@ -185,12 +175,10 @@ def fold_sums(
             for layer in range(n_layers):
                 own[1 + layer] = rank_sums[d, layer, c]
             for k in range(n_folds):
-                if outside[block[c], k]:
-                    into = added[pattern[c], 1, k]
-                elif inside[block[c], k]:
-                    into = added[pattern[c], 0, k]
-                else:
+                side = side_of[block[c], k]
+                if side < 0:
                     continue
+                into = added[pattern[c], side, k]
                 for row in range(n_rows):
                     into[row] += own[row]
         total[:] = 0.0
@@ -211,24 +199,17 @@ def fold_sums(
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def explained_by_sets(
-    sums: Array,
-    begins: Array,
-    source: Array,
-    edges: Array,
-    into: Array,
-    coarser: Array,
-    explained: Array,
-) -> None:
+def explained_by_sets(sums: Array, sets: tuple[Array, ...], explained: Array) -> None:
     """Part of the products of two layers' ranks that each set of features explains, one way.
 
     Parameters
     ----------
     sums : (n_draws, n_patterns, 2, 1 + n_layers, n_folds), see `mlem_core.pairs.crossfit`
-    begins, source, edges, into, coarser : see `mlem_core.measures.shapley.FeatureSubsets`
+    sets : begins, source, edges, into, coarser of `mlem_core.measures.shapley.FeatureSubsets`
     explained : (n_draws, n_sets, n_layers, n_layers) filled: the mean over the folds that have
         pairs of Σ mean of the one layer outside · ranks of the other inside / pairs inside
     """
+    begins, source, edges, into, coarser = sets
     n_draws, n_patterns, _, n_rows, n_folds = sums.shape
     n_layers, n_sets = n_rows - 1, len(source)
     n_columns = 2 * n_rows * n_folds

@@ -11,19 +11,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-# A prediction that is further from the order of the one before it is sorted afresh.
-MOST_MOVES = 3
-
-
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def rank_moments(
-    predictions: Array,
-    leaders: Array,
-    counts: Array,
-    rank_sums: Array,
-    tie: float,
-    covariance: Array,
-    spread: Array,
+    predictions: Array, order: Array, counts: Array, rank_sums: Array, tie: float, moments: Array
 ) -> None:
     """Σ of predicted rank x rank and Σ of squared predicted ranks, over the pairs.
 
@@ -31,149 +21,33 @@ def rank_moments(
 
     Parameters
     ----------
-    predictions : (n_layers, n_predictions, n_patterns) in series of predictions that order the
-        patterns nearly alike, so that a few moves sort the next one
-    leaders : (n_layers, n_series, n_patterns) the order of the first prediction of each series
+    predictions, order : (n_layers, n_predictions, n_patterns), and their ascending order
     counts : (n_patterns,) pairs
     rank_sums : (n_layers, n_patterns) sums of the centred average ranks
-    covariance, spread : (n_layers, n_predictions), filled; NaN where a prediction, or one before it
-        in its series, is far from the order of the one before it
+    moments : (2, n_layers, n_predictions) filled with both
     """
     n_layers, n_predictions, n = predictions.shape
-    series = n_predictions // leaders.shape[1]
-    order, begins = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
+    lowest = -counts.sum() / 2
     for layer in range(n_layers):
         for p in range(n_predictions):
-            x, first = predictions[layer, p], p % series == 0
-            if first:
-                order[:] = leaders[layer, p // series]
-            elif np.isnan(covariance[layer, p - 1]):
-                covariance[layer, p] = np.nan
-                continue
-            elif _same_order(x, order, begins, tie):
-                covariance[layer, p] = covariance[layer, p - 1]
-                spread[layer, p] = spread[layer, p - 1]
-                continue
-            elif not _sort(x, order):
-                covariance[layer, p] = np.nan
-                continue
-            covariance[layer, p], spread[layer, p] = _moments(
-                x, order, counts, rank_sums[layer], tie, begins
-            )
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _same_order(x: Array, order: Array, begins: Array, tie: float) -> bool:
-    """Whether x ascends in this order, with the same ties."""
-    tolerance = tie * (x[order[-1]] - x[order[0]])
-    last = x[order[0]]
-    for k in range(1, len(order)):
-        step = x[order[k]] - last
-        if step < 0 or (step > tolerance) != begins[k]:
-            return False
-        last += step
-    return True
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _sort(x: Array, order: Array) -> bool:
-    """Put the order (n,) right by moving what is out of place; False where that is too much."""
-    moves, most = 0, MOST_MOVES * len(order)
-    for k in range(1, len(order)):
-        pattern, j = order[k], k
-        value = x[pattern]
-        while j > 0 and x[order[j - 1]] > value:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = pattern
-        moves += k - j
-        if moves > most:
-            return False
-    return True
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _moments(
-    x: Array, order: Array, counts: Array, sums: Array, tie: float, begins: Array
-) -> tuple[float, float]:
-    """The two sums for one prediction; `begins` (n,) says, in the order, where a tie begins."""
-    tolerance = tie * (x[order[-1]] - x[order[0]])
-    below, pairs, ranks = -counts.sum() / 2, 0.0, 0.0
-    products = squares = 0.0
-    last = x[order[0]]
-    for k in range(len(order)):
-        pattern = order[k]
-        begins[k] = x[pattern] - last > tolerance
-        if begins[k]:
+            x, place = predictions[layer, p], order[layer, p]
+            last = x[place[0]]
+            tolerance = tie * (x[place[-1]] - last)
+            below, pairs, ranks, products, squares = lowest, 0.0, 0.0, 0.0, 0.0
+            for k in range(n):
+                pattern = place[k]
+                if x[pattern] - last > tolerance:
+                    rank = below + pairs / 2
+                    products += rank * ranks
+                    squares += rank * rank * pairs
+                    below += pairs
+                    pairs, ranks = 0.0, 0.0
+                last = x[pattern]
+                pairs += counts[pattern]
+                ranks += rank_sums[layer, pattern]
             rank = below + pairs / 2
-            products += rank * ranks
-            squares += rank * rank * pairs
-            below += pairs
-            pairs, ranks = 0.0, 0.0
-        last = x[pattern]
-        pairs += counts[pattern]
-        ranks += sums[pattern]
-    rank = below + pairs / 2
-    return products + rank * ranks, squares + rank * rank * pairs
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def product_moments(
-    rest: Array,
-    order: Array,
-    added: Array,
-    counts: Array,
-    rank_sums: Array,
-    shares: Array,
-    tie: float,
-    covariance: Array,
-    spread: Array,
-) -> None:
-    """Moments of `rank_moments`, of predictions that are every pattern's own plus every level's.
-
-    Each level has the same share of every pattern's pairs. The patterns with one level are in the
-    order of the patterns, so all of them are merged, not sorted.
-
-    Parameters
-    ----------
-    rest, order : (n_layers, n_patterns) predictions of the patterns, and their ascending order
-    added : (n_layers, n_levels) what the levels add; few
-    counts, rank_sums, tie : as in `rank_moments`
-    shares : (n_levels,) that sum to 1
-    covariance, spread : (n_layers,), filled
-    """
-    n_layers, n = rest.shape
-    n_levels = added.shape[1]
-    total = counts.sum()
-    at, ahead = np.empty(n_levels, dtype=np.int64), np.empty(n_levels)
-    for layer in range(n_layers):
-        own, place = rest[layer], order[layer]
-        tolerance = tie * (own[place[n - 1]] - own[place[0]] + np.ptp(added[layer]))
-        for v in range(n_levels):
-            at[v], ahead[v] = 0, own[place[0]] + added[layer, v]
-        below, pairs, ranks = -total / 2, 0.0, 0.0
-        products, squares = 0.0, 0.0
-        last = ahead.min()
-        for _ in range(n * n_levels):
-            v = 0
-            for other in range(1, n_levels):
-                if ahead[other] < ahead[v]:
-                    v = other
-            x, pattern = ahead[v], place[at[v]]
-            at[v] += 1
-            ahead[v] = own[place[at[v]]] + added[layer, v] if at[v] < n else np.inf
-            if x - last > tolerance:
-                rank = below + pairs / 2
-                products += rank * ranks
-                squares += rank * rank * pairs
-                below += pairs
-                pairs, ranks = 0.0, 0.0
-            last = x
-            pairs += counts[pattern] * shares[v]
-            ranks += rank_sums[layer, pattern] * shares[v]
-        rank = below + pairs / 2
-        covariance[layer] = products + rank * ranks
-        spread[layer] = squares + rank * rank * pairs
+            moments[0, layer, p] = products + rank * ranks
+            moments[1, layer, p] = squares + rank * rank * pairs
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]

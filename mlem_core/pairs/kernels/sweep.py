@@ -15,43 +15,11 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Ranks in so many sets are added at once.
-LANES = 8
-# In a tie of so few, each is compared with each.
-SHORT = 8
 NEGATIVE_ZERO = np.uint64(1 << 63)
-
-
-def _add_lanes(_: Any, target: Any, i: Any, source: Any, j: Any) -> Any:
-    whole = ir.IntType(64)
-    row = ir.VectorType(whole, LANES)
-
-    def generated(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        def row_at(array: int, at: int) -> Any:
-            memory = context.make_array(signature.args[array])(context, builder, given[array]).data
-            number = context.cast(builder, given[at], signature.args[at], types.intp)
-            place = builder.gep(memory, [builder.mul(number, whole(LANES))])
-            return builder.bitcast(place, row.as_pointer())
-
-        own, other = row_at(0, 1), row_at(2, 3)
-        total = builder.add(builder.load(own, align=8), builder.load(other, align=8))
-        builder.store(total, own, align=8)
-        return context.get_dummy_value()
-
-    return types.void(target, i, source, j), generated
-
-
-# add_lanes(target, i, source, j) adds row j of source (n, LANES) to row i of target (n, LANES),
-# both int64 and C-contiguous. Nothing checks the numbers of the rows, which are at least 0.
-# numba does not make one addition of a loop over a row by itself.
-add_lanes: Any = intrinsic(_add_lanes)
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -100,9 +68,7 @@ def _end_of_tie(keys: Array, start: int, bits: np.uint64) -> int:
 def fill_doubled_ranks(keys: Array, number_bits: int, below: int, doubled: Array) -> None:
     """Twice the average ranks (n_pairs,) of pairs, filled for those of some keys.
 
-    Parameters
-    ----------
-    keys : (n,) sorted; so many pairs are `below` them, and none is tied with them
+    `keys` are (n,) sorted; so many pairs are `below` them, and none is tied with them.
     """
     bits, number = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
     start = 0
@@ -147,110 +113,57 @@ def sweep_ranks(
     keys : (n,) uint64, sorted, of some pairs, none of them tied with any other; their low
         `number_bits` bits are the cells
     cell_block : (n_cells,) block of each cell
-    members : (n_blocks, n_sets) int64, 1 where the pairs of a block are in a set, else 0; the first
-        set is all pairs, and the last is empty. There are these two, or `LANES`
+    members : (n_blocks, n_sets) int64, 1 where the pairs of a block are in a set, else 0
     below : (n_blocks,) how many pairs of each block are below these
-    sums : (n_cells, n_sets) int64 zeros, filled with the sums of twice the average ranks among each
-        set, and in place of the last among the cell's own block; where the block is not in the set,
-        they mean nothing
+    sums : (n_cells, n_sets + 1) int64 zeros, filled with the sums of twice the average ranks among
+        each set, and last among the cell's own block; where the block is not in the set, they mean
+        nothing
     ties, own_ties : (n_sets,) and (n_blocks,) zeros, filled with Σ (t³ - t) over the ties of t
         pairs in each set, and in each block
     """
     bits, low = np.uint64(number_bits), np.uint64((1 << number_bits) - 1)
+    n_sets, start = members.shape[1], 0
     # Counts are doubled, as the ranks are.
-    own, before, twice, first, start = 2 * below, 2 * below, 2 * members, below.sum(), 0
-    together, last = members.shape[1] == LANES, members.shape[1] - 1
-    lanes = np.zeros((3, LANES), dtype=np.int64)
-    if together:
-        for block in range(len(members)):
-            for s in range(LANES):
-                lanes[0, s] += below[block] * twice[block, s]
+    own, before, twice = 2 * below, 2 * below, 2 * members
+    count = np.zeros(n_sets, dtype=np.int64)
+    old, rank = count.copy(), count.copy()
+    for block in range(len(members)):
+        count += below[block] * twice[block]
     while start < len(keys):
         stop = _end_of_tie(keys, start, bits)
-        rank = 2 * first + start + stop + 1
         if stop == start + 1:
             cell = keys[start] & low
             block = cell_block[cell]
             own[block] += 2
-            if together:
-                add_lanes(lanes, 0, twice, block)
-                add_lanes(sums, cell, lanes, 0)
-            else:
-                sums[cell, 0] += rank
-            sums[cell, last] += own[block]
-        else:
-            _sum_own(keys, start, stop, low, cell_block, own, before, sums, own_ties)
-            if together:
-                _sum_sets(keys, start, stop, low, cell_block, twice, lanes, sums, ties)
-            else:
-                t = float(stop - start)
-                ties[0] += t * t * t - t
-                for k in range(start, stop):
-                    sums[keys[k] & low, 0] += rank
-        start = stop
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _sum_own(
-    keys: Array,
-    start: int,
-    stop: int,
-    low: np.uint64,
-    cell_block: Array,
-    own: Array,
-    before: Array,
-    sums: Array,
-    ties: Array,
-) -> None:
-    """Ranks of a tie, the keys start..stop-1, in the blocks, whose counts are `own`."""
-    last = sums.shape[1] - 1
-    if stop - start <= SHORT:
+            for s in range(n_sets):
+                count[s] += twice[block, s]
+                sums[cell, s] += count[s]
+            sums[cell, n_sets] += own[block]
+            start = stop
+            continue
+        for s in range(n_sets):
+            old[s] = count[s]
+        for k in range(start, stop):
+            block = cell_block[keys[k] & low]
+            before[block] = own[block]
+        for k in range(start, stop):
+            block = cell_block[keys[k] & low]
+            own[block] += 2
+            for s in range(n_sets):
+                count[s] += twice[block, s]
+        for s in range(n_sets):
+            rank[s] = ((old[s] + count[s]) >> 1) + 1
+            t = float((count[s] - old[s]) >> 1)
+            ties[s] += t * t * t - t
         for k in range(start, stop):
             cell = keys[k] & low
-            block, n = cell_block[cell], 0
-            for other in range(start, stop):
-                n += cell_block[keys[other] & low] == block
-            sums[cell, last] += own[block] + n + 1
-            ties[block] += n * n - 1
+            block = cell_block[cell]
+            sums[cell, n_sets] += ((before[block] + own[block]) >> 1) + 1
+            for s in range(n_sets):
+                sums[cell, s] += rank[s]
         for k in range(start, stop):
-            own[cell_block[keys[k] & low]] += 2
-        return
-    for k in range(start, stop):
-        block = cell_block[keys[k] & low]
-        before[block] = own[block]
-    for k in range(start, stop):
-        own[cell_block[keys[k] & low]] += 2
-    for k in range(start, stop):
-        cell = keys[k] & low
-        block = cell_block[cell]
-        sums[cell, last] += ((before[block] + own[block]) >> 1) + 1
-    for k in range(start, stop):
-        block = cell_block[keys[k] & low]
-        t = float((own[block] - before[block]) >> 1)
-        ties[block] += t * t * t - t
-        before[block] = own[block]
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _sum_sets(
-    keys: Array,
-    start: int,
-    stop: int,
-    low: np.uint64,
-    cell_block: Array,
-    twice: Array,
-    lanes: Array,
-    sums: Array,
-    ties: Array,
-) -> None:
-    """Ranks of a tie in the sets; lanes (3, LANES) begin with their counts."""
-    for s in range(LANES):
-        lanes[1, s] = lanes[0, s]
-    for k in range(start, stop):
-        add_lanes(lanes, 0, twice, cell_block[keys[k] & low])
-    for s in range(LANES - 1):
-        lanes[2, s] = ((lanes[0, s] + lanes[1, s]) >> 1) + 1
-        t = float((lanes[0, s] - lanes[1, s]) >> 1)
-        ties[s] += t * t * t - t
-    for k in range(start, stop):
-        add_lanes(sums, keys[k] & low, lanes, 2)
+            block = cell_block[keys[k] & low]
+            t = float((own[block] - before[block]) >> 1)
+            own_ties[block] += t * t * t - t
+            before[block] = own[block]
+        start = stop

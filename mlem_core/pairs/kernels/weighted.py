@@ -8,18 +8,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mlem_core.pairs.designs import Rows
+
 Array = NDArray[Any]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _row(
-    row: int,
-    design: tuple[Array, Array, Array],
-    kept: Array,
-    weights: Array,
-    groups: Array,
-    at: Array,
-    w: Array,
+    row: int, design: Rows, kept: Array, weights: Array, groups: Array, at: Array, w: Array
 ) -> int:
     """Places of the pairs of a row of the design that count, and their weights; how many.
 
@@ -64,7 +60,7 @@ def _to_ranks(weights: Array, total: float) -> float:
 # boundscheck off, no fastmath: sums are in one order, so a result does not depend on threads.
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_pairs(
-    design: tuple[Array, Array, Array],
+    design: Rows,
     weights: Array,
     groups: Array,
     cells: Array,
@@ -140,7 +136,7 @@ def weighted_pairs(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_two(
-    design: tuple[Array, Array, Array],
+    design: Rows,
     weights: Array,
     groups: Array,
     cells: Array,
@@ -187,12 +183,7 @@ def weighted_two(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def gone_sums(
-    design: tuple[Array, Array, Array],
-    gone: Array,
-    cells: Array,
-    values: Array,
-    counts: Array,
-    sums: Array,
+    design: Rows, gone: Array, cells: Array, values: Array, counts: Array, sums: Array
 ) -> None:
     """Number of pairs with a stimulus that is gone, and sums of their values, by cell.
 
@@ -275,20 +266,3 @@ def relabelled_keys(
                 code = int(a != b and a >= 0 and b >= 0)
             keys[at] = base[cells[at]] + code
             at += 1
-
-
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def keyed_sums(keys: Array, values: Array, sums: Array) -> None:
-    """Number of pairs with each key, and the sums of their values.
-
-    Parameters
-    ----------
-    keys : (n_pairs,) from 0
-    values : (n_values, n_pairs)
-    sums : (1 + n_values, n_keys) zeros, filled
-    """
-    for key in keys:
-        sums[0, key] += 1.0
-    for v in range(len(values)):
-        for at in range(len(keys)):
-            sums[1 + v, keys[at]] += values[v, at]
