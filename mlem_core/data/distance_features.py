@@ -104,10 +104,9 @@ def with_rdm(
         what, file = f"the RDM {Path(distances).name}", read_rdm(distances)
     else:
         what, rows = f"the RDM of {name!r}", np.asarray(distances, dtype=np.float64)
-        called = [short(row) for row in names] or list(map(str, range(1, len(rows) + 1)))
         if names and len(names) != len(rows):
             raise InputError(f"{what} has {len(rows)} rows and {len(names)} names; expected one.")
-        file = RdmFile(checked_distances(rows, what, called), tuple(map(str, names)))
+        file = RdmFile(checked_distances(rows, what, names), tuple(map(str, names)))
     column = ""
     if file.names:
         column, cells = _cells(stimuli, file, what)
@@ -289,7 +288,7 @@ def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) ->
     Parameters
     ----------
     what : how messages call them
-    names : (n,) how messages call each row
+    names : (n,) of its rows, for messages; without them they are counted from 1
 
     Raises
     ------
@@ -303,12 +302,14 @@ def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) ->
             "columns, or the distances of every two stimuli once (condensed)."
         )
 
+    called = [*map(short, names)] or [*map(str, range(1, len(distances) + 1))]
+
     def refuse(wrong: np.ndarray, says: str) -> None:
         if wrong.any():
             row, column = map(int, np.unravel_index(int(np.argmax(wrong)), wrong.shape))
             raise InputError(
-                f"{what} has {distances[row, column]:g} in row {names[row]}, column "
-                f"{names[column]}{says}."
+                f"{what} has {distances[row, column]:g} in row {called[row]}, column "
+                f"{called[column]}{says}."
             )
 
     refuse(~np.isfinite(distances), "; expected a distance there")
@@ -355,9 +356,7 @@ def read_rdm(path: Path | str) -> RdmFile:
     else:
         rdm = _of_text(decode(data, file.name)[0], what)
     square = _square(rdm.distances, what)
-    names = rdm.names or [str(row + 1) for row in range(len(square))]
-    called = [short(name) if rdm.names else name for name in names]
-    return rdm._replace(distances=checked_distances(square, what, called))
+    return rdm._replace(distances=checked_distances(square, what, rdm.names))
 
 
 def _array(data: bytes, what: str) -> FloatArray:
