@@ -128,74 +128,43 @@ def punctuation(stimuli: StimulusSet) -> list[str]:
     return [found[text] for text in stimuli.words]
 
 
-def _ending(n: int, word: str) -> str:
-    return word[-n:]
+def _ending(n: int, stimuli: StimulusSet) -> list[str]:
+    return of_words(lambda word: word[-n:], stimuli)
 
 
-_of_words = partial(Candidate, words_only=True)
+def _sentence(stimuli: StimulusSet) -> list[str]:
+    return [*map(str, stimuli.groups)]
+
+
+def _to_end(stimuli: StimulusSet) -> IntArray:
+    return words_in(stimuli.sentences) - 1 - _from_start(stimuli)
+
+
+def _n_words(stimuli: StimulusSet) -> list[int]:
+    return list(map(cache(count_words), stimuli.sentences))
+
+
 CANDIDATES = Registry[Candidate]("candidate")
-for _entry in (
-    _of_words("word_form", "the word itself", partial(of_words, str), is_identity=True),
-    Candidate(
-        "sentence_identity",
-        "which sentence it is",
-        lambda own: [*map(str, own.groups)],
-        is_identity=True,
-    ),
-    _of_words(
-        "word_length",
-        "the length of the word",
-        partial(of_words, len),
-        "ordered",
-        "characters of the word",  # without punctuation around it
-    ),
-    _of_words(
-        "word_position",
-        "the position from the start",
-        _from_start,
-        "ordered",
-        "words before it in the sentence",
-    ),
-    _of_words(
-        "position_from_end",
-        "the position from the end",
-        lambda stimuli: words_in(stimuli.sentences) - 1 - _from_start(stimuli),
-        "ordered",
-        "words after it in the sentence",
-    ),
-    Candidate(
-        "sentence_length",
-        "the length of the sentence",
-        lambda stimuli: list(map(cache(count_words), stimuli.sentences)),
-        "ordered",
-        "words of the sentence",  # that are not punctuation alone
-    ),
-    _of_words(
-        "frequency",
-        "the frequency of the word",
-        frequency,
-        "ordered",
-        "log frequency of the word, on the Zipf scale",
-    ),
-    _of_words(
-        "previous_word", "the previous word", partial(neighbour, -1), help="the word before it"
-    ),
-    _of_words("next_word", "the next word", partial(neighbour, 1), help="the word after it"),
-    _of_words(
-        "last_two_letters",
-        "the last two letters",
-        partial(of_words, partial(_ending, 2)),
-        help="the last two letters of the word",
-    ),
-    _of_words(
-        "last_three_letters",
-        "the last three letters",
-        partial(of_words, partial(_ending, 3)),
-        help="the last three letters of the word",
-    ),
-    Candidate("punctuation", "punctuation", punctuation, help="the signs before and after it"),
-):
-    CANDIDATES.register(_entry)
+_Entry = tuple[str, str, Callable[[StimulusSet], Any], Kind, str]
+_ENTRIES: tuple[_Entry, ...] = (
+    ("word_form", "the word itself", partial(of_words, str), "nominal", ""),
+    ("sentence_identity", "which sentence it is", _sentence, "nominal", ""),
+    ("word_length", "the length of the word", partial(of_words, len), "ordered", "its characters"),
+    ("word_position", "the position from the start", _from_start, "ordered", "words before it"),
+    ("position_from_end", "the position from the end", _to_end, "ordered", "words after it"),
+    ("sentence_length", "the length of the sentence", _n_words, "ordered", "its words"),
+    ("frequency", "the frequency of the word", frequency, "ordered", "its log, on the Zipf scale"),
+    ("previous_word", "the previous word", partial(neighbour, -1), "nominal", "the word before it"),
+    ("next_word", "the next word", partial(neighbour, 1), "nominal", "the word after it"),
+    ("last_two_letters", "the last two letters", partial(_ending, 2), "nominal", "of the word"),
+    ("last_three_letters", "the last three letters", partial(_ending, 3), "nominal", "of the word"),
+    ("punctuation", "punctuation", punctuation, "nominal", "the signs before and after it"),
+)
+_OF_SENTENCES = ("sentence_identity", "sentence_length", "punctuation")  # too
+for _entry in _ENTRIES:
+    CANDIDATES.register(
+        Candidate(*_entry, is_identity=not _entry[-1], words_only=_entry[0] not in _OF_SENTENCES)
+    )
 # Those that can be features.
 ADDED = {name: entry for name, entry in CANDIDATES.items() if entry.help}
 

@@ -1,26 +1,41 @@
-"""Features by their distances: several columns that are one vector, and a matrix (RDM)."""
+"""Features by their distances: several columns that are one vector, and a matrix (RDM) of a file.
+
+An RDM is an .npy, or numbers as text, with or without names of its rows and columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.parameters import names_in
-from mlem_core.base.text import short, some
+from mlem_core.base.text import many, short, some
 from mlem_core.base.typing import FloatArray
 from mlem_core.data.added import carried_along, with_column
-from mlem_core.data.columns import GIVEN, Kind, text_of, texts
-from mlem_core.data.reading.rdm_file import RdmFile, checked_distances, read_rdm
+from mlem_core.data.columns import GIVEN, NUMBER, Kind, rows_of_numbers, text_of, texts
+from mlem_core.data.reading.content import content, decode
 from mlem_core.data.stimuli import Rdm, StimulusSet
 from mlem_core.data.stimulus_csv import read_written
 
 # The table of every two values is 200 MB, and what is computed of it a few times that.
 MOST_VALUES = 5_000
+SUFFIXES = (".npy", ".csv", ".tsv", ".txt")
+# Of 800 MB, where all are read.
+MOST_ROWS = 10_000
+# By what share of the largest distance a matrix may be off from a symmetric one with a diagonal
+# of 0, as one that was written with fewer digits is.
+TOLERANCE = 1e-6
+_FORM = "a square matrix, or the distances of every two stimuli once (condensed)"
 
 
 def with_vector(stimuli: StimulusSet, name: str, columns: str | Sequence[str]) -> StimulusSet:
@@ -89,10 +104,9 @@ def with_rdm(
         what, file = f"the RDM {Path(distances).name}", read_rdm(distances)
     else:
         what, rows = f"the RDM of {name!r}", np.asarray(distances, dtype=np.float64)
-        called = [short(row) for row in names] or list(map(str, range(1, len(rows) + 1)))
         if names and len(names) != len(rows):
             raise InputError(f"{what} has {len(rows)} rows and {len(names)} names; expected one.")
-        file = RdmFile(checked_distances(rows, what, called), tuple(map(str, names)))
+        file = RdmFile(checked_distances(rows, what, names), tuple(map(str, names)))
     column = ""
     if file.names:
         column, cells = _cells(stimuli, file, what)
@@ -253,3 +267,177 @@ def _cells(stimuli: StimulusSet, file: RdmFile, what: str) -> tuple[str, list[st
         f"{best!r}); it has {some(file.names, 5)}, and every value of a column of the stimuli "
         "must be among them, or its cell empty."
     )
+
+
+class RdmFile(NamedTuple):
+    """The content of such a file.
+
+    distances : (n, n), checked
+    names : (n,) of its rows and columns, or () where it has none: the order of the stimuli
+    corner : the cell above the names of the rows, which may name a column of the stimuli
+    """
+
+    distances: FloatArray
+    names: tuple[str, ...] = ()
+    corner: str = ""
+
+
+def checked_distances(distances: FloatArray, what: str, names: Sequence[str]) -> FloatArray:
+    """The distances (n, n), symmetric to the last digit and with a diagonal of 0.
+
+    Parameters
+    ----------
+    what : how messages call them
+    names : (n,) of its rows, for messages; without them they are counted from 1
+
+    Raises
+    ------
+    InputError
+        Not square, not finite, negative, not symmetric, not 0 on the diagonal, or 0 everywhere.
+    """
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        shape = " × ".join(map(str, distances.shape))
+        raise InputError(
+            f"{what} is of shape {shape}; expected a square matrix of distances, as many rows as "
+            "columns, or the distances of every two stimuli once (condensed)."
+        )
+
+    called = [*map(short, names)] or [*map(str, range(1, len(distances) + 1))]
+
+    def refuse(wrong: np.ndarray, says: str) -> None:
+        if wrong.any():
+            row, column = map(int, np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+            raise InputError(
+                f"{what} has {distances[row, column]:g} in row {called[row]}, column "
+                f"{called[column]}{says}."
+            )
+
+    refuse(~np.isfinite(distances), "; expected a distance there")
+    refuse(distances < 0, "; a distance is at least 0")
+    largest = float(distances.max(initial=0.0))
+    if not 0 < largest <= 1e300:
+        raise InputError(
+            f"the largest distance of {what} is {largest:g}; expected one above 0 and up to 1e300."
+        )
+    refuse(
+        np.diag(np.diag(distances)) > TOLERANCE * largest,
+        ", on its diagonal; a distance of a stimulus from itself is 0 (of similarities, give 1 "
+        "minus them)",
+    )
+    # Halves first: the sum of two large numbers may be too large.
+    both = distances / 2 + distances.T / 2
+    refuse(
+        np.abs(distances - both) > TOLERANCE * largest,
+        " and is not symmetric; expected one distance for every two stimuli",
+    )
+    np.fill_diagonal(both, 0.0)
+    return both
+
+
+def read_rdm(path: Path | str) -> RdmFile:
+    """The distances that a file holds.
+
+    In text the first row and the first column are names where the first cell is no number.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is too large, or of another form; and as `checked_distances`.
+    """
+    file = Path(path)
+    what = f"the RDM {file.name}"
+    if file.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"{what} ends in {file.suffix or 'nothing'!r}; expected one of {', '.join(SUFFIXES)}."
+        )
+    data, _ = content(file, _FORM, "the RDM")
+    if file.suffix.lower() == ".npy":
+        rdm = RdmFile(_array(data, what))
+    else:
+        rdm = _of_text(decode(data, file.name)[0], what)
+    square = _square(rdm.distances, what)
+    return rdm._replace(distances=checked_distances(square, what, rdm.names))
+
+
+def _array(data: bytes, what: str) -> FloatArray:
+    file = io.BytesIO(data)
+    try:
+        array = np.load(file, allow_pickle=False)
+        whole = isinstance(array, np.ndarray) and array.dtype.kind in "fiub" and not file.read(1)
+    except (ValueError, EOFError, OSError, SyntaxError, MemoryError, OverflowError):
+        whole = False
+    if not whole:
+        raise InputError(
+            f"{what} is no .npy file of one array of numbers (damaged, with pickled objects, or "
+            f"with something behind the array); expected {_FORM}."
+        )
+    if array.size > MOST_ROWS**2:
+        raise InputError(
+            f"{what} holds {array.size:,} numbers; expected at most {MOST_ROWS:,} rows and columns."
+        )
+    return np.asarray(array, dtype=np.float64)
+
+
+def _of_text(text: str, what: str) -> RdmFile:
+    line = text.lstrip().partition("\n")[0].strip()
+    separator = next((sign for sign in "\t;, " if sign in line), ",")
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    cells = ([cell.strip() for cell in line] for line in lines if any(line))
+    of_rows: list[str] = []
+    marks: set[str] = set()
+    try:
+        first = next(cells, [""])
+        named = not NUMBER.fullmatch(first[0].replace(",", "."))
+
+        def rows() -> Iterator[list[str]]:
+            """The rows with decimal points: commas are decimal where something else separates."""
+            for row in cells if named else chain([first], cells):
+                of_rows.extend(row[:named])
+                marks.update(mark for mark in ".," if any(mark in cell for cell in row[named:]))
+                yield [*row[:named], *(cell.replace(",", ".") for cell in row[named:])]
+
+        distances = rows_of_numbers(rows(), len(first), what, _FORM, 1 + named, int(named))
+    except csv.Error as error:
+        raise InputError(f"{what} cannot be read as CSV ({error}); expected {_FORM}.") from error
+    if len(marks) > 1:
+        raise InputError(
+            f"{what} has decimal points and decimal commas; one of them may part thousands; "
+            "expected numbers with one of them."
+        )
+    if not distances.size:
+        raise InputError(f"{what} is empty, without numbers; expected {_FORM}.")
+    if not named:
+        return RdmFile(distances)
+    corner, *names = first
+    counts = Counter(of_rows), Counter(names)
+    for name in counts[0] | counts[1]:
+        n_rows, n_columns = (count[name] for count in counts)
+        if n_rows != 1 or n_columns != 1:
+            raise InputError(
+                f"{what} has {many(n_rows, 'row')} and {many(n_columns, 'column')} named "
+                f"{short(name)}; expected one of each."
+            )
+    places = {name: row for row, name in enumerate(of_rows)}
+    return RdmFile(distances[[places[name] for name in names]], tuple(names), corner)
+
+
+def _square(distances: FloatArray, what: str) -> FloatArray:
+    """The square matrix, of condensed distances too."""
+    from scipy.spatial.distance import squareform
+
+    shape, n = distances.shape, max(distances.shape[:1], default=1)
+    condensed = len(shape) == 1 or (len(shape) == 2 and 1 in shape and distances.size > 1)
+    if condensed:
+        size = distances.size
+        n = (1 + math.isqrt(1 + 8 * size)) // 2
+        if n * (n - 1) // 2 != size or n < 2:
+            raise InputError(
+                f"{what} has {size:,} numbers in one row, which are not the distances of every "
+                f"two of so many stimuli: {n:,} have {n * (n - 1) // 2:,}, {n + 1:,} have "
+                f"{n * (n + 1) // 2:,}."
+            )
+    if n > MOST_ROWS:
+        raise InputError(f"{what} has {n:,} rows; expected at most {MOST_ROWS:,}.")
+    if not condensed:
+        return distances
+    return np.asarray(squareform(distances.ravel(), checks=False))

@@ -92,8 +92,11 @@ def guess_roles(table: Table) -> dict[str, str]:
         longest = max(words, key=lambda name: words[name], default=None)
         sentence = longest if longest is not None and words[longest] >= 2 else None
     special: dict[str | None, str] = {_first(names, _GROUPS): "sentence_id", ITEM: "item"}
-    if sentence and _first([sentence], _NAMES) and _are_names(frame[sentence]):
-        return _with_features(table, special | {sentence: "stimulus"})
+    if sentence and _first([sentence], _NAMES):
+        # Names, where most cells are single words, or paths of files.
+        cells = [cell.strip() for cell in frame[sentence] if cell]
+        if sum(bool(_NAME.fullmatch(cell)) for cell in cells) > len(frame) / 2:
+            return _with_features(table, special | {sentence: "stimulus"})
     index, word = _first(names, _INDICES), _first(names, _WORDS)
     inside = word and sentence and _share_inside(frame[word], frame[sentence]) >= 0.5
     span = SPAN if set(SPAN) <= set(names) else ()
@@ -339,11 +342,6 @@ def _doubts(chosen: Mapping[str, str], asked: Mapping[str, str], table: Table) -
 def _first(names: list[str], known: tuple[str, ...]) -> str | None:
     plain = {name.strip().casefold().replace(" ", "_"): name for name in reversed(names)}
     return next((plain[name] for name in known if name in plain), None)
-
-
-def _are_names(cells: pd.Series[str]) -> bool:
-    """Whether most cells are single words, or paths of files."""
-    return sum(bool(_NAME.fullmatch(cell.strip())) for cell in cells if cell) > len(cells) / 2
 
 
 def _mean_words(column: pd.Series[str]) -> float:

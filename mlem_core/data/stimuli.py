@@ -28,7 +28,6 @@ from mlem_core.data.columns import GIVEN, Kind, coded, override_kinds, texts, ty
 
 # The column that says what recurs from sentence to sentence, where that is not the word.
 ITEM = "item"
-_BLOCK = 100_000  # rows that are hashed at a time
 _INSIDE = re.compile(r"\w")
 _RECENT = 256  # sentences whose words are kept: rows of one sentence mostly stand together
 
@@ -239,7 +238,7 @@ def group_name(stimuli: StimulusSet) -> str:
 
 
 def add_json(digest: Any, codes: NDArray[np.int64], distinct: NDArray[Any], comma: str) -> None:
-    """Feed a digest the items of a JSON list, each as `json.dumps` has it, block by block.
+    """Feed a digest the items of a JSON list, each as `json.dumps` has it.
 
     Parameters
     ----------
@@ -247,9 +246,7 @@ def add_json(digest: Any, codes: NDArray[np.int64], distinct: NDArray[Any], comm
     comma : what stands between two items
     """
     written = np.array([json.dumps(value) for value in distinct], dtype=object)
-    for start in range(0, len(codes), _BLOCK):
-        block = comma.join(written[codes[start : start + _BLOCK]])
-        digest.update(f"{comma if start else ''}{block}".encode())
+    digest.update(comma.join(written[codes]).encode())
 
 
 def _digest(stimuli: StimulusSet) -> str:

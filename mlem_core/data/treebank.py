@@ -303,14 +303,9 @@ def _counts(
     frame: pd.DataFrame, groups: NDArray[np.int64], balance: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Number of times that a group has a value, of each feature (n_groups, n_values)."""
-    tables = []
-    for name in balance:
-        codes, values = pd.factorize(frame[name])
-        there = codes >= 0
-        table = np.zeros((int(groups.max()) + 1, len(values)))
-        np.add.at(table, (groups[there], codes[there]), 1)
-        tables.append(table)
-    return tables
+    codes = (pd.Series(pd.factorize(frame[name])[0]) for name in balance)
+    of_rows = (pd.get_dummies(own.where(own >= 0)) for own in codes)
+    return [table.groupby(groups).sum().to_numpy(np.float64) for table in of_rows]
 
 
 def _balanced(

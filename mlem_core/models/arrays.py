@@ -18,11 +18,11 @@ from mlem_core.base.room import check_memory
 from mlem_core.base.text import listed
 from mlem_core.models.array_files import (
     ADVICE,
+    FORMATS,
     FileArray,
     are_distances,
     array_name,
     arrays_in,
-    check_format,
     not_finite,
     plain_name,
 )
@@ -71,6 +71,21 @@ class Arrays:
     notes: tuple[str, ...] = ()
     named: bool = False
     repeated: Mapping[int, int] = field(default_factory=dict)
+
+
+def check_format(path: Path, first_column: str = "") -> None:
+    """Raise `InputError` where there is no such file, or its ending is not that of a format;
+    `first_column` as of `csv_array`."""
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(
+            f"the representations file {path.name!r} ends in {suffix or 'nothing'!r}; "
+            f"expected {', '.join(FORMATS)}."
+        )
+    if not path.is_file():
+        raise InputError(f"there is no representations file {str(path)!r}.")
+    if suffix != ".csv" and first_column:
+        raise InputError(f"{path.name} is no CSV; what its first column is cannot be chosen.")
 
 
 def open_arrays(path: Path, n_stimuli: int, **how: Unpack[HowRead]) -> Arrays:

@@ -25,7 +25,7 @@ import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice, first_line, readable, unknown
 from mlem_core.models.forward import LoadedModel, count_blocks, is_causal, longest_input, quietly
-from mlem_core.models.model_paths import check_type
+from mlem_core.models.model_paths import check_kind, read_config
 from mlem_core.models.registry import ModelFiles, locate
 from mlem_core.storage.digests import changed
 
@@ -55,7 +55,7 @@ def open_model(name: str, device: str = "auto", dtype: str = "float32") -> Loade
     if files.packed is not None:
         import mlem_core.models.bidirectional  # noqa: F401 - transformers has to know its type
     if files.gguf is None:
-        check_type(name, files.folder)
+        check_kind(name, read_config(name, files.folder).get("model_type"))
     files.check_readable(name)
     device = resolve_device(device)
     with quietly(), read_once() if files.gguf else contextlib.nullcontext():

@@ -99,11 +99,6 @@ def check_gguf(name: str, path: Path) -> None:
             raise InputError(f"the model {name!r}: {path.name} is no GGUF file.")
 
 
-def check_type(name: str, folder: Path) -> None:
-    """Raise `InputError` for a folder whose model is of a type that transformers does not know."""
-    check_kind(name, read_config(name, folder).get("model_type"))
-
-
 def check_kind(name: str, kind: object) -> None:
     """Raise `InputError` for a type of model that transformers does not know."""
     from transformers import CONFIG_MAPPING

