@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import threading
+import zipfile
 import zlib
 from collections.abc import Callable
 from itertools import product
@@ -22,6 +23,7 @@ from pypdf import PdfReader
 from mlem_core import InputError, figures
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
+from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.terms import HOVER
 from mlem_core.report import formats
@@ -245,21 +247,25 @@ def test_a_png_has_the_asked_pixels_and_says_its_resolution(one_browser):
 
 
 def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(one_browser):
-    importance = importance_of(layers=dict.fromkeys("abcde", 2))
+    importance, paper = importance_of(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
     panels = figures.profiles(importance, scores_of(importance), FEATURES, across=1)
-    both = figures.on_pages(panels, Paper(width_mm=89))
+    drawn = RenderedFigure(panels, "a & b", "", importance)
+    both = formats.pages_of(drawn, paper)
     assert len({axis.range for page in both for axis in page.select_yaxes()}) == 1
     legends = [{one.name for one in page.data if one.showlegend is not False} for page in both]
     assert legends[0] == legends[1] and len(legends[0]) > len(FEATURES)
-    svgs = figures.as_files(panels, "a", "svg", Paper(width_mm=89), title="a & b")
-    assert list(svgs) == ["a.svg", "a-2.svg"]
+    (name, svg), (other, pdf) = (
+        formats.FORMATS[form].download(drawn, "a", paper) for form in ("svg", "pdf")
+    )
+    with zipfile.ZipFile(io.BytesIO(svg())) as archive:
+        svgs = {file: archive.read(file) for file in archive.namelist()}
+    assert (name, other, set(svgs)) == ("a.zip", "a.pdf", {"a.svg", "a-2.svg"})
     assert all(b"<title>a &amp; b</title>" in svg for svg in svgs.values())
-    (name, pdf), *others = figures.as_files(panels, "a", "pdf", Paper(width_mm=89)).items()
-    pages = PdfReader(io.BytesIO(pdf)).pages
-    assert (name, len(pages), others) == ("a.pdf", 2, [])
+    pages = PdfReader(io.BytesIO(pdf())).pages
+    assert len(pages) == 2
     assert all(float(page.mediabox.height) * MM <= 120.5 for page in pages)
-    tex = formats.figure("a.pdf", (89, len(pages)))
-    assert "[width=89mm]{a.pdf}" in tex and "[width=89mm,page=2]{a.pdf}" in tex
+    tex = formats.as_latex(drawn, "a", paper)
+    assert "[width=89mm]{figures/a.pdf}" in tex and "[width=89mm,page=2]{figures/a.pdf}" in tex
 
 
 def test_an_html_page_works_alone_and_takes_nothing_for_markup():
