@@ -5,16 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from pages.parts import background, choices, exporting, frame, naming
+from mlem_core.figures.why import erasure_shown
+from pages.parts import background, choices, exporting, stored
 from pages.parts.choices import plain
-from pages.parts.opening import open_view
+from pages.parts.opening import view_page
 from pages.parts.view import View
 
 
-def because_body() -> None:
-    view = open_view("because")
-    if view is None:
-        return
+def _show_because(view: View) -> None:
     able = _layers(view)
     if not able:
         st.info(
@@ -24,14 +22,12 @@ def because_body() -> None:
         )
         return
     asked = _ask(view, able)
-    from mlem_core.figures.why import erasure_shown
-
     found = erasure_shown(view.shown(**asked))
     if found is None:
         _offer(view, asked)
         return
     with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in found.sentences(naming.now())))
+        st.markdown("\n".join(f"- {plain(one)}" for one in found.sentences(stored.names())))
     exporting.show_figure(view, "erasure", **asked)
     exporting.show_table(
         found.table,
@@ -62,10 +58,10 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     with first:
         feature = choices.choose_one(
             "Feature", view.features, "erased", _largest(view),
-            format_func=naming.of_features(view.features),
+            format_func=stored.feature_titles(view.features),
             help="The feature that is erased.",
         )  # fmt: skip
-    called = naming.of_all_layers()
+    called = stored.layer_titles()
     first_model = parse_layer(view.pair[0])[0]
     chosen = [one for one in able if parse_layer(one)[0] == first_model] or able
     with second:
@@ -102,4 +98,4 @@ def _offer(view: View, asked: dict[str, str]) -> None:
     )
 
 
-frame.page(because_body)
+view_page(__file__, _show_because)

@@ -10,26 +10,25 @@ import streamlit as st
 
 from mlem_core.base.text import fraction
 from mlem_core.figures import captions
+from mlem_core.figures import partial as parts
 from mlem_core.figures.compare import importance_of
-from pages.parts import choices, exporting, frame, naming, uncertainty, values
+from mlem_core.inference.tables import agreement_interval
+from mlem_core.measures.similarity import agreement
+from pages.parts import choices, exporting, frame, method, stored, uncertainty
 from pages.parts.choices import without_minus_zero
 from pages.parts.exporting import Panel
-from pages.parts.opening import show_view
+from pages.parts.opening import view_page
 from pages.parts.view import (
     View,
     choose_similarity,
+    chosen_similarity,
     compared_layers,
     has_pairs,
     look_at_cell,
-    option,
     pair_of_layers,
 )
 
 ORDERS = {"model": "by model", "clustering": "similar ones together (RSA)"}
-
-
-def heatmaps_body() -> None:
-    show_view("heatmaps", _show_heatmaps)
 
 
 def _show_heatmaps(view: View) -> None:
@@ -51,12 +50,9 @@ def _linked(view: View) -> None:
 
 
 def _matrices(view: View) -> None:
-    from mlem_core.inference.tables import agreement_interval
-    from mlem_core.measures.similarity import agreement
-
     _order(view)
     of_layers = choose_similarity(view)
-    panel = Panel.of(view, "similarity", **option(of_layers))
+    panel = Panel.of(view, "similarity", similarity=chosen_similarity())
     if panel is None:
         return
     panel.on_click(partial(look_at_cell, view))
@@ -107,8 +103,6 @@ def _agreement(value: float, around: dict[str, Any]) -> None:
 
 def _similar_in(view: View) -> None:
     """A matrix of what RSA and τ mix."""
-    from mlem_core.figures import partial as parts
-
     name = choices.choose_one(
         "Similarity",
         list(parts.choices(view.selection.estimator)),
@@ -145,7 +139,10 @@ def _features(view: View, a: str, b: str) -> None:
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
     frame.folded_part(
-        values.TITLE, ":material/call_split:", "values", partial(values.show_in_two, view)
+        method.VALUED,
+        ":material/call_split:",
+        "values",
+        partial(method.values_in_two, view),
     )
 
 
@@ -175,14 +172,14 @@ def _similarities(view: View, a: str, b: str) -> None:
             help=f"{by.called.capitalize()}: {by.meaning}.",
         )
     st.dataframe(
-        naming.now().table(without_minus_zero(importance_of(results, a, b))),
+        stored.names().table(without_minus_zero(importance_of(results, a, b))),
         hide_index=True,
         key="importances",
         column_config={
-            name: st.column_config.NumberColumn(naming.layer(name), format="%.3f")
+            name: st.column_config.NumberColumn(stored.layer_title(name), format="%.3f")
             for name in dict.fromkeys((a, b))
         },
     )
 
 
-frame.page(heatmaps_body)
+view_page(__file__, _show_heatmaps)

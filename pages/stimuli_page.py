@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlem_core.data.levels import STIMULUS
-from pages.parts import exporting, frame
+from pages.parts import exporting
 from pages.parts.choices import plain
-from pages.parts.opening import show_view
+from pages.parts.opening import view_page
 from pages.parts.view import View
-
-
-def stimuli_body() -> None:
-    show_view("stimuli", _show_stimuli)
 
 
 def _show_stimuli(view: View) -> None:
@@ -30,4 +26,4 @@ def _show_stimuli(view: View) -> None:
     exporting.show_tab(view, "stimuli")
 
 
-frame.page(stimuli_body)
+view_page(__file__, _show_stimuli)

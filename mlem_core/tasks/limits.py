@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -245,22 +245,14 @@ def in_turn(
     running : the owner of each task that runs now
     served : of each owner, the later of the last turn and the first visit; nothing for one's own
     """
-    had = Counter(running)
-    # Later than any time at which one was served: the turns of this order itself.
-    last = {owner: (0, when) for owner, when in served.items()}
-    left: dict[Path, deque[Waiting]] = {}
+    had, order = Counter(running), []
     for task in sorted(waiting, key=lambda task: task.asked):
-        left.setdefault(task.owner, deque()).append(task)
-    order: list[Path] = []
-    while left:
-        # Of those with the fewest turns, who has waited longest since the last one.
-        owner = min(left, key=lambda who: (had[who], last.get(who, (0, 0.0)), left[who][0].asked))
-        order.append(left[owner].popleft().folder)
-        had[owner] += 1
-        last[owner] = (1, float(len(order)))
-        if not left[owner]:
-            del left[owner]
-    return order
+        turn = had[task.owner]
+        # Of equal turns the first of this order, then who has waited longest since the last one.
+        later = turn > running.count(task.owner), served.get(task.owner, 0.0)
+        order.append((turn, *later, task.asked, task.folder))
+        had[task.owner] += 1
+    return [folder for *_, folder in sorted(order)]
 
 
 def owners(jobs: Path) -> list[Path]:

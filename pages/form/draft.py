@@ -5,22 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
+from mlem_core.analysis.source import SURPRISAL, StimulusSource, added_column
 from mlem_core.base.errors import InputError
+from mlem_core.data.reading.content import ReadAs
+from mlem_core.data.reading.table import Table
+from mlem_core.data.stimuli import StimulusSet
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.choices import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.analysis.source import StimulusSource
-    from mlem_core.data.reading.table import Table
-    from mlem_core.data.stimuli import StimulusSet
-
 
 FEATURES = ("ordered", "nominal")
 
@@ -97,9 +94,6 @@ def draft() -> Draft:
 
 def _read(draft: Draft) -> None:
     """Read the file; of a table the cells, of all else the stimuli."""
-    from mlem_core.analysis.source import StimulusSource
-    from mlem_core.data.reading.content import ReadAs
-
     fields = state.read_as()
     draft.source = StimulusSource(**fields)
     if draft.kind == "table":
@@ -116,8 +110,6 @@ def _read(draft: Draft) -> None:
 
 def _with_roles(draft: Draft) -> None:
     """Give the columns their roles and add features."""
-    from mlem_core.analysis.source import SURPRISAL, added_column
-
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
     draft.bins = {k: n for k, n in state.pairs("bins").items() if roles.get(k) == "ordered"}
@@ -200,14 +192,7 @@ def show_given(draft: Draft) -> None:
 def _line(which: str, name: str, what: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{plain(name)}** :gray[{plain(what)}]")
-        st.button(
-            "Take away",
-            key=f"form {which} away {name}",
-            icon=":material/close:",
-            type="tertiary",
-            on_click=partial(_put, which, name),
-            help="The analysis goes without this feature.",
-        )
+        state.take_away(f"form {which} away {name}", "feature", partial(_put, which, name))
 
 
 def _put(which: str, name: str, value: object = None) -> None:
@@ -255,12 +240,8 @@ def _take_file() -> None:
         "matrix in the order of the stimuli, or with names (of stimuli or items) in its first row "
         "and column. They are scaled to [0, 1].",
     )
-    state.say_refused("form rdm")
 
 
 def _take(file: Any) -> None:
     """Add what was uploaded; problems with it stand above the columns."""
-    from mlem_core.tasks import analyses
-
-    path = analyses.keep_upload(file.getvalue(), file.name, stored.store())
-    _put("rdms", _new_name(Path(file.name).stem), stored.upload_name(path))
+    _put("rdms", _new_name(Path(file.name).stem), stored.keep_files(file))

@@ -13,21 +13,18 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.room import default_root, shared
 from mlem_core.base.text import sentence_case
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.base.typing import Progress
-
+from mlem_core.base.typing import Progress
 
 State = dict[str, list[str]]
 
@@ -75,21 +72,14 @@ class History:
 
 # What the URL may hold; every one is a list of texts.
 FORM = (
-    "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
-    "balance", "sample_seed", "add", "language", "bins", "merge_rare", "vectors",
-    "rdms",
-    "models", "files", "precomputed", "first_column", "subjects", "axes", "groups", "labels",
-    "trajectories", "layers", "property_groups", "property_kinds", "resampled_whole",
-    "missing", "values", "as_in", "estimator", "interactions", "distance", "already_squared",
-    "special_tokens", "dtype",
-    "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
-    "half",
+    "step", "files",
+    *({each.name for each in fields(AnalysisSpec)} - {"features", "ordered", "nominal"}),
 )  # fmt: skip
 VIEW = (
-    "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
+    "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
-    "noisy", "by", "depth", "pooled", "correction", "way", "group", "apart", "valued", "at",
+    "noisy", "by", "depth", "correction", "way", "group", "apart", "valued", "at",
     "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip

@@ -7,23 +7,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.as_text import of_selection, python_of, shell_line
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
+from mlem_core.base.room import shared
 from mlem_core.base.text import listed, many
+from mlem_core.base.typing import Layer
 from mlem_core.estimators.registry import check_values
-from pages.parts import background, choices, frame, method, naming, report_cards, stored
+from mlem_core.tasks import analyses, followups, notes
+from mlem_core.tasks.analyses import Job
+from pages.parts import background, choices, frame, method, stored
 from pages.parts.choices import plain
+from pages.parts.exporting import remember
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.analysis.selection import Selection
-    from mlem_core.base.typing import Layer
-    from mlem_core.tasks.analyses import Job
 
 MOST_NAMED = 3  # models; of more their number is said
 MANY_SYSTEMS = 4  # models
@@ -35,20 +37,25 @@ NOT_DONE = {
 }
 
 
+def view_page(file: str, body: Callable[[View], None]) -> None:
+    """Draw a page of an analysis, as `frame.page`."""
+    frame.page(file, partial(show_view, frame.url_path_of(file), body))
+
+
 def show_view(url_path: str, body: Callable[[View], None]) -> None:
-    """Draw a page of an analysis."""
-    view = open_view(url_path)
-    if view is not None:
-        frame.attempt(partial(body, view))
-
-
-def open_view(url_path: str) -> View | None:
-    """Head and sidebar of a view; None where there is nothing to show yet, which it says.
+    """Draw a screen of an analysis, or say why there is nothing to show yet.
 
     Parameters
     ----------
     url_path : of the screen; the canvas has its finding for a title
     """
+    view = _open_view(url_path)
+    if view is not None:
+        frame.attempt(partial(body, view))
+
+
+def _open_view(url_path: str) -> View | None:
+    """Head and sidebar of a view; None where there is nothing to show yet, which it says."""
     if url_path != "home":
         st.title(SCREENS[url_path].title)
     done = finished()
@@ -60,7 +67,6 @@ def open_view(url_path: str) -> View | None:
     with head:
         _choose_analysis(job_id, done)
         _say_what(analysis)
-        _show_notices(analysis)
     with st.sidebar:
         selection, changes = _choose_selection(job_id, analysis)
         st.button(
@@ -95,7 +101,7 @@ def open_view(url_path: str) -> View | None:
     view = view_of(job_id, selection)
     if view is None:
         return None
-    report_cards.remember(view)
+    remember(view)
     with head:
         _offer_capsule(view)
     return view
@@ -103,8 +109,6 @@ def open_view(url_path: str) -> View | None:
 
 def has_systems() -> bool:
     """Whether the analysis that is shown has so many models that they have a page of their own."""
-    from mlem_core.tasks import notes
-
     job_id = st.query_params.get("analysis") or choices.get_one("analysis")
     with contextlib.suppress(InputError):
         job = stored.find_job(job_id) if job_id else next(iter(finished().values()), None)
@@ -114,8 +118,6 @@ def has_systems() -> bool:
 
 def finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
-    from mlem_core.tasks import analyses
-
     recent = analyses.recent(stored.store())
     return {job.id: job for job in recent if job.status().state == "done"}
 
@@ -161,14 +163,12 @@ def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
 
 def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
     """Selection of the user from an analysis, and choices that need other tables than it has."""
-    from mlem_core.analysis.selection import Selection
-
     names = [feature.name for feature in analysis.stimuli.features]
     features = choices.toggle_many(
         "Features",
         names,
         "features",
-        naming.of_features(names),
+        stored.feature_titles(names),
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
@@ -189,7 +189,7 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
         "Models",
         models,
         "show_models",
-        naming.of_models(models),
+        stored.model_titles(models),
         help="The models whose layers are shown.",
     )
     at = choices.choose_many(
@@ -208,19 +208,9 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     ]
 
 
-def _show_notices(analysis: Analysis) -> None:
-    if not analysis.notices:
-        return
-    title = many(len(analysis.notices), "note")
-    help = "What to know of this analysis before it is believed."
-    with st.popover(title, icon=":material/info:", key="notes", help=help):
-        for notice in analysis.notices:
-            st.markdown(f"- {plain(notice)}")
-
-
 def _say_what(analysis: Analysis) -> None:
-    """Size of the analysis, in a line."""
-    stimuli, names = analysis.stimuli, naming.now()
+    """Size of the analysis, in a line, and its notices."""
+    stimuli, names = analysis.stimuli, stored.names()
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     st.page_link(
         SCREENS["stimuli"].file,
@@ -233,6 +223,11 @@ def _say_what(analysis: Analysis) -> None:
     if len(models) > MOST_NAMED:
         parts[1] = many(len(models), "model")
     st.caption(plain(" · ".join(parts)), width="content")
+    if analysis.notices:
+        title, help = many(len(analysis.notices), "note"), "What to know of this analysis."
+        with st.popover(title, icon=":material/info:", key="notes", help=help):
+            for notice in analysis.notices:
+                st.markdown(f"- {plain(notice)}")
 
 
 def _ways_on(latest: Job | None) -> None:
@@ -269,8 +264,6 @@ def _offer_capsule(view: View) -> None:
 
 
 def _make_capsule(view: View) -> None:
-    from mlem_core.tasks import followups
-
     selection, pair = view.selection, view.chosen_pair
     options = {**selection.to_dict(), "pair": list(map(list, pair or ()))}
     st.markdown(
@@ -287,8 +280,6 @@ def _make_capsule(view: View) -> None:
 
 def _make_page(view: View) -> None:
     """The analysis as one HTML page, made in the background, and downloaded."""
-    from mlem_core.tasks import followups
-
     if (pair := view.chosen_pair) is None:
         return
     st.markdown(
@@ -334,9 +325,6 @@ def _offer_file(view: View, noun: str, options: dict[str, Any], name: str, help:
 
 def _as_text(view: View) -> None:
     """What is shown as a command and in Python, to be copied."""
-    from mlem_core.analysis.as_text import of_selection, python_of, shell_line
-    from mlem_core.base.room import shared
-
     spec = of_selection(view.analysis.spec, view.selection, view.shown().all_features)
     if shared() is not None:
         # Where an upload lies on a server is nobody's concern.

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
-from mlem_core.pairs.similarities import RSA
-from pages.parts import background, choices, exporting, frame, naming, stored
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.caveats import ZERO, generalises, how_computed, permuted_of
+from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.intervals import (
+    PERMUTATIONS,
+    FamilyOfTests,
+    LayerIntervals,
+    family_of_tests,
+)
+from mlem_core.inference.replicates import seconds_of_layers
+from mlem_core.inference.tables import similarity_table
+from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.robustness.flags import of_two, reasons
+from pages.parts import background, choices, exporting, frame, stored
 from pages.parts.choices import duration, plain
 from pages.parts.view import HIDDEN, View
-
-if TYPE_CHECKING:
-    from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals
 
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
@@ -27,11 +37,6 @@ SHOWN = "shown"
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.inference.intervals import PERMUTATIONS
-    from mlem_core.inference.replicates import seconds_of_layers
-    from mlem_core.pairs.resampling_units import Units
-    from mlem_core.pairs.similarities import SIMILARITIES
-
     shown = view.shown()
     known = shown.chance_of(similarity) or not SIMILARITIES[similarity].divides
     if shown.intervals_of(similarity) is not None and known:
@@ -50,9 +55,6 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
 
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.intervals import PERMUTATIONS
-
     chosen, n = view.selection, PERMUTATIONS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
@@ -76,7 +78,6 @@ def show_tests(
     caption: str,
 ) -> None:
     """A table of intervals and tests, folded away."""
-    from mlem_core.inference.caveats import ZERO, generalises, how_computed
 
     def body() -> None:
         how = how_computed(intervals.estimator, intervals.units)
@@ -107,12 +108,6 @@ def show_chance(view: View) -> None:
 
 
 def _chance(view: View) -> None:
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.caveats import permuted_of
-    from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
-    from mlem_core.inference.intervals import family_of_tests
-    from mlem_core.pairs.resampling_units import Units
-
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
@@ -179,8 +174,6 @@ def intervals_of_pair(
     view: View, a: str, b: str
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
     """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    from mlem_core.inference.tables import similarity_table
-
     intervals = view.shown().intervals
     if intervals is None or a == b:
         return None, None
@@ -207,12 +200,10 @@ def choose_marks() -> None:
 
 def say_of_pair(view: View, a: str, b: str) -> None:
     """Sentences of the audit on two layers "model:layer" that a page compares."""
-    from mlem_core.robustness.flags import of_two, reasons
-
     flagged = view.shown().flagged
     if flagged is None:
         return
-    one, other = naming.layer(a), naming.layer(b)
+    one, other = stored.layer_title(a), stored.layer_title(b)
     names = {
         "a": f"The profile of {one}",
         "b": f"The profile of {other}",
