@@ -57,16 +57,14 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     first, second, third = st.columns(3)
     with first:
         feature = choices.choose_one(
-            "Feature", view.features, "erased", _largest(view),
-            format_func=stored.feature_titles(view.features),
+            "Feature", stored.feature_titles(view.features), "erased", _largest(view),
             help="The feature that is erased.",
         )  # fmt: skip
-    called = stored.layer_titles()
     first_model = parse_layer(view.pair[0])[0]
     chosen = [one for one in able if parse_layer(one)[0] == first_model] or able
     with second:
         layer = choices.choose_one(
-            "Layer", able, "erased_at", chosen[len(chosen) // 2], format_func=called,
+            "Layer", stored.layer_titles(able), "erased_at", chosen[len(chosen) // 2],
             help="Its states no longer have the feature; later layers and predictions follow.",
         )  # fmt: skip
     with third:

@@ -71,16 +71,15 @@ def _model_maps(view: View) -> None:
     first, second = st.columns(2)
     with first:
         model = choices.choose_one(
-            "Model", models, "mapped", models[0], format_func=stored.model_titles(models),
+            "Model", stored.model_titles(models), "mapped", models[0],
             help="The model whose layers are drawn.",
         )  # fmt: skip
     with second:
         color = choices.choose_one(
             "Colour of the stimuli",
-            features,
+            stored.feature_titles(features),
             "colour",
             easiest_to_read(view.analysis.stimuli, view.features),
-            format_func=stored.feature_titles(features),
             help="The feature that colours the maps.",
         )
     with st.spinner(f"Laying out the stimuli of {plain(stored.names().model(model))} …"):

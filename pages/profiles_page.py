@@ -80,8 +80,7 @@ def _correlated(view: View) -> None:
     group: list[str] = []
     if way == "group":
         group = choices.choose_many(
-            "Features", view.features, "group", view.features[:2],
-            format_func=stored.feature_titles(view.features),
+            "Features", stored.feature_titles(view.features), "group", view.features[:2],
             help="They are permuted together.",
         )  # fmt: skip
         if not group:
@@ -126,10 +125,9 @@ def _noise(view: View) -> None:
     names = {layer_name(one): one for one in layers}
     name = choices.choose_one(
         "Layer with noise",
-        list(names),
+        stored.layer_titles(list(names)),
         "noisy",
         list(names)[len(names) // 2],
-        format_func=stored.layer_title,
         help="A layer to whose units noise is added, of 0 to 3 standard deviations of each.",
     )
     panel = Panel.of(view, "noise_agreement", noisy=name)

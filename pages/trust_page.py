@@ -192,10 +192,9 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
             others = [name for name in view.layer_names if name not in (a, b)]
             third = choices.choose_one(
                 "Third layer",
-                view.layer_names,
+                stored.layer_titles(view.layer_names),
                 "c",
                 (others or [a])[0],
-                format_func=stored.layer_title,
                 help="The layer that the first one is less like.",
             )
             names.append(third)
@@ -266,13 +265,14 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
 
 def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     names = view.shown().all_features
+    titles = stored.feature_titles(names)
     middle, right = st.columns(2)
     if CLAIMS[kind].similar:
         limit = 50
         with middle:
             measure = choices.choose_one(
                 "By", measures(), "by", RSA,
-                help="RSA compares distances, τ the orders of the features' importances.",
+            help="RSA compares distances, τ the orders of the features' importances.",
             )  # fmt: skip
         if CLAIMS[kind].limited:
             with right:
@@ -288,17 +288,16 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     with middle:
         feature = choices.choose_one(
             "Feature",
-            names,
+            titles,
             "feature",
             ranked[0],
-            format_func=stored.feature_titles(names),
             help="The feature that it is about.",
         )
     if kind == "above":
+        second = next(name for name in [*ranked, *names] if name != feature)
         with right:
             other = choices.choose_one(
-                "Other feature", names, "other", next(n for n in [*ranked, *names] if n != feature),
-                format_func=stored.feature_titles(names),
+                "Other feature", titles, "other", second,
                 help="The feature that it is compared with.",
             )  # fmt: skip
         if other == feature:

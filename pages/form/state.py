@@ -166,7 +166,7 @@ def uploader(
         st.error(plain(refused_upload(what)), icon=":material/error:")
 
 
-def take_away(key: str, which: str, out: Callable[[], object]) -> None:
+def take_away(key: str, which: str, out: Callable[[], None]) -> None:
     """A button that takes something out of the analysis."""
     st.button(
         "Take away",

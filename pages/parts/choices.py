@@ -221,38 +221,38 @@ def _remembered_many(name: str, options: Sequence[str], default: Sequence[str]) 
 
 
 def choose_many(
-    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
+    label: str,
+    options: Sequence[str] | Mapping[str, str],
+    name: str,
+    default: Sequence[str],
+    **more: Any,
 ) -> list[str]:
     """A multiselect that is part of the state; its default is not written into the URL."""
-    more |= _remembered_many(name, options, default)
-    return list(st.multiselect(label, options, **more))
+    more |= _called(options) | _remembered_many(name, list(options), default)
+    return list(st.multiselect(label, list(options), **more))
 
 
-def toggle_many(
-    label: str, options: Sequence[str], name: str, called: Callable[[str], str], *, help: str
-) -> list[str]:
-    """Chosen options, by `choose_many` with all as the default; a few options are all in sight.
-
-    Parameters
-    ----------
-    called : gives what an option is called
-    """
+def toggle_many(label: str, titles: Mapping[str, str], name: str, *, help: str) -> list[str]:
+    """Chosen options, by `choose_many` with all as the default; a few options are all in sight."""
+    options = list(titles)
     if len(options) > MOST_PILLS:
-        return choose_many(label, options, name, options, format_func=called, help=help)
-    more: dict[str, Any] = {"format_func": lambda one: plain(called(one)), "help": help}
+        return choose_many(label, titles, name, options, help=help)
+    more = _called({one: plain(title) for one, title in titles.items()}) | {"help": help}
     more |= _remembered_many(name, options, options)
     chosen = st.pills(label, options, selection_mode="multi", **more)
     return [option for option in options if option in chosen]
+
+
+def _called(options: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
+    return {"format_func": options.__getitem__} if isinstance(options, Mapping) else {}
 
 
 def choose_one(
     label: str, options: Sequence[str] | Mapping[str, str], name: str, default: str, **more: Any
 ) -> str:
     """A selectbox that is part of the state; a mapping says what each option is called."""
-    if isinstance(options, Mapping):
-        more["format_func"] = options.__getitem__
     chosen = get_one(name, default)
-    more |= remembered(name, chosen if chosen in options else default, default)
+    more |= _called(options) | remembered(name, chosen if chosen in options else default, default)
     return str(st.selectbox(label, list(options), **more))
 
 

@@ -84,7 +84,7 @@ def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
 
 def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
     names = values_to_tell_apart(job_id)
-    told = ", ".join(map(stored.feature_titles(names), names))
+    told = ", ".join(stored.feature_titles(names).values())
     apart = choices.choose_one(
         "Values",
         ["no", "yes"] if names else ["no"],
@@ -165,10 +165,9 @@ def values_in_layers(view: View) -> None:
     with second:
         layer = choices.choose_one(
             "Layer",
-            view.layer_names,
+            stored.layer_titles(view.layer_names),
             "at",
             view.layer_names[len(view.layers) // 2],
-            format_func=stored.layer_title,
             help="The layer of the large matrix and of the map.",
         )
     above = above_chance(view.shown().importance_chance, parse_layer(layer), feature)
@@ -202,10 +201,9 @@ def _feature(results: Results) -> str:
     """The feature that is looked at; at first the one that matters most."""
     return choices.choose_one(
         "Feature",
-        list(results.resolved),
+        stored.feature_titles(results.resolved),
         "valued",
         results.most_important(results.resolved),
-        format_func=stored.feature_titles(results.resolved),
         help="Of the features that are coded by value.",
     )
 
@@ -219,7 +217,7 @@ def _offer_by_value(view: View) -> None:
             "values, and enough pairs of stimuli for each two."
         )
         return
-    named = ", ".join(map(stored.feature_titles(names), names))
+    named = ", ".join(stored.feature_titles(names).values())
     st.caption(
         f"Features are coded as same or different here. Coded by value, {plain(named)} also shows "
         "which values a layer holds together, and how far apart it puts others."

@@ -166,9 +166,8 @@ def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[
     names = [feature.name for feature in analysis.stimuli.features]
     features = choices.toggle_many(
         "Features",
-        names,
-        "features",
         stored.feature_titles(names),
+        "features",
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
@@ -187,9 +186,8 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
     kept = choices.toggle_many(
         "Models",
-        models,
-        "show_models",
         stored.model_titles(models),
+        "show_models",
         help="The models whose layers are shown.",
     )
     at = choices.choose_many(

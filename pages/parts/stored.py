@@ -31,7 +31,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, reading, trash, visitors
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.visitors import is_given
+from mlem_core.tasks.visitors import is_given, new_token
 from pages.parts import choices
 
 P = ParamSpec("P")
@@ -149,8 +149,6 @@ def find_job(job_id: str) -> Job:
     """The job that the state names; InputError where this machine has none such."""
     job = analyses.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
     if job is None:
-        from mlem_core.tasks import trash
-
         if any(one.id == job_id for one in trash.in_trash(store())):
             raise InputError("This analysis was deleted; the list on Home can bring it back.")
         raise InputError(
@@ -225,9 +223,6 @@ def token_now() -> str:
         raise InputError("nobody asks for this; load the page again.")
     token = st.context.cookies.get(COOKIE) or ""
     if not _is_given(token):
-        from mlem_core.storage.store import Store
-        from mlem_core.tasks.visitors import new_token
-
         token = st.session_state.get(_KEY) or new_token(Store().root)
         st.session_state[_KEY] = token
     return token
@@ -290,7 +285,11 @@ def names_of(job_id: str) -> Names:
         shown = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
     except OSError:
         shown = {}
-    return replace(_names_in_files(job_id), features=shown, models=shown)
+    try:
+        in_files = Names() if job_id == EXAMPLE else _in_files(job_id, token_now())
+    except InputError:
+        in_files = Names()  # it is not done
+    return replace(in_files, features=shown, models=shown)
 
 
 # Asked for a hundred times a page. What is written anew is another file.
@@ -309,46 +308,36 @@ def shared_names(first: str, second: str) -> Names:
     return Names(features=called, models=called, layers=layers, axes=axes)
 
 
-def _names_in_files(job_id: str) -> Names:
-    """The names that files give layers and axes in an analysis; none while it is not done."""
-    try:
-        return Names() if job_id == EXAMPLE else _of_files(job_id, token_now())
-    except InputError:
-        return Names()
-
-
 # Asked for many times a page; an analysis that is done does not change.
 @lru_cache(maxsize=64)
-def _of_files(job_id: str, visitor: str) -> Names:
+def _in_files(job_id: str, visitor: str) -> Names:
+    """The names that files give layers and axes in an analysis."""
     if not find_job(job_id).spec.representations:
         return Names()
     return open_analysis(job_id).names
 
 
-def feature_titles(features: Sequence[str]) -> Callable[[str], str]:
-    """Gives what each of some features (or terms) is called, all different."""
-    return _apart(features, names().feature)
+def feature_titles(features: Sequence[str]) -> dict[str, str]:
+    """What each of some features (or terms) is called, all different."""
+    called = names().feature
+    return dict(zip(features, distinct(features, list(map(called, features))), strict=True))
 
 
-def model_titles(models: Sequence[str]) -> Callable[[str], str]:
-    """Gives what each of some models is called, all different."""
-    return _apart(models, names().model)
+def model_titles(models: Sequence[str]) -> dict[str, str]:
+    """What each of some models is called, all different."""
+    called = names().model
+    return dict(zip(models, distinct(models, list(map(called, models))), strict=True))
 
 
-def _apart(names: Sequence[str], called: Callable[[str], str]) -> Callable[[str], str]:
-    shown = dict(zip(names, distinct(names, [called(one) for one in names]), strict=True))
-    return lambda name: shown.get(name, name)
-
-
-def layer_titles() -> Callable[[str], str]:
-    """Gives what each layer is called: `layer_title`, of many."""
+def layer_titles(layers: Sequence[str]) -> dict[str, str]:
+    """What each of some layers "model:layer" is called."""
     called = names()
-    return lambda name: called.layer_title(parse_layer(name))
+    return {name: called.layer_title(parse_layer(name)) for name in layers}
 
 
 def layer_title(name: str) -> str:
     """ "MiniLM layer 3" of "minilm:3", "brain V1" of "brain:0"."""
-    return layer_titles()(name)
+    return names().layer_title(parse_layer(name))
 
 
 # Of images that stimuli are.

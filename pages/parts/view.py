@@ -190,13 +190,12 @@ def pair_of_layers(view: View) -> tuple[str, str]:
         ("First layer", "a", "One of the two layers that are compared."),
         ("Second layer", "b", "The other one."),
     )
-    chosen, called = [], stored.layer_titles()
+    chosen, titles = [], stored.layer_titles(view.layer_names)
     for place, first, (label, name, help) in zip(
         st.columns(2), _first_look(view), asked, strict=True
     ):
         with place:
-            more = {"format_func": called, "help": help}
-            chosen.append(choices.choose_one(label, view.layer_names, name, first, **more))
+            chosen.append(choices.choose_one(label, titles, name, first, help=help))
     return chosen[0], chosen[1]
 
 

@@ -271,10 +271,10 @@ def _pairs(view: View) -> None:
     own = terms[~terms["term"].isin(IDENTITIES)]
     terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
     first, second = st.columns(2, vertical_alignment="bottom")
+    largest = next(term for term in terms if term != UNEXPLAINED)
     with first:
         term = choices.choose_one(
-            "Term", list(terms), "term", next(t for t in terms if t != UNEXPLAINED),
-            format_func=stored.feature_titles(list(terms)),
+            "Term", stored.feature_titles(list(terms)), "term", largest,
             help="The feature whose contribution is looked at, or what is unexplained.",
         )  # fmt: skip
     with second:
