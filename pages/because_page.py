@@ -55,9 +55,10 @@ def _layers(view: View) -> list[str]:
 def _ask(view: View, able: list[str]) -> dict[str, str]:
     """The feature, the layer, the tokens, and the layer of another model."""
     first, second, third = st.columns(3)
+    largest = view.results.most_important(view.features)
     with first:
         feature = choices.choose_one(
-            "Feature", stored.feature_titles(view.features), "erased", _largest(view),
+            "Feature", stored.feature_titles(view.features), "erased", largest,
             help="The feature that is erased.",
         )  # fmt: skip
     first_model = parse_layer(view.pair[0])[0]
@@ -75,12 +76,6 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     model = parse_layer(layer)[0]
     other = next((one for one in view.pair if parse_layer(one)[0] != model), "")
     return {"erased": feature, "erased_at": layer, "erased_tokens": tokens, "other": other}
-
-
-def _largest(view: View) -> str:
-    """The feature that matters most on average."""
-    means = view.results.importance.groupby("feature")["importance"].mean()
-    return str(means.reindex(view.features).idxmax())
 
 
 def _offer(view: View, asked: dict[str, str]) -> None:

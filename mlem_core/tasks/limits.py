@@ -88,16 +88,14 @@ def check_room(root: Path) -> None:
 
 def same_address(root: Path) -> list[Path]:
     """The stores of all visitors who were last here from the address of one, itself included."""
-    try:
-        address = (root / ADDRESS).read_text()
-    except OSError:
-        return [root]
-    stores = [root]
-    for path in root.parent.glob(f"*/{ADDRESS}"):
+
+    def address(store: Path) -> str:
         with contextlib.suppress(OSError):
-            if path.parent != root and path.read_text() == address:
-                stores.append(path.parent)
-    return stores
+            return (store / ADDRESS).read_text()
+        return str(store)  # of nobody else
+
+    own = address(root)
+    return [store for store in root.parent.glob("*/") if address(store) == own]
 
 
 def starting_run(root: Path) -> contextlib.AbstractContextManager[object]:
@@ -201,16 +199,12 @@ def excess(
     what, less : how the sentence calls the work, and what it says that helps
     """
     if n_bytes > settings.memory_gb * 1e9:
-        return (
-            f"{what} needed more than {settings.memory_gb:,g} GB of memory, which is what "
-            f"this server lets a run have: {less}."
-        )
-    if seconds > settings.minutes * 60:
-        return (
-            f"{what} took more than {settings.minutes:,g} minutes, which is what this "
-            f"server lets a run have: {less}."
-        )
-    return ""
+        too_much = f"needed more than {settings.memory_gb:,g} GB of memory"
+    elif seconds > settings.minutes * 60:
+        too_much = f"took more than {settings.minutes:,g} minutes"
+    else:
+        return ""
+    return f"{what} {too_much}, which is what this server lets a run have: {less}."
 
 
 def _mb(n_bytes: float) -> str:

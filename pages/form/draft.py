@@ -186,19 +186,24 @@ def show_given(draft: Draft) -> None:
         with left:
             _take_columns(draft)
         with right:
-            _take_file()
+            state.uploader(
+                "An RDM from a file (.npy, .csv)",
+                "form rdm",
+                _take,
+                most_mb=MOST_MB,
+                type=["npy", "csv", "tsv", "txt"],
+                help="Distances between the stimuli as a feature of their own, such as ratings. A "
+                "square matrix in the order of the stimuli, or with names (of stimuli or items) in "
+                "its first row and column. They are scaled to [0, 1].",
+            )
 
 
 def _line(which: str, name: str, what: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{plain(name)}** :gray[{plain(what)}]")
-        state.take_away(f"form {which} away {name}", "feature", partial(_put, which, name))
-
-
-def _put(which: str, name: str, value: object = None) -> None:
-    """Give a vector its columns, or an RDM its file; without any it goes."""
-    others = {other: its for other, its in state.pairs(which).items() if other != name}
-    choices.put(which, state.texts_of(others | ({name: value} if value else {})))
+        state.take_away(
+            f"form {which} away {name}", "feature", partial(state.put_pair, which, name)
+        )
 
 
 def _new_name(typed: str) -> str:
@@ -225,23 +230,10 @@ def _take_columns(draft: Draft) -> None:
         name = st.text_input("Name of the vector", placeholder="semantics")
         if st.form_submit_button("Make one feature", icon=":material/join_inner:"):
             if chosen:
-                _put("vectors", _new_name(name or "vector"), tuple(chosen))
+                state.put_pair("vectors", _new_name(name or "vector"), tuple(chosen))
                 st.rerun()
-
-
-def _take_file() -> None:
-    state.uploader(
-        "An RDM from a file (.npy, .csv)",
-        "form rdm",
-        _take,
-        most_mb=MOST_MB,
-        type=["npy", "csv", "tsv", "txt"],
-        help="Distances between the stimuli as a feature of their own, such as ratings. A square "
-        "matrix in the order of the stimuli, or with names (of stimuli or items) in its first row "
-        "and column. They are scaled to [0, 1].",
-    )
 
 
 def _take(file: Any) -> None:
     """Add what was uploaded; problems with it stand above the columns."""
-    _put("rdms", _new_name(Path(file.name).stem), stored.keep_files(file))
+    state.put_pair("rdms", _new_name(Path(file.name).stem), stored.keep_files(file))

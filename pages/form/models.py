@@ -237,11 +237,6 @@ def said(of: str) -> dict[str, str]:
     return {name: value for name, value in state.pairs(of).items() if name in files}
 
 
-def _say(of: str, name: str, value: str | None) -> None:
-    others = {one: value for one, value in said(of).items() if one != name}
-    choices.put(of, state.texts_of(others | ({name: value} if value else {})))
-
-
 def _call(name: str, new: str) -> None:
     """Give a file another name; without one it is taken away."""
 
@@ -327,7 +322,7 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
             **choices.bound(
                 f"file subjects {name}",
                 name in said("subjects"),
-                lambda on: _say("subjects", name, EVERY if on else None),
+                lambda on: state.put_pair("subjects", name, EVERY if on else None),
             ),
         )
         st.text_input(
@@ -336,7 +331,9 @@ def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
             help="What its layers are: `region`, or `time:ms` for names such as 120 ms, which are "
             "then in the order of their numbers.",
             **choices.bound(
-                f"file axis {name}", said("axes").get(name, ""), partial(_say, "axes", name)
+                f"file axis {name}",
+                said("axes").get(name, ""),
+                partial(state.put_pair, "axes", name),
             ),
         )
         if name in said("first_column") or (content is not None and content.asks):
@@ -363,7 +360,7 @@ def _first_column(name: str) -> None:
         **choices.bound(
             f"file first column {name}",
             said("first_column").get(name),
-            partial(_say, "first_column", name),
+            partial(state.put_pair, "first_column", name),
         ),
     )
 

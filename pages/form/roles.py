@@ -78,20 +78,15 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
             _line(draft, column, about(column_feature(draft, column)))
-        for name in _extra(draft):
+        source = draft.source
+        added = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
+        for name in (*added, *draft.later.values()):
             _added_line(draft, name, about(name))
     if len(draft.roles) > MOST_LINES:
         st.caption(
             f"{len(draft.roles) - MOST_LINES} more columns keep the role that is guessed: "
             + plain(", ".join(list(draft.roles)[MOST_LINES:]))
         )
-
-
-def _extra(draft: Draft) -> list[str]:
-    """The columns of added features."""
-    source = draft.source
-    there = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
-    return [*there, *draft.later.values()]
 
 
 def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
@@ -126,10 +121,6 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
 def _bins(draft: Draft, column: str) -> None:
     now = draft.bins.get(column, 0)
 
-    def remember(number: int) -> None:
-        bins = {**draft.bins, column: number}
-        choices.put("bins", state.texts_of({name: n for name, n in bins.items() if n}))
-
     st.selectbox(
         f"Bins of {column}",
         sorted({0, *BINS, now}),
@@ -137,7 +128,9 @@ def _bins(draft: Draft, column: str) -> None:
         label_visibility="collapsed",
         help="With continuous values nearly all pairs of stimuli differ. Bins of about equally "
         "many stimuli make fewer patterns.",
-        **choices.bound(f"form bins {column} {draft.name}", now, remember),
+        **choices.bound(
+            f"form bins {column} {draft.name}", now, partial(state.put_pair, "bins", column)
+        ),
     )
 
 
@@ -214,18 +207,14 @@ def _free(draft: Draft) -> None:
             **choices.bound(f"form add {draft.name}", now, partial(choices.put, "add")),
         )
         if "frequency" in chosen:
-            _language()
-
-
-def _language() -> None:
-    choices.choose_one(
-        "Language of frequencies",
-        languages(),
-        "language",
-        LANGUAGE,
-        width=180,
-        help="Of the word list that log frequencies are from, by its code.",
-    )
+            choices.choose_one(
+                "Language of frequencies",
+                languages(),
+                "language",
+                LANGUAGE,
+                width=180,
+                help="Of the word list that log frequencies are from, by its code.",
+            )
 
 
 def _below(lint: Lint) -> None:
@@ -241,21 +230,17 @@ def _below(lint: Lint) -> None:
     with st.expander(title, icon=f":material/{icon}:", expanded=grave):
         _say(rest)
         if any(finding.kind == "correlated" for finding in rest):
-            _correlations(lint)
-
-
-def _correlations(lint: Lint) -> None:
-    st.plotly_chart(
-        figures.feature_correlations(lint.correlations),
-        key="lint correlations",
-        config={"displaylogo": False},
-        alt="Correlations between the feature distances",
-    )
-    st.caption(
-        "Pearson correlation of the distances of two features, over the pairs of "
-        f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two are "
-        "hard to separate."
-    )
+            st.plotly_chart(
+                figures.feature_correlations(lint.correlations),
+                key="lint correlations",
+                config={"displaylogo": False},
+                alt="Correlations between the feature distances",
+            )
+            st.caption(
+                "Pearson correlation of the distances of two features, over the pairs of "
+                f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two "
+                "are hard to separate."
+            )
 
 
 def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:

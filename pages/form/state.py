@@ -129,6 +129,12 @@ def texts_of(values: Mapping[str, object]) -> list[str]:
     return list(map(in_text, values.items()))
 
 
+def put_pair(part: str, name: str, value: object = None) -> None:
+    """Give a name its value in such a part of the state; without any it goes."""
+    others = {one: its for one, its in pairs(part).items() if one != name}
+    choices.put(part, texts_of(others | ({name: value} if value else {})))
+
+
 def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
     """The name that was typed, with a number where it is taken; `otherwise` where it is empty."""
     # An equals sign parts a name from the rest in the URL.

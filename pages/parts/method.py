@@ -113,16 +113,18 @@ def other_tables(job_id: str, analysis: Analysis, changes: dict[str, Any]) -> st
     other = analyses.coded_id(job_id, changes.get("missing", spec.missing), by_value)
     if other in _made():
         return other
+    parts = {"missing": "other treatment of missing values", "values": "other coding of values"}
+    named = listed([part for name, part in parts.items() if name in changes])
     if by_value or "missing" in changes:
         what_for = (
-            f"The {_named(changes)} needs pair tables of its own. Until they are made the figures "
+            f"The {named} needs pair tables of its own. Until they are made the figures "
             "below are those of the analysis as it was run. They are made from the representations "
             "of "
         )
         models = [name for name in spec.models if name in analysis.manifest["models"]]
         if lacks(job_id, analysis, models, what_for):
             return None
-    bar = st.progress(0.0, text=f"Making the {_named(changes)} …")
+    bar = st.progress(0.0, text=f"Making the {named} …")
 
     def report(progress: Progress) -> None:
         share = min(1.0, progress.done / max(progress.total, 1))
@@ -143,11 +145,6 @@ def other_tables(job_id: str, analysis: Analysis, changes: dict[str, Any]) -> st
 def _made() -> set[str]:
     """The analyses with other tables whose tables are in the store."""
     return set()
-
-
-def _named(changes: dict[str, Any]) -> str:
-    parts = ["other treatment of missing values"] if "missing" in changes else []
-    return listed([*parts, *(["other coding of values"] if "values" in changes else [])])
 
 
 VALUED = "Features coded by value"

@@ -65,7 +65,16 @@ def _open_view(url_path: str) -> View | None:
     head = st.container(horizontal=True, vertical_alignment="center", key="head")
     analysis = stored.open_analysis(job_id)
     with head:
-        _choose_analysis(job_id, done)
+        labels = stored.analysis_names()
+        st.selectbox(
+            "Analysis",
+            list(done),
+            format_func=lambda one: labels.get(one, one),
+            help="Which of the finished analyses is shown.",
+            label_visibility="collapsed",
+            width=260,
+            **choices.bound("which analysis", job_id, choices.open_job),
+        )
         _say_what(analysis)
     with st.sidebar:
         selection, changes = _choose_selection(job_id, analysis)
@@ -146,19 +155,6 @@ def _chosen(done: dict[str, Job]) -> str | None:
         return job_id
     _ways_on(latest)
     return None
-
-
-def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
-    labels = stored.analysis_names()
-    st.selectbox(
-        "Analysis",
-        list(done),
-        format_func=lambda one: labels.get(one, one),
-        help="Which of the finished analyses is shown.",
-        label_visibility="collapsed",
-        width=260,
-        **choices.bound("which analysis", job_id, choices.open_job),
-    )
 
 
 def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
