@@ -219,7 +219,7 @@ class _Card:
         return None if view is None else _drawn(self, called, view, key)
 
     def show(self) -> None:
-        """Draw it with its words, its place and its files."""
+        """Draw it with its place and its words."""
         with st.container(border=True):
             head = st.container(horizontal=True, vertical_alignment="center")
             with head:
@@ -232,12 +232,19 @@ class _Card:
             self._words(made)
 
     def _move(self) -> None:
-        up, down = (partial(_moved, at=self.at, by=by) for by in (-1, 1))
-        out = partial(_without, at=self.at)
+        def moved(by: int, there: list[Chosen]) -> list[Chosen]:
+            to = self.at + by
+            if 0 <= to < len(there) > self.at:
+                there[self.at], there[to] = there[to], there[self.at]
+            return there
+
+        def without(there: list[Chosen]) -> list[Chosen]:
+            return [one for at, one in enumerate(there) if at != self.at]
+
         for label, icon, how, help in (
-            ("Up", "arrow_upward", up, "Before the figure above."),
-            ("Down", "arrow_downward", down, "Behind the figure below."),
-            ("Remove", "delete", out, "Takes it out of the report; it can be added again."),
+            ("Up", "arrow_upward", partial(moved, -1), "Before the figure above."),
+            ("Down", "arrow_downward", partial(moved, 1), "Behind the figure below."),
+            ("Remove", "delete", without, "Takes it out of the report; it can be added again."),
         ):
             st.button(
                 label,
@@ -292,19 +299,6 @@ class _Card:
                 one.worded(part, said) if at == self.at else one for at, one in enumerate(there)
             ],
         )
-
-
-def _moved(there: list[Chosen], at: int, by: int) -> Sequence[Chosen]:
-    """The report with one figure moved up or down by one."""
-    to = at + by
-    if not (0 <= at < len(there) and 0 <= to < len(there)):
-        return there
-    there[at], there[to] = there[to], there[at]
-    return there
-
-
-def _without(there: list[Chosen], at: int) -> Sequence[Chosen]:
-    return [one for place, one in enumerate(there) if place != at]
 
 
 view_page(__file__, _show_report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -42,32 +43,21 @@ def _show_systems(view: View) -> None:
         table = table_of_distances(*summary.system_distances)
     frame.alone(partial(_overview, view, summary, table))
     uncertainty.offer_intervals(view)
-    frame.folded_part(
-        "Paths of profiles over depth",
-        ":material/timeline:",
-        "paths",
-        partial(exporting.show_figure, view, "system_paths"),
+    second = summary.second_level
+    related = summary.properties is not None and len(summary.properties.values) > 2
+    tested = second is not None and len(second.importances) > 0
+    paths, correlations = (
+        partial(exporting.show_figure, view, name)
+        for name in ("system_paths", "property_correlations")
     )
-    if summary.properties is not None and len(summary.properties.values) > 2:
-        frame.folded_part(
-            "Properties that go together",
-            ":material/link:",
-            "properties",
-            partial(exporting.show_figure, view, "property_correlations"),
-        )
-    if summary.second_level is not None and len(summary.second_level.importances):
-        frame.folded_part(
-            "Why two distances agree",
-            ":material/help:",
-            "agreement",
-            partial(_agreement, summary),
-        )
-    frame.folded_part(
-        "All distances in numbers",
-        ":material/table:",
-        "distances",
-        partial(_tables, summary, table),
-    )
+    for there, title, icon, name, body in (
+        (True, "Paths of profiles over depth", "timeline", "paths", paths),
+        (related, "Properties that go together", "link", "properties", correlations),
+        (tested, "Why two distances agree", "help", "agreement", partial(_agreement, summary)),
+        (True, "All distances in numbers", "table", "distances", partial(_tables, summary, table)),
+    ):
+        if there:
+            frame.folded_part(title, f":material/{icon}:", name, body)
 
 
 def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
@@ -104,15 +94,14 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
     frame.attempt(partial(_two, view, summary, table, measure))
 
 
-def _choose(view: View, points: list[dict[str, Any]]) -> None:
+def _choose(view: View, clicked: Sequence[Any]) -> None:
     """Look at the two systems of a cell of the matrix that was clicked, if it has two."""
-    clicked = [point["customdata"] for point in points if "customdata" in point]
     of = systems_of(view.shown())
-    if not clicked or of is None:
+    if of is None:
         return
     cells, rows = system_cells(of)
     names = {cell: of.names[row] for cell, row in zip(cells, rows, strict=True)}
-    a, b = (names.get((str(clicked[0][at]), int(clicked[0][at + 1])), "") for at in (0, 2))
+    a, b = (names.get((str(clicked[at]), int(clicked[at + 1])), "") for at in (0, 2))
     if a and b and a != b:
         choices.put_all({"system_a": [a], "system_b": [b]})
 

@@ -77,9 +77,6 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
 
-_layer = typed(parse_layer)
-
-
 def _replicates(text: str) -> int:
     try:
         number = int(text)
@@ -199,7 +196,7 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "layers_in_question",
         nargs="*",
-        type=_layer,
+        type=typed(parse_layer),
         metavar="minilm:3",
         help="more layers to compute, beside those of the claims",
     )

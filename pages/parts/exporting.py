@@ -144,11 +144,18 @@ class Panel:
         """Draw it, with its caption and its export."""
         self._chart(on_select="ignore")
 
-    def on_click(self, choose: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Draw it with points that can be clicked; `choose` gets them before all is drawn anew."""
+    def on_click(self, choose: Callable[[Sequence[Any]], None]) -> None:
+        """Draw it with points that can be clicked.
+
+        Parameters
+        ----------
+        choose : gets the `customdata` of the one that was, before all is drawn anew
+        """
 
         def clicked() -> None:
-            choose(list(st.session_state[f"figure {self.name}"]["selection"]["points"]))
+            points = st.session_state[f"figure {self.name}"]["selection"]["points"]
+            if found := [point["customdata"] for point in points if "customdata" in point]:
+                choose(found[0])
 
         self._chart(on_select=clicked, selection_mode="points")
 

@@ -248,10 +248,9 @@ def compared_layers(view: View) -> LayerSimilarity:
     return view.shown(similarity=chosen_similarity()).layer_similarity
 
 
-def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
+def look_at_cell(view: View, clicked: Any) -> None:
     """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
-    clicked = [point["customdata"] for point in points if "customdata" in point]
-    layers = [layer_name(clicked[0][at : at + 2]) for at in (0, 2)] if clicked else []
+    layers = [layer_name(clicked[at : at + 2]) for at in (0, 2)]
     if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
         look_at(view, *layers)
 
@@ -268,13 +267,8 @@ def open_why(view: View, a: str, b: str) -> None:
     st.switch_page(SCREENS["home"].file)
 
 
-def look_at_layer(view: View, points: list[dict[str, Any]]) -> None:
-    """Look at a layer that was clicked beside the one that was chosen last.
-
-    Parameters
-    ----------
-    points : that are selected; `customdata` begins with model and layer
-    """
-    clicked = [layer_name(point["customdata"][:2]) for point in points if "customdata" in point]
-    if clicked and clicked[0] in {*view.layer_names} - {*view.pair}:
-        look_at(view, view.pair[1], clicked[0])
+def look_at_layer(view: View, clicked: Any) -> None:
+    """Look at a layer that was clicked beside the one that was chosen last."""
+    layer = layer_name(clicked[:2])
+    if layer in {*view.layer_names} - {*view.pair}:
+        look_at(view, view.pair[1], layer)
