@@ -7,7 +7,7 @@ import streamlit as st
 from mlem_core.base.typing import layer_name, parse_layer
 from mlem_core.figures.why import erasure_shown
 from pages.parts import background, choices, exporting, stored
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.opening import view_page
 from pages.parts.view import View
 
@@ -15,10 +15,9 @@ from pages.parts.view import View
 def _show_because(view: View) -> None:
     able = _layers(view)
     if not able:
-        st.info(
+        inform(
             "A feature can be erased from models that are run, below their last layer; this "
-            "analysis has none.",
-            icon=":material/info:",
+            "analysis has none."
         )
         return
     asked = _ask(view, able)

@@ -9,10 +9,11 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.base.text import fraction
+from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
 from mlem_core.figures import partial as parts
 from mlem_core.figures.compare import importance_of
-from mlem_core.inference.tables import agreement_interval
+from mlem_core.inference.tables import agreement_interval, similarity_table
 from mlem_core.measures.similarity import agreement
 from pages.parts import choices, exporting, frame, method, stored, uncertainty
 from pages.parts.choices import without_minus_zero
@@ -67,10 +68,7 @@ def _matrices(view: View) -> None:
         return
     _published(view)
     frame.folded_part(
-        "Explained and residual similarity",
-        ":material/call_split:",
-        "similar in",
-        partial(_similar_in, view),
+        "Explained and residual similarity", "call_split", "similar in", partial(_similar_in, view)
     )
 
 
@@ -138,29 +136,28 @@ def _features(view: View, a: str, b: str) -> None:
     _similarities(view, a, b)
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
-    frame.folded_part(
-        method.VALUED,
-        ":material/call_split:",
-        "values",
-        partial(method.values_in_two, view),
-    )
+    frame.folded_part(method.VALUED, "call_split", "values", partial(method.values_in_two, view))
 
 
 def _similarities(view: View, a: str, b: str) -> None:
     results = view.results
-    around_tau, around_rsa = uncertainty.intervals_of_pair(view, a, b)
+    bounds: dict[str, tuple[float, float]] = {}
+    if (intervals := view.shown().intervals) is not None and a != b:
+        row = similarity_table(intervals, list(map(parse_layer, (a, b)))).table.iloc[0]
+        names = "weighted_tau", "rsa"
+        bounds = {name: (row[f"{name}_lower"], row[f"{name}_upper"]) for name in names}
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",
         fraction(results.similarity_profiles.loc[a, b]),
-        **uncertainty.around(around_tau),
+        **uncertainty.around(bounds.get("weighted_tau")),
         help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
         + captions.tau_by_chance(results.n_profile_features),
     )
     right.metric(
         "By distances (RSA)",
         fraction(results.similarity_rsa.loc[a, b]),
-        **uncertainty.around(around_rsa),
+        **uncertainty.around(bounds.get("rsa")),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     of_layers = compared_layers(view)

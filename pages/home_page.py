@@ -72,11 +72,11 @@ def _show_my_analyses() -> None:
         if rest:
             title = title.format(len(rest))
             key = f"{title.partition(' ')[2]} analyses"
-            frame.folded_part(title, f":material/{icon}:", key, partial(lines, rest))
+            frame.folded_part(title, icon, key, partial(lines, rest))
     if deleted := trash.in_trash(stored.store()):
         frame.folded_part(
             f"{len(deleted)} deleted in the last {trash.DAYS} days",
-            ":material/delete:",
+            "delete",
             "deleted analyses",
             partial(_show_deleted, deleted),
         )

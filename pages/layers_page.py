@@ -24,7 +24,7 @@ from mlem_core.measures import decomposition as of
 from mlem_core.measures.decomposition import discordant_pairs
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from pages.parts import choices, exporting, frame, stored, uncertainty
-from pages.parts.choices import plain, without_minus_zero
+from pages.parts.choices import inform, plain, without_minus_zero
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.view import (
@@ -60,7 +60,7 @@ def _maps(view: View) -> None:
 
     frame.alone(of_layers)
     title = "The stimuli in all layers of a model"
-    frame.folded_part(title, ":material/grid_view:", "model maps", partial(_model_maps, view))
+    frame.folded_part(title, "grid_view", "model maps", partial(_model_maps, view))
     exporting.show_tab(view, "all")
 
 
@@ -92,7 +92,7 @@ def _model_maps(view: View) -> None:
 def _models_alike(view: View) -> None:
     similarity = choose_similarity(view).similarity
     if similarity.no_terms:
-        st.info(f"{similarity.no_terms} What follows is RSA.", icon=":material/info:")
+        inform(f"{similarity.no_terms} What follows is RSA.")
         similarity = SIMILARITIES[RSA]
     shown = view.shown(similarity=similarity.name)
     panel = Panel.of(view, "why_layers", similarity=similarity.name)

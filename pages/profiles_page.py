@@ -17,7 +17,7 @@ from mlem_core.figures import captions
 from mlem_core.inference.caveats import below_ceiling
 from mlem_core.measures import importance
 from pages.parts import background, choices, exporting, frame, method, stored, uncertainty
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.view import View
@@ -58,7 +58,7 @@ def _show_profiles(view: View) -> None:
         ),
         ("The same layers by other methods", "balance", "baselines", _baseline),
     ):
-        frame.folded_part(title, f":material/{icon}:", name, partial(body, view))
+        frame.folded_part(title, icon, name, partial(body, view))
     exporting.show_tab(view, "profiles")
 
 
@@ -84,7 +84,7 @@ def _correlated(view: View) -> None:
             help="They are permuted together.",
         )  # fmt: skip
         if not group:
-            st.info("Choose at least one feature.", icon=":material/info:")
+            inform("Choose at least one feature.")
             return
     with st.spinner("Computing the importances …"):
         panel = Panel.of(view, f"importance_{way}", f"importance-{way}", group="\n".join(group))

@@ -21,7 +21,7 @@ from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import FORMATS, pages_of, pictures
 from mlem_core.tasks import notes
 from pages.parts import frame, stored
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import add_to_report, change_report, paper, read_report
 from pages.parts.opening import view_page
 from pages.parts.view import View, view_of
@@ -35,10 +35,9 @@ def _show_report(view: View) -> None:
         st.warning(plain(sentence), icon=":material/warning:")
     _offer_figures(view)
     if not chosen:
-        st.info(
+        inform(
             "Nothing is chosen yet. Add a figure here, or with *Add to report* under *Export* "
-            "below any figure.",
-            icon=":material/info:",
+            "below any figure."
         )
     cards = [_Card(job_id, at, one, size, flags) for at, one in enumerate(chosen)]
     for card in cards:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import streamlit as st
+
 from mlem_core.data.levels import STIMULUS
 from pages.parts import exporting
 from pages.parts.choices import plain
@@ -14,12 +16,12 @@ from pages.parts.view import View
 def _show_stimuli(view: View) -> None:
     """The stimuli with their features, and how these are spread and go together."""
     stimuli = view.analysis.stimuli
-    exporting.show_table(
+    st.subheader(plain(stimuli.name))
+    exporting.draw_table(
         stimuli.table,
         "stimuli",
-        plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
-        first=True,
+        height=380,
         features=[feature.name for feature in stimuli.features],
         images=Path(view.analysis.spec.stimuli).parent if STIMULUS in stimuli.table else None,
     )

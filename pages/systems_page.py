@@ -19,7 +19,7 @@ from mlem_core.groups.properties import LEVELS
 from mlem_core.groups.second_level import CONCLUSIVE
 from mlem_core.groups.summary import GroupSummary
 from pages.parts import choices, exporting, frame, stored, uncertainty
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.screens import SCREENS
@@ -32,10 +32,9 @@ ORDERS = {"model": "by group", "clustering": "similar ones together"}
 def _show_systems(view: View) -> None:
     models = {model for model, _ in view.layers}
     if len(models) < FEWEST:
-        st.info(
+        inform(
             f"Found {many(len(models), 'model')}; this page compares {FEWEST} or more. Choose them "
-            "on the page New analysis.",
-            icon=":material/info:",
+            "on the page New analysis."
         )
         return
     with st.spinner("Comparing the systems …"):
@@ -57,7 +56,7 @@ def _show_systems(view: View) -> None:
         (True, "All distances in numbers", "table", "distances", partial(_tables, summary, table)),
     ):
         if there:
-            frame.folded_part(title, f":material/{icon}:", name, body)
+            frame.folded_part(title, icon, name, body)
 
 
 def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:

@@ -26,7 +26,7 @@ from mlem_core.robustness.claims import (
 from mlem_core.robustness.flags import summary
 from mlem_core.robustness.multiverse import Choices, Multiverse, choices_of, find_multiverse
 from pages.parts import background, choices, exporting, frame, stored, uncertainty
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.opening import view_page
 from pages.parts.view import View, chosen_similarity, pair_of_layers
@@ -199,7 +199,7 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
             )
             names.append(third)
     if len(set(names)) < len(names):
-        st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
+        inform(f"Choose {len(names)} different layers.")
         return None
     layers = [parse_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
@@ -301,7 +301,7 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
                 help="The feature that it is compared with.",
             )  # fmt: skip
         if other == feature:
-            st.info("Choose two different features.", icon=":material/info:")
+            inform("Choose two different features.")
             return None
         return Claim("above", (layers[0],), (feature, other))
     if kind == "more-in":

@@ -20,7 +20,7 @@ from mlem_core.inference.caveats import FITTED
 from mlem_core.robustness import two_analyses
 from mlem_core.robustness.two_analyses import Paired, replication
 from pages.parts import background, choices, exporting, frame, opening, stored, uncertainty
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
@@ -31,11 +31,11 @@ def versus_body() -> None:
     st.markdown("What changed between two analyses, and what it did to the results.")
     done = opening.finished()
     if len(done) < 2:
-        st.info("Two finished analyses can be compared. Run another one.", icon=":material/info:")
+        inform("Two finished analyses can be compared. Run another one.")
         return
     ids = _choose(list(done))
     if ids[0] == ids[1]:
-        st.info("Choose two different analyses.", icon=":material/info:")
+        inform("Choose two different analyses.")
         return
     first, second = view_of(ids[0]), view_of(ids[1])
     if first is None or second is None:

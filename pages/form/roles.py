@@ -24,7 +24,7 @@ from mlem_core.models.registry import MODELS, packaged
 from pages.form import state
 from pages.form.draft import FEATURES, Draft, change_roles, column_feature, of_column, show_given
 from pages.parts import choices, stored
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 
 BINS = (3, 4, 5, 8, 10)
 # An ordered column with more different values than this may be cut into bins.
@@ -53,9 +53,7 @@ ROLE_NAMES = {
 def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
     """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
     if draft.error and draft.at == "read":
-        st.info(
-            "The columns are shown once the file can be read; see step 1.", icon=":material/info:"
-        )
+        inform("The columns are shown once the file can be read; see step 1.")
         return
     if wrong:
         st.error(plain(wrong), icon=":material/error:")

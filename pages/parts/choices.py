@@ -299,6 +299,11 @@ def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
     return str(chosen)
 
 
+def inform(text: str) -> None:
+    """Say why there is nothing to see here."""
+    st.info(text, icon=":material/info:")
+
+
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 
 

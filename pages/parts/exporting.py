@@ -303,27 +303,9 @@ def read_report(kept: Notes) -> tuple[list[Chosen], list[str]]:
     return found, lost
 
 
-def show_table(
-    table: pd.DataFrame,
-    name: str,
-    title: str,
-    caption: str,
-    *,
-    first: bool = False,
-    **more: Any,
-) -> None:
-    """A table with its download, folded away unless it comes first on the page.
-
-    Parameters
-    ----------
-    more : as of `draw_table`
-    """
-    if first:
-        st.subheader(title)
-        draw_table(table, name, caption, height=380, **more)
-    else:
-        draw = partial(draw_table, table, name, caption, **more)
-        frame.folded_part(title, ":material/table:", name, draw)
+def show_table(table: pd.DataFrame, name: str, title: str, caption: str) -> None:
+    """A table with its download, folded away."""
+    frame.folded_part(title, "table", name, partial(draw_table, table, name, caption))
 
 
 def draw_table(

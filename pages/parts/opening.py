@@ -22,7 +22,7 @@ from mlem_core.estimators.registry import check_values
 from mlem_core.tasks import analyses, followups, notes
 from mlem_core.tasks.analyses import Job
 from pages.parts import background, choices, frame, method, stored
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import remember
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
@@ -90,7 +90,7 @@ def _open_view(url_path: str) -> View | None:
         )
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
-        st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
+        inform(f"Choose at least one {what} in the sidebar.")
         return None
     try:
         apart = changes.get("values", analysis.tables.resolved)
@@ -140,7 +140,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
         return latest.id
     if not job_id:
         what = "There is no analysis yet: choose stimuli and models and run one"
-        st.info(f"{what} on the page New analysis.", icon=":material/info:")
+        inform(f"{what} on the page New analysis.")
     elif job_id not in done:
         try:
             job = stored.find_job(job_id)
@@ -148,7 +148,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
             if state == "done":  # since a moment ago
                 done[job_id] = job
             else:
-                st.info(f"The analysis {NOT_DONE[state]}", icon=":material/info:")
+                inform(f"The analysis {NOT_DONE[state]}")
         except InputError as error:
             st.error(plain(error), icon=":material/error:")
     if job_id in done:

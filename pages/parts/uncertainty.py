@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,6 @@ from mlem_core.inference.intervals import (
     family_of_tests,
 )
 from mlem_core.inference.replicates import seconds_of_layers
-from mlem_core.inference.tables import similarity_table
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.flags import of_two, reasons
@@ -84,7 +84,7 @@ def show_tests(
         claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
         _draw_tests(family, name, f"{caption} {how} {ZERO} {claimed}")
 
-    frame.folded_part(title, ":material/rule:", name, body)
+    frame.folded_part(title, "rule", name, body)
 
 
 def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
@@ -103,7 +103,7 @@ def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
 def show_chance(view: View) -> None:
     """Whether each layer's score is above chance; folded away."""
     frame.folded_part(
-        "Is each layer's score above chance?", ":material/casino:", "chance", lambda: _chance(view)
+        "Is each layer's score above chance?", "casino", "chance", lambda: _chance(view)
     )
 
 
@@ -156,7 +156,7 @@ def chosen_correction() -> str:
     return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
-def around(interval: tuple[float, float] | None) -> dict[str, Any]:
+def around(interval: Sequence[float] | None) -> dict[str, Any]:
     """Arguments of `st.metric` that write an interval below its number."""
     if interval is None or interval[0] != interval[0]:
         return below_metric("")
@@ -168,22 +168,6 @@ def below_metric(span: str) -> dict[str, Any]:
     if not span:
         return {}
     return {"delta": f"95 % CI {span}", "delta_color": "off", "delta_arrow": "off"}
-
-
-def intervals_of_pair(
-    view: View, a: str, b: str
-) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    intervals = view.shown().intervals
-    if intervals is None or a == b:
-        return None, None
-    layers = [parse_layer(a), parse_layer(b)]
-    row = similarity_table(intervals, layers).table.iloc[0]
-    tau, rsa = (
-        (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
-        for name in ("weighted_tau", "rsa")
-    )
-    return tau, rsa
 
 
 def choose_marks() -> None:

@@ -20,7 +20,7 @@ from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.tasks.followups import Followup
 from pages.parts import background, choices, stored
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
 
 # The choice that draws no marks of the audit.
@@ -180,7 +180,7 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
 def has_pairs(view: View) -> bool:
     """Whether there are two layers to compare; a message where there are not."""
     if len(view.layers) < 2:
-        st.info("There is one layer: no two to compare.", icon=":material/info:")
+        inform("There is one layer: no two to compare.")
     return len(view.layers) > 1
 
 

@@ -34,7 +34,7 @@ from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.report.page import script, style
 from mlem_core.tasks.followups import Followup
 from pages.parts import background, choices, exporting, frame, screens, stored, uncertainty
-from pages.parts.choices import plain
+from pages.parts.choices import inform, plain
 from pages.parts.view import (
     View,
     choose_similarity,
@@ -81,7 +81,7 @@ def _canvas(view: View) -> None:
         on_pair_change=chosen,
         on_details_change=lambda: _open_details(st.session_state["canvas"]["details"]),
     )
-    frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
+    frame.folded_part("Details", "tune", DETAILS, partial(_details, view))
     _wait(view, shown)
 
 
@@ -239,7 +239,7 @@ def _others(view: View) -> None:
     """The choice of the similarity that the canvas shows."""
     of_layers = choose_similarity(view)
     if of_layers.similarity.no_terms:
-        st.info(of_layers.similarity.no_terms, icon=":material/info:")
+        inform(of_layers.similarity.no_terms)
 
 
 def _figures(view: View) -> None:
