@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -63,7 +62,13 @@ def _matrices(view: View) -> None:
         interval = shown.once(key, lambda: agreement_interval(bounds, view.layers)[1:])
     values = of_layers.values_of(view.layers)
     agree = agreement(view.results.similarity_profiles.to_numpy(), values)
-    _agreement(agree, uncertainty.around(interval))
+    st.metric(
+        "Agreement of the two (Spearman ρ)",
+        "–" if math.isnan(agree) else fraction(agree),
+        **uncertainty.around(interval),
+        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
+        "the pairs of layers as their distances do. It needs three layers.",
+    )
     if not of_layers.similarity.of_ranks:
         return
     _published(view)
@@ -87,16 +92,6 @@ def _order(view: View) -> None:
         )
         if view.shown().audit is not None:
             uncertainty.choose_marks()
-
-
-def _agreement(value: float, around: dict[str, Any]) -> None:
-    st.metric(
-        "Agreement of the two (Spearman ρ)",
-        "–" if math.isnan(value) else fraction(value),
-        **around,
-        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
-        "the pairs of layers as their distances do. It needs three layers.",
-    )
 
 
 def _similar_in(view: View) -> None:

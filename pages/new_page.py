@@ -14,7 +14,6 @@ from mlem_core.base.text import listed, many
 from mlem_core.data.doubts import Lint
 from mlem_core.scale.cluster import from_environment
 from mlem_core.scale.executor import HERE
-from mlem_core.tasks.reading import FoundArrays
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
 from pages.parts import background, frame
@@ -92,7 +91,12 @@ def new_body() -> None:
             models.show_models(now, files, wrong["models"])
     cost = None
     if spec is not None and lint is not None:
-        cost = _cost(spec, now, lint.n_cells, files)
+        assert now.stimuli is not None
+        offers = [offer for offer in models.offers() if offer.where != "away"]
+        shapes = {offer.name: offer.shape for offer in offers}
+        n_layers = [len(content.names) for content in files.values()]
+        fetched = sum(offer.n_bytes or 0 for offer in offers)
+        cost = cost_of(spec, now.stimuli, lint.n_cells, shapes, n_layers, fetched)
     _bar(now, wrong, cost, spec)
 
 
@@ -128,15 +132,6 @@ def _systems() -> str:
     """The models and files that are chosen, or how many they are."""
     names = [*models.chosen_models(), *models.chosen_files()]
     return many(len(names), "model") if len(names) > 2 else listed(names)
-
-
-def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, FoundArrays]) -> Cost:
-    assert now.stimuli is not None
-    offers = [offer for offer in models.offers() if offer.where != "away"]
-    shapes = {offer.name: offer.shape for offer in offers}
-    n_layers = [len(content.names) for content in files.values()]
-    fetched = sum(offer.n_bytes or 0 for offer in offers)
-    return cost_of(spec, now.stimuli, n_cells, shapes, n_layers, fetched)
 
 
 def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpec | None) -> None:

@@ -116,7 +116,8 @@ def _tests(view: View) -> None:
                 f"Importance in {one} less that in {other}, the same blocks left out on both sides "
                 "(two-sided).",
             )
-    uncertainty.show_chance(view)
+    title = "Is each layer's score above chance?"
+    frame.folded_part(title, "casino", "chance", partial(uncertainty.score_chance, view))
 
 
 def _audit(view: View) -> None:

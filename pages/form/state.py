@@ -214,9 +214,10 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         value = getattr(spec, field.name)
         if field.name in form and value != field.default:
             form[field.name] = _texts(field.name, value)
+    builtin = spec.stimuli in datasets.SETS
     # What the form calls otherwise, or has in another form.
     return form | {
-        "stimuli": [_stimuli(spec.stimuli)],
+        "stimuli": [spec.stimuli if builtin else stored.upload_name(spec.stimuli)],
         "models": list(spec.models) or [choices.NOTHING],
         "files": _uploads(spec.representations),
         "rdms": _uploads(spec.rdms),
@@ -236,10 +237,6 @@ def _texts(name: str, value: object) -> list[str]:
     texts = list(map(in_text, value)) or [choices.NOTHING]
     joined = {**dict.fromkeys(OF_MODELS, "; "), "layers": ",", "na": ","}.get(name)
     return texts if joined is None else [joined.join(texts)]
-
-
-def _stimuli(name: str) -> str:
-    return name if name in datasets.SETS else stored.upload_name(name)
 
 
 def _uploads(files: Sequence[tuple[str, str]]) -> list[str] | None:

@@ -66,7 +66,11 @@ def paper(name: str, *, resolution: bool = False) -> Paper:
         first=list(WIDTHS_MM).index("two columns"),
         format_func=lambda one: f"{one}, {WIDTHS_MM[one]:.0f} mm" if one in WIDTHS_MM else one,
     )
-    wide = WIDTHS_MM[width] if width in WIDTHS_MM else _millimetres(name)
+    wide = WIDTHS_MM.get(width)
+    if wide is None:
+        about = "As the journal asks for it, from 30 to 500."
+        chosen = _bound("mm", name, _settings().get("mm", 136))
+        wide = float(st.number_input("Width in mm", 30, 500, help=about, **chosen))
     font = pick(
         "Font",
         list(FONTS),
@@ -83,12 +87,6 @@ def paper(name: str, *, resolution: bool = False) -> Paper:
         dpi = pick("Resolution", list(DPI), name, "dpi", "Pixels an inch.",
                    format_func=lambda one: f"{one} dpi")  # fmt: skip
     return Paper(width_mm=wide, font=font, points=float(points), dpi=int(dpi))
-
-
-def _millimetres(name: str) -> float:
-    about = "As the journal asks for it, from 30 to 500."
-    chosen = _bound("mm", name, _settings().get("mm", 136))
-    return float(st.number_input("Width in mm", 30, 500, help=about, **chosen))
 
 
 # Of a table, those that the browser gets.

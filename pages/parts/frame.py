@@ -154,11 +154,11 @@ _KEY = "window"
 def watch_width() -> None:
     """Keep the history so, and hear whether the window is narrow; a wide one says so later only."""
     hear = st.components.v2.component("window", js=_SCRIPT % _NARROW)
-    hear(key=_KEY, default={"narrow": False}, on_narrow_change=_remember, height=1)
 
+    def remember() -> None:
+        st.session_state["narrow window"] = bool(st.session_state[_KEY].narrow)
 
-def _remember() -> None:
-    st.session_state["narrow window"] = bool(st.session_state[_KEY].narrow)
+    hear(key=_KEY, default={"narrow": False}, on_narrow_change=remember, height=1)
 
 
 def narrow() -> bool:

@@ -100,14 +100,8 @@ def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
     )
 
 
-def show_chance(view: View) -> None:
-    """Whether each layer's score is above chance; folded away."""
-    frame.folded_part(
-        "Is each layer's score above chance?", "casino", "chance", lambda: _chance(view)
-    )
-
-
-def _chance(view: View) -> None:
+def score_chance(view: View) -> None:
+    """Whether each layer's score is above chance."""
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return

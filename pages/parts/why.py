@@ -52,11 +52,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
 """
 
 
-def _component() -> Any:
-    holder = '<div class="holder" style="container-type: inline-size"></div>'
-    return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
-
-
 MOST = "add most"
 DETAILS = "details"
 OFTEN = 1.0  # seconds between two looks at how far it is
@@ -74,7 +69,10 @@ def _canvas(view: View) -> None:
     def chosen() -> None:
         look_at(view, *st.session_state["canvas"]["pair"])
 
-    _component()(
+    holder = '<div class="holder" style="container-type: inline-size"></div>'
+    code = script() + _ENTRY
+    drawn = st.components.v2.component("canvas", html=holder, css=style(), js=code)
+    drawn(
         # As bytes: Streamlit would write the same text twice.
         data=json.dumps(canvas_data(shown)).encode(),
         key="canvas",
@@ -110,12 +108,8 @@ def _wait(view: View, shown: FigureContext) -> None:
     if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
         with contextlib.suppress(InputError, OSError):
             background.begin_ahead(work)
-    if maps or (work is not None and _goes_on(work)):
+    if maps or (work is not None and work.status().state in background.UNDER_WAY):
         st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, [])
-
-
-def _goes_on(work: Followup) -> bool:
-    return work.status().state in background.UNDER_WAY
 
 
 def _arrive(
@@ -134,7 +128,7 @@ def _arrive(
         with contextlib.suppress(InputError):
             points_of(shown, layer)
             made = True
-    if made or (work is not None and not _goes_on(work)):
+    if made or (work is not None and work.status().state not in background.UNDER_WAY):
         st.rerun()
 
 
