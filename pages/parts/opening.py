@@ -285,15 +285,9 @@ def _make_page(view: View) -> None:
         value=True,
         help="Their words and sentences; without them the values of their features stay.",
     )
-    options = {
-        **view.selection.to_dict(),
-        **{
-            "a": list(pair[0]),
-            "b": list(pair[1]),
-            "stimuli": stimuli,
-            "title": stored.analysis_names().get(view.job_id, view.job_id),
-        },
-    }
+    title = stored.analysis_names().get(view.job_id, view.job_id)
+    more = {"a": pair[0], "b": pair[1], "stimuli": stimuli, "title": title}
+    options = view.selection.to_dict() | more
     help = "Explains every two layers in the background; a minute for 50 layers."
     _offer_file(view, "page", options, followups.PAGE, help)
 
