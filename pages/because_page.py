@@ -5,33 +5,28 @@ from __future__ import annotations
 import streamlit as st
 
 from mlem_core.base.typing import layer_name, parse_layer
-from pages.parts import background, choices, exporting, frame, naming
-from pages.parts.choices import plain
-from pages.parts.opening import open_view
+from mlem_core.figures.why import erasure_shown
+from pages.parts import background, choices, exporting, stored
+from pages.parts.choices import inform, plain
+from pages.parts.opening import view_page
 from pages.parts.view import View
 
 
-def because_body() -> None:
-    view = open_view("because")
-    if view is None:
-        return
+def _show_because(view: View) -> None:
     able = _layers(view)
     if not able:
-        st.info(
+        inform(
             "A feature can be erased from models that are run, below their last layer; this "
-            "analysis has none.",
-            icon=":material/info:",
+            "analysis has none."
         )
         return
     asked = _ask(view, able)
-    from mlem_core.figures.why import erasure_shown
-
     found = erasure_shown(view.shown(**asked))
     if found is None:
         _offer(view, asked)
         return
     with st.container(border=True):
-        st.markdown("\n".join(f"- {plain(one)}" for one in found.sentences(naming.now())))
+        st.markdown("\n".join(f"- {plain(one)}" for one in found.sentences(stored.names())))
     exporting.show_figure(view, "erasure", **asked)
     exporting.show_table(
         found.table,
@@ -59,18 +54,17 @@ def _layers(view: View) -> list[str]:
 def _ask(view: View, able: list[str]) -> dict[str, str]:
     """The feature, the layer, the tokens, and the layer of another model."""
     first, second, third = st.columns(3)
+    largest = view.results.most_important(view.features)
     with first:
         feature = choices.choose_one(
-            "Feature", view.features, "erased", _largest(view),
-            format_func=naming.of_features(view.features),
+            "Feature", stored.feature_titles(view.features), "erased", largest,
             help="The feature that is erased.",
         )  # fmt: skip
-    called = naming.of_all_layers()
     first_model = parse_layer(view.pair[0])[0]
     chosen = [one for one in able if parse_layer(one)[0] == first_model] or able
     with second:
         layer = choices.choose_one(
-            "Layer", able, "erased_at", chosen[len(chosen) // 2], format_func=called,
+            "Layer", stored.layer_titles(able), "erased_at", chosen[len(chosen) // 2],
             help="Its states no longer have the feature; later layers and predictions follow.",
         )  # fmt: skip
     with third:
@@ -81,12 +75,6 @@ def _ask(view: View, able: list[str]) -> dict[str, str]:
     model = parse_layer(layer)[0]
     other = next((one for one in view.pair if parse_layer(one)[0] != model), "")
     return {"erased": feature, "erased_at": layer, "erased_tokens": tokens, "other": other}
-
-
-def _largest(view: View) -> str:
-    """The feature that matters most on average."""
-    means = view.results.importance.groupby("feature")["importance"].mean()
-    return str(means.reindex(view.features).idxmax())
 
 
 def _offer(view: View, asked: dict[str, str]) -> None:
@@ -102,4 +90,4 @@ def _offer(view: View, asked: dict[str, str]) -> None:
     )
 
 
-frame.page(because_body)
+view_page(__file__, _show_because)

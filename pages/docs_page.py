@@ -31,4 +31,4 @@ def docs_body() -> None:
             screens.show_docs(chosen)
 
 
-frame.page(docs_body)
+frame.page(__file__, docs_body)

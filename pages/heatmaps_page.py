@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
 from mlem_core.base.text import fraction
+from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
+from mlem_core.figures import terms as parts
 from mlem_core.figures.compare import importance_of
-from pages.parts import choices, exporting, frame, naming, uncertainty, values
+from mlem_core.inference.intervals import agreement_interval, similarity_table
+from mlem_core.measures.similarity import agreement
+from pages.parts import choices, exporting, frame, method, stored, uncertainty
 from pages.parts.choices import without_minus_zero
 from pages.parts.exporting import Panel
-from pages.parts.opening import show_view
+from pages.parts.opening import view_page
 from pages.parts.view import (
     View,
     choose_similarity,
+    chosen_similarity,
     compared_layers,
     has_pairs,
     look_at_cell,
-    option,
     pair_of_layers,
 )
 
 ORDERS = {"model": "by model", "clustering": "similar ones together (RSA)"}
-
-
-def heatmaps_body() -> None:
-    show_view("heatmaps", _show_heatmaps)
 
 
 def _show_heatmaps(view: View) -> None:
@@ -51,12 +50,9 @@ def _linked(view: View) -> None:
 
 
 def _matrices(view: View) -> None:
-    from mlem_core.inference.intervals import agreement_interval
-    from mlem_core.measures.similarity import agreement
-
     _order(view)
     of_layers = choose_similarity(view)
-    panel = Panel.of(view, "similarity", **option(of_layers))
+    panel = Panel.of(view, "similarity", similarity=chosen_similarity())
     if panel is None:
         return
     panel.on_click(partial(look_at_cell, view))
@@ -66,15 +62,18 @@ def _matrices(view: View) -> None:
         interval = shown.once(key, lambda: agreement_interval(bounds, view.layers)[1:])
     values = of_layers.values_of(view.layers)
     agree = agreement(view.results.similarity_profiles.to_numpy(), values)
-    _agreement(agree, uncertainty.around(interval))
+    st.metric(
+        "Agreement of the two (Spearman ρ)",
+        "–" if math.isnan(agree) else fraction(agree),
+        **uncertainty.around(interval),
+        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
+        "the pairs of layers as their distances do. It needs three layers.",
+    )
     if not of_layers.similarity.of_ranks:
         return
     _published(view)
     frame.folded_part(
-        "Explained and residual similarity",
-        ":material/call_split:",
-        "similar in",
-        partial(_similar_in, view),
+        "Explained and residual similarity", "call_split", "similar in", partial(_similar_in, view)
     )
 
 
@@ -95,20 +94,8 @@ def _order(view: View) -> None:
             uncertainty.choose_marks()
 
 
-def _agreement(value: float, around: dict[str, Any]) -> None:
-    st.metric(
-        "Agreement of the two (Spearman ρ)",
-        "–" if math.isnan(value) else fraction(value),
-        **around,
-        help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
-        "the pairs of layers as their distances do. It needs three layers.",
-    )
-
-
 def _similar_in(view: View) -> None:
     """A matrix of what RSA and τ mix."""
-    from mlem_core.figures import terms as parts
-
     name = choices.choose_one(
         "Similarity",
         list(parts.choices(view.selection.estimator)),
@@ -144,26 +131,28 @@ def _features(view: View, a: str, b: str) -> None:
     _similarities(view, a, b)
     uncertainty.offer_intervals(view)
     uncertainty.say_of_pair(view, a, b)
-    frame.folded_part(
-        values.TITLE, ":material/call_split:", "values", partial(values.show_in_two, view)
-    )
+    frame.folded_part(method.VALUED, "call_split", "values", partial(method.values_in_two, view))
 
 
 def _similarities(view: View, a: str, b: str) -> None:
     results = view.results
-    around_tau, around_rsa = uncertainty.intervals_of_pair(view, a, b)
+    bounds: dict[str, tuple[float, float]] = {}
+    if (intervals := view.shown().intervals) is not None and a != b:
+        row = similarity_table(intervals, list(map(parse_layer, (a, b)))).table.iloc[0]
+        names = "weighted_tau", "rsa"
+        bounds = {name: (row[f"{name}_lower"], row[f"{name}_upper"]) for name in names}
     left, right = st.columns(2)
     left.metric(
         "By features (weighted τ)",
         fraction(results.similarity_profiles.loc[a, b]),
-        **uncertainty.around(around_tau),
+        **uncertainty.around(bounds.get("weighted_tau")),
         help="Weighted Kendall τ of the two importance profiles; 1 is the same order. "
         + captions.tau_by_chance(results.n_profile_features),
     )
     right.metric(
         "By distances (RSA)",
         fraction(results.similarity_rsa.loc[a, b]),
-        **uncertainty.around(around_rsa),
+        **uncertainty.around(bounds.get("rsa")),
         help="Spearman ρ of the neural distances of the two layers over all pairs.",
     )
     of_layers = compared_layers(view)
@@ -175,14 +164,14 @@ def _similarities(view: View, a: str, b: str) -> None:
             help=f"{by.called.capitalize()}: {by.meaning}.",
         )
     st.dataframe(
-        naming.now().table(without_minus_zero(importance_of(results, a, b))),
+        stored.names().table(without_minus_zero(importance_of(results, a, b))),
         hide_index=True,
         key="importances",
         column_config={
-            name: st.column_config.NumberColumn(naming.layer(name), format="%.3f")
+            name: st.column_config.NumberColumn(stored.layer_title(name), format="%.3f")
             for name in dict.fromkeys((a, b))
         },
     )
 
 
-frame.page(heatmaps_body)
+view_page(__file__, _show_heatmaps)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from mlem_core.base.room import shared
 from mlem_core.base.text import fraction, listed, many
+from mlem_core.figures.canvas import thumbnail
+from mlem_core.tasks import analyses, notes, trash
+from mlem_core.tasks.analyses import Job
+from mlem_core.tasks.notes import Notes
+from mlem_core.tasks.trash import Deleted
 from pages.form import state
 from pages.parts import choices, frame, opening, stored
 from pages.parts.choices import plain
 from pages.parts.screens import SCREENS
 from pages.parts.why import show_pair
-
-if TYPE_CHECKING:
-    from mlem_core.tasks.analyses import Job
-    from mlem_core.tasks.notes import Notes
-    from mlem_core.tasks.trash import Deleted
 
 STATES = {
     "queued": ("waits for its turn", "gray", "hourglass"),
@@ -32,47 +32,39 @@ STATES = {
 }
 MOST_LISTED = 6
 WIDTHS = (0.6, 2.4, 1.3, 2.4, 0.9, 0.8, 1.1, 1.1)  # of the columns
-SORTED = ("Latest first", "By name", "Most stimuli first", "Largest RSA first")
 LARGEST = "The largest RSA of two layers of different models, or groups of models."
 
 
 def home_body() -> None:
-    if any(name in st.query_params for name in choices.FORM):
-        # An address of before there was a Home: it was the form's.
-        st.switch_page(SCREENS["new"].file)
     opening.show_view("home", show_pair)
     frame.attempt(_show_my_analyses)
 
 
 def _show_my_analyses() -> None:
-    """The heading, what was just deleted, and a row for each analysis."""
-    from mlem_core.tasks import analyses, trash
-
+    """The heading, a row for each analysis, and what was deleted."""
     jobs = analyses.recent(stored.store())
     names = stored.analysis_names()
-    users_own = [job for job in jobs if job.id != stored.EXAMPLE]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.subheader("My analyses")
-        if len(jobs) > 2:
-            order = st.selectbox(
-                "Order", SORTED, key="order of analyses", persist_state="session", width=200,
-                label_visibility="collapsed", help="Which analyses stand first.",
-            )  # fmt: skip
-            jobs = _sorted(jobs, names, SORTED.index(order))
+    st.subheader("My analyses")
     settings = shared()
     if settings is not None:
         st.caption(
             "Only this browser sees them, and what it has uploaded; all of it is removed "
             f"{many(math.ceil(settings.keep_days), 'day')} after your last visit."
         )
-    deleted = trash.in_trash(stored.store())
-    _show_deleted([entry for entry in deleted if not entry.dismissed])
-    if not users_own:
+    if all(job.id == stored.EXAMPLE for job in jobs):
         st.caption("None yet. What you run is listed here, with the example.")
     over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
     shown = [job for job in jobs if job not in over]
-    _head()
-    _lines(shown[:MOST_LISTED], names)
+    with st.container(key="analyses head"):
+        heads = "", "Name", "Run", "Models", "Stimuli", "RSA"
+        for place, title in zip(_columns(), heads, strict=False):
+            place.caption(title, help=LARGEST if title == "RSA" else None)
+
+    def lines(jobs: list[Job]) -> None:
+        for job in jobs:
+            frame.attempt(partial(_line, job, names))
+
+    lines(shown[:MOST_LISTED])
     for rest, title, icon in (
         (shown[MOST_LISTED:], "{} more", "history"),
         (over, "{} failed or cancelled", "cancel"),
@@ -80,51 +72,22 @@ def _show_my_analyses() -> None:
         if rest:
             title = title.format(len(rest))
             key = f"{title.partition(' ')[2]} analyses"
-            frame.folded_part(title, f":material/{icon}:", key, partial(_lines, rest, names))
-    dismissed = [entry for entry in deleted if entry.dismissed]
-    if dismissed:
+            frame.folded_part(title, icon, key, partial(lines, rest))
+    if deleted := trash.in_trash(stored.store()):
         frame.folded_part(
-            f"{len(dismissed)} deleted in the last {trash.DAYS} days",
-            ":material/delete:",
+            f"{len(deleted)} deleted in the last {trash.DAYS} days",
+            "delete",
             "deleted analyses",
-            partial(_show_deleted, dismissed),
+            partial(_show_deleted, deleted),
         )
-
-
-def _sorted(jobs: list[Job], names: dict[str, str], by: int) -> list[Job]:
-    """The analyses in one of the orders of `SORTED`."""
-
-    def size(job: Job) -> float:
-        contents = job.contents()
-        found = contents and (contents.n_stimuli, contents.similarity)[by - 2]
-        return -found if found and not np.isnan(found) else np.inf
-
-    keys = lambda job: 0, lambda job: names.get(job.id, job.id).lower(), size, size
-    return sorted(jobs, key=keys[by])
 
 
 def _columns() -> list[Any]:
     return st.columns(WIDTHS, vertical_alignment="center", gap="small")
 
 
-def _head() -> None:
-    with st.container(key="analyses head"):
-        for place, title in zip(
-            _columns(), ("", "Name", "Run", "Models", "Stimuli", "RSA"), strict=False
-        ):
-            place.caption(title, help=LARGEST if title == "RSA" else None)
-
-
-def _lines(jobs: list[Job], names: dict[str, str]) -> None:
-    for job in jobs:
-        frame.attempt(partial(_line, job, names))
-
-
 def _line(job: Job, names: dict[str, str]) -> None:
     """A row of the table: name and note, date, models, stimuli and the largest similarity."""
-    from mlem_core.figures.canvas import thumbnail
-    from mlem_core.tasks import notes
-
     status, note = job.status(), notes.read_notes(job.id, stored.store()).note
     state = status.state
     contents = job.contents() if state == "done" else None
@@ -171,8 +134,6 @@ def _line(job: Job, names: dict[str, str]) -> None:
 
 
 def _more(job: Job, names: dict[str, str]) -> None:
-    from mlem_core.tasks import notes
-
     written = notes.read_notes(job.id, stored.store())
 
     def write(change: Callable[[Notes], Notes]) -> None:
@@ -216,7 +177,7 @@ def _more(job: Job, names: dict[str, str]) -> None:
             icon=":material/delete:",
             key=f"delete {job.id}",
             help="Takes it out of the list, with its intervals and audit; if it runs, it is "
-            "stopped. Undo brings it back.",
+            "stopped. It can be brought back below the list.",
         ):
             _delete(job, names.get(job.id, job.id))
 
@@ -240,43 +201,25 @@ def _compare(job: Job, names: dict[str, str]) -> None:
 
 
 def _delete(job: Job, name: str) -> None:
-    from mlem_core.tasks import trash
-
     trash.delete(job.id, name, stored.store())
     if choices.get_one("analysis") == job.id:
         choices.open_job("")
+    st.toast("Deleted; it can be brought back below the list.", icon=":material/delete:")
     st.rerun()
 
 
 def _show_deleted(deleted: list[Deleted]) -> None:
     for entry in deleted:
-        with st.container(border=not entry.dismissed, horizontal=True, vertical_alignment="center"):
-            name = plain(entry.name)
-            st.markdown(name if entry.dismissed else f":material/delete: Deleted **{name}**")
-            _undo(entry)
-            if not entry.dismissed and st.button(
-                "Dismiss",
-                type="tertiary",
-                icon=":material/close:",
-                key=f"dismiss {entry.folder.name}",
-                help="Takes this line away; below the list it can still be brought back for a "
-                "while.",
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(plain(entry.name))
+            if st.button(
+                "Undo",
+                icon=":material/undo:",
+                key=f"undo {entry.folder.name}",
+                help="Brings the analysis back, with its notes and all that was computed of it.",
             ):
-                entry.dismiss()
+                trash.restore(entry, stored.store())
                 st.rerun()
 
 
-def _undo(deleted: Deleted) -> None:
-    from mlem_core.tasks import trash
-
-    if st.button(
-        "Undo",
-        icon=":material/undo:",
-        key=f"undo {deleted.folder.name}",
-        help="Brings the analysis back, with its notes and all that was computed of it.",
-    ):
-        trash.restore(deleted, stored.store())
-        st.rerun()
-
-
-frame.page(home_body)
+frame.page(__file__, home_body)

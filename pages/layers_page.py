@@ -5,40 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from mlem_core.analysis.maps import easiest_to_read, some_layers
 from mlem_core.base.text import fraction, percent
+from mlem_core.figures.captions import of_chance
+from mlem_core.figures.context import FigureContext
+from mlem_core.figures.groups import of_groups
 from mlem_core.figures.stimulus_maps import MOST, points_of
-from pages.parts import choices, exporting, frame, naming, uncertainty
-from pages.parts.choices import plain, without_minus_zero
+from mlem_core.figures.terms import decomposition, models_alike
+from mlem_core.figures.trajectories import MEAN, depths, of_training
+from mlem_core.groups.summary import group_lines, training_lines
+from mlem_core.inference.intervals import with_bounds
+from mlem_core.measures import decomposition as of
+from mlem_core.measures.decomposition import discordant_pairs
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from pages.parts import choices, exporting, frame, stored, uncertainty
+from pages.parts.choices import inform, plain, without_minus_zero
 from pages.parts.exporting import Panel
-from pages.parts.opening import show_view
+from pages.parts.opening import view_page
 from pages.parts.view import (
     View,
     choose_similarity,
     has_pairs,
-    one_after_the_other,
+    look_at_layer,
     open_why,
-    option,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.figures.context import FigureContext
 
 KINDS = {
     "distances": "More similar by distances than by features",
     "features": "More similar by features than by distances",
     "unexplained": "Similar, and hardly explained by these features",
 }
-
-
-def layers_body() -> None:
-    show_view("layers", _show_all_layers)
 
 
 def _show_all_layers(view: View) -> None:
@@ -50,28 +51,17 @@ def _show_all_layers(view: View) -> None:
 
 
 def _maps(view: View) -> None:
-    frame.alone(partial(_clickable_maps, view))
-    _show_model_maps(view)
+    """Map of the layers, and maps of the stimuli in those of one model (paper 1, figure 3)."""
+
+    def of_layers() -> None:
+        panel = Panel.of(view, "layer_maps", "layer-map")
+        if panel is not None:
+            panel.on_click(partial(look_at_layer, view))
+
+    frame.alone(of_layers)
+    title = "The stimuli in all layers of a model"
+    frame.folded_part(title, "grid_view", "model maps", partial(_model_maps, view))
     exporting.show_tab(view, "all")
-
-
-def _clickable_maps(view: View) -> None:
-    place = st.container()
-    panel = Panel.of(view, "layer_maps", "layer-map")
-    if panel is not None:
-        chosen = panel.select("points", "lasso")
-        with place:
-            one_after_the_other(view, chosen, "map")
-
-
-def _show_model_maps(view: View) -> None:
-    """Maps of the stimuli in all layers of one model (paper 1, figure 3); folded away."""
-    frame.folded_part(
-        "The stimuli in all layers of a model",
-        ":material/grid_view:",
-        "model maps",
-        partial(_model_maps, view),
-    )
 
 
 def _model_maps(view: View) -> None:
@@ -81,19 +71,18 @@ def _model_maps(view: View) -> None:
     first, second = st.columns(2)
     with first:
         model = choices.choose_one(
-            "Model", models, "mapped", models[0], format_func=naming.of_models(models),
+            "Model", stored.model_titles(models), "mapped", models[0],
             help="The model whose layers are drawn.",
         )  # fmt: skip
     with second:
         color = choices.choose_one(
             "Colour of the stimuli",
-            features,
+            stored.feature_titles(features),
             "colour",
             easiest_to_read(view.analysis.stimuli, view.features),
-            format_func=naming.of_features(features),
             help="The feature that colours the maps.",
         )
-    with st.spinner(f"Laying out the stimuli of {plain(naming.now().model(model))} …"):
+    with st.spinner(f"Laying out the stimuli of {plain(stored.names().model(model))} …"):
         # Where one cannot be had, this says why.
         for layer in some_layers([one for one in view.layers if one[0] == model], MOST):
             points_of(shown, layer)
@@ -101,22 +90,17 @@ def _model_maps(view: View) -> None:
 
 
 def _models_alike(view: View) -> None:
-    from mlem_core.figures.captions import of_chance
-    from mlem_core.figures.terms import models_alike
-    from mlem_core.pairs.similarities import RSA, SIMILARITIES
-
-    of_layers = choose_similarity(view)
-    chosen = option(of_layers)
-    if of_layers.similarity.no_terms:
-        said = f"{of_layers.similarity.no_terms} What follows is RSA."
-        st.info(said, icon=":material/info:")
-        chosen = {}
-    shown, panel = view.shown(**chosen), Panel.of(view, "why_layers", **chosen)
+    similarity = choose_similarity(view).similarity
+    if similarity.no_terms:
+        inform(f"{similarity.no_terms} What follows is RSA.")
+        similarity = SIMILARITIES[RSA]
+    shown = view.shown(similarity=similarity.name)
+    panel = Panel.of(view, "why_layers", similarity=similarity.name)
     if panel is None:
         return
     means = models_alike(shown)
-    terms = naming.of_features(list(means["term"]))
-    uncertainty.offer_intervals(view, chosen.get("similarity", RSA))
+    terms = stored.feature_titles(list(means["term"]))
+    uncertainty.offer_intervals(view, similarity.name)
     st.dataframe(
         without_minus_zero(means.assign(term=means["term"].map(terms))),
         hide_index=True,
@@ -125,7 +109,6 @@ def _models_alike(view: View) -> None:
             pair: st.column_config.NumberColumn(format="%+.3f") for pair in means.columns[1:]
         },
     )
-    similarity = SIMILARITIES[chosen.get("similarity", RSA)]
     st.caption(
         "Mean of each contribution over the pairs of layers of every two models (and within each). "
         "A column adds up to the mean "
@@ -136,10 +119,6 @@ def _models_alike(view: View) -> None:
 
 def _groups(view: View) -> None:
     """Results on groups and on trajectories; nothing where the analysis has neither."""
-    from mlem_core.figures.groups import of_groups
-    from mlem_core.figures.trajectories import depths, of_training
-    from mlem_core.groups.summary import group_lines, training_lines
-
     shown = view.shown()
     summary, training = of_groups(shown), of_training(shown)
     if summary is None and training is None:
@@ -153,18 +132,11 @@ def _groups(view: View) -> None:
         st.subheader("Training")
         for line in training_lines(training):
             st.markdown(plain(line))
-        _trajectories(view, depths(shown))
+        # So that choosing a depth draws nothing but this.
+        frame.alone(partial(_trajectories, view, depths(shown)))
 
 
-# A fragment, so that choosing a depth draws nothing but this.
-@st.fragment
 def _trajectories(view: View, depths: list[str]) -> None:
-    frame.attempt(partial(_of_depth, view, depths))
-
-
-def _of_depth(view: View, depths: list[str]) -> None:
-    from mlem_core.figures.trajectories import MEAN
-
     choices.choose_one(
         "Depth",
         [MEAN, *depths],
@@ -178,8 +150,6 @@ def _of_depth(view: View, depths: list[str]) -> None:
 
 def _surprises(view: View) -> None:
     """Pairs on which both similarities disagree, or that nothing explains."""
-    from mlem_core.measures import decomposition as of
-
     table = _table(view.shown())
     if table.empty:
         st.caption(f"None of the pairs stands out, or there are fewer than {of.FEWEST}.")
@@ -189,7 +159,7 @@ def _surprises(view: View) -> None:
         for values in rows.to_dict("records"):
             row = {str(name): value for name, value in values.items()}
             a, b = row["layer_a"], row["layer_b"]
-            said = f"{naming.layer(a)} and {naming.layer(b)}: {_numbers(row)}"
+            said = f"{stored.layer_title(a)} and {stored.layer_title(b)}: {_numbers(row)}"
             if st.button(
                 plain(said),
                 key=f"surprise {kind} {a} {b}",
@@ -223,10 +193,6 @@ def _numbers(row: Mapping[str, Any]) -> str:
 
 
 def _table(shown: FigureContext) -> pd.DataFrame:
-    from mlem_core.figures.terms import decomposition
-    from mlem_core.inference.intervals import with_bounds
-    from mlem_core.measures.decomposition import discordant_pairs
-
     results, layers = shown.results, list(shown.selection.layers)
     rho = results.scores.groupby(["model", "layer"])["rho"].mean()
     every = replace(shown, drawing=replace(shown.drawing, flags=True))
@@ -248,4 +214,4 @@ PARTS: dict[str, tuple[str, Callable[[View], None]]] = {
     "surprises": ("Surprises", _surprises),
 }
 
-frame.page(layers_body)
+view_page(__file__, _show_all_layers)

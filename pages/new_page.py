@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.cost import Cost, cost_of
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
-from pages.form import models, read, representations, roles, state
+from mlem_core.data.doubts import Lint
+from mlem_core.scale.cluster import from_environment
+from mlem_core.scale.executor import HERE
+from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
 from pages.parts import background, frame
 from pages.parts.choices import duration, plain
 from pages.parts.screens import SCREENS
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.cost import Cost
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.data.doubts import Lint
-    from mlem_core.tasks.reading import FoundArrays
 
 TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}
 _HELP = {
@@ -64,7 +63,7 @@ def new_body() -> None:
     st.title(SCREENS["new"].title)
     now = draft()
     options = state.chosen_options(now.stimuli)
-    files = representations.file_contents(now, options["distance"])
+    files = models.file_contents(now, options["distance"])
     lint, amiss = roles.looked_at(now, options)
     wrong = {
         "read": state.refused_upload("stimuli") or (now.error if now.at == "read" else ""),
@@ -89,12 +88,15 @@ def new_body() -> None:
         elif state.step() == "roles":
             roles.show_roles(now, lint, wrong["roles"])
         else:
-            models.show_models(now, options, files, wrong["models"])
-    if wrong["roles"]:
-        roles.fewer_folds(now, options)
+            models.show_models(now, files, wrong["models"])
     cost = None
     if spec is not None and lint is not None:
-        cost = _cost(spec, now, lint.n_cells, files)
+        assert now.stimuli is not None
+        offers = [offer for offer in models.offers() if offer.where != "away"]
+        shapes = {offer.name: offer.shape for offer in offers}
+        n_layers = [len(content.names) for content in files.values()]
+        fetched = sum(offer.n_bytes or 0 for offer in offers)
+        cost = cost_of(spec, now.stimuli, lint.n_cells, shapes, n_layers, fetched)
     _bar(now, wrong, cost, spec)
 
 
@@ -128,19 +130,8 @@ def _summary(name: str, now: Draft, lint: Lint | None) -> str:
 
 def _systems() -> str:
     """The models and files that are chosen, or how many they are."""
-    names = [*models.chosen_models(), *representations.chosen_files()]
+    names = [*models.chosen_models(), *models.chosen_files()]
     return many(len(names), "model") if len(names) > 2 else listed(names)
-
-
-def _cost(spec: AnalysisSpec, now: Draft, n_cells: int, files: dict[str, FoundArrays]) -> Cost:
-    from mlem_core.analysis.cost import cost_of
-
-    assert now.stimuli is not None
-    offers = [offer for offer in models.offers() if offer.where != "away"]
-    shapes = {offer.name: offer.shape for offer in offers}
-    n_layers = [len(content.names) for content in files.values()]
-    fetched = sum(offer.n_bytes or 0 for offer in offers)
-    return cost_of(spec, now.stimuli, n_cells, shapes, n_layers, fetched)
 
 
 def _bar(now: Draft, wrong: dict[str, str], cost: Cost | None, spec: AnalysisSpec | None) -> None:
@@ -198,9 +189,6 @@ def _way(label: str, to: str, icon: str, kind: Any = "secondary") -> None:
 
 def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     """Effect of Run, or the reason why it does nothing, beside the button."""
-    from mlem_core.scale.cluster import from_environment
-    from mlem_core.scale.executor import HERE
-
     for number, (step, text) in enumerate(wrong.items(), start=1):
         if text and step == state.step():
             return ":material/block: Fix this to run."
@@ -221,4 +209,4 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     return text
 
 
-frame.page(new_body)
+frame.page(__file__, new_body)

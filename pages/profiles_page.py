@@ -7,20 +7,20 @@ other methods: how well each predicts, and what it says of the features.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from mlem_core.analysis import methods
 from mlem_core.base.typing import layer_name
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
 from mlem_core.inference.resample import below_ceiling
-from pages.parts import background, choices, exporting, frame, naming, uncertainty, values
-from pages.parts.choices import plain
+from mlem_core.measures import importance
+from pages.parts import background, choices, exporting, frame, method, stored, uncertainty
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
-from pages.parts.opening import show_view
-
-if TYPE_CHECKING:
-    from pages.parts.view import View
+from pages.parts.opening import view_page
+from pages.parts.view import View
 
 WAYS = {
     "conditional": "permuted among pairs that agree on all other features",
@@ -32,10 +32,6 @@ BASELINES = {
     "random-forest": "Random forest: the features predict the units",
     "univariate": "Univariate: one metric model a unit",
 }
-
-
-def profiles_body() -> None:
-    show_view("profiles", _show_profiles)
 
 
 def _show_profiles(view: View) -> None:
@@ -52,7 +48,7 @@ def _show_profiles(view: View) -> None:
         captions.scores(view.shown().coding),
     )
     for title, icon, name, body in (
-        (values.TITLE, "call_split", "values", values.show_in_layers),
+        (method.VALUED, "call_split", "values", method.values_in_layers),
         ("Where features correlate: other importances", "link", "correlated", _correlated),
         (
             "How well each method predicts, and MLEM against FR-RSA",
@@ -62,17 +58,14 @@ def _show_profiles(view: View) -> None:
         ),
         ("The same layers by other methods", "balance", "baselines", _baseline),
     ):
-        frame.folded_part(title, f":material/{icon}:", name, partial(body, view))
+        frame.folded_part(title, icon, name, partial(body, view))
     exporting.show_tab(view, "profiles")
 
 
 def _correlated(view: View) -> None:
     """Importance where features correlate: what permuting one feature alone does not tell."""
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.measures import importance
-
     found = importance.correlated_features(view.analysis.tables.of_features(view.features))
-    said = importance.warning(found, naming.now())
+    said = importance.warning(found, stored.names())
     st.caption(plain(said or "No two of these features correlate by 0.3 or more."))
     if estimator_named(view.selection.estimator).slow:
         st.caption("They are computed with ridge; choose it in the sidebar.")
@@ -87,12 +80,11 @@ def _correlated(view: View) -> None:
     group: list[str] = []
     if way == "group":
         group = choices.choose_many(
-            "Features", view.features, "group", view.features[:2],
-            format_func=naming.of_features(view.features),
+            "Features", stored.feature_titles(view.features), "group", view.features[:2],
             help="They are permuted together.",
         )  # fmt: skip
         if not group:
-            st.info("Choose at least one feature.", icon=":material/info:")
+            inform("Choose at least one feature.")
             return
     with st.spinner("Computing the importances …"):
         panel = Panel.of(view, f"importance_{way}", f"importance-{way}", group="\n".join(group))
@@ -101,8 +93,6 @@ def _correlated(view: View) -> None:
 
 
 def _method_scores(view: View) -> None:
-    from mlem_core.analysis import methods
-
     panel = Panel.of(view, "methods")
     if panel is None:
         return
@@ -129,18 +119,15 @@ def _method_scores(view: View) -> None:
 
 def _noise(view: View) -> None:
     """Whether both methods still agree when a layer is noisy."""
-    from mlem_core.analysis import methods
-
     layers = [one for one in view.layers if methods.can_be_made(view.analysis, view.selection, one)]
     if not layers:
         return
     names = {layer_name(one): one for one in layers}
     name = choices.choose_one(
         "Layer with noise",
-        list(names),
+        stored.layer_titles(list(names)),
         "noisy",
         list(names)[len(names) // 2],
-        format_func=naming.layer,
         help="A layer to whose units noise is added, of 0 to 3 standard deviations of each.",
     )
     panel = Panel.of(view, "noise_agreement", noisy=name)
@@ -156,8 +143,6 @@ def _noise(view: View) -> None:
 
 
 def _baseline(view: View) -> None:
-    from mlem_core.analysis import methods
-
     name = choices.choose_one(
         "Method",
         BASELINES,
@@ -191,4 +176,4 @@ def _baseline(view: View) -> None:
         st.caption(plain(notice))
 
 
-frame.page(profiles_body)
+view_page(__file__, _show_profiles)

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
+from mlem_core import figures
 from mlem_core.base.errors import InputError
-from pages.parts import frame, naming, report_cards, stored
-from pages.parts.choices import plain
-from pages.parts.exporting import paper
-from pages.parts.opening import open_view
+from mlem_core.base.labels import Names
+from mlem_core.figures import Paper
+from mlem_core.figures.plots import FIGURES, Drawing, RenderedFigure
+from mlem_core.report import methods
+from mlem_core.report.chosen import Chosen, as_zip
+from mlem_core.report.formats import FORMATS, pictures
+from mlem_core.tasks import notes
+from pages.parts import frame, stored
+from pages.parts.choices import inform, plain
+from pages.parts.exporting import add_to_report, change_report, paper, read_report
+from pages.parts.opening import view_page
+from pages.parts.view import View, view_of
 
-if TYPE_CHECKING:
-    from mlem_core.base.labels import Names
-    from mlem_core.figures import Paper
-    from mlem_core.figures.plots import RenderedFigure
-    from pages.parts.view import View
 
-
-def body() -> None:
-    view = open_view("report")
-    if view is None:
-        return
+def _show_report(view: View) -> None:
     size, flags = _how_printed()
-    chosen, lost = report_cards.report()
+    job_id = view.analysis_id
+    chosen, lost = read_report(notes.read_notes(job_id, stored.store()))
     for sentence in lost:
         st.warning(plain(sentence), icon=":material/warning:")
     _offer_figures(view)
     if not chosen:
-        st.info(
+        inform(
             "Nothing is chosen yet. Add a figure here, or with *Add to report* under *Export* "
-            "below any figure.",
-            icon=":material/info:",
+            "below any figure."
         )
-    cards = [report_cards.Card(at, one, size, flags) for at, one in enumerate(chosen)]
+    cards = [_Card(job_id, at, one, size, flags) for at, one in enumerate(chosen)]
     for card in cards:
         frame.attempt(card.show)
     _names(view)
@@ -61,11 +64,9 @@ def _how_printed() -> tuple[Paper, bool]:
 
 def _offer_figures(view: View) -> None:
     """All figures of what is shown now, a button each."""
-    from mlem_core.figures.plots import FIGURES
-
     popover = st.popover("Add a figure", icon=":material/add_chart:", key="report add")
     with popover:
-        a, b = map(naming.layer, view.pair)
+        a, b = map(stored.layer_title, view.pair)
         st.caption(plain(f"Of what is chosen on the left; two layers are {a} and {b}."))
         for figure, record in FIGURES.items():
             if not record.offered:
@@ -74,17 +75,15 @@ def _offer_figures(view: View) -> None:
                 record.title,
                 key=f"report add {figure}",
                 type="tertiary",
-                on_click=report_cards.add,
-                args=(figure,),
+                on_click=add_to_report,
+                args=(figure, {}),
             )
 
 
 def _names(view: View) -> None:
     """A table of what features and models are called, to be changed."""
-    import pandas as pd
-
     with st.expander("Names of features and models", icon=":material/badge:"):
-        called = naming.now()
+        called = stored.names()
         features = view.shown().all_features
         models = list(dict.fromkeys(model for model, _ in view.analysis.layers))
         table = pd.DataFrame(
@@ -104,7 +103,7 @@ def _names(view: View) -> None:
             hide_index=True,
             disabled=["what", "name"],
             on_change=_rename,
-            args=(key, table["name"].tolist()),
+            args=(view.analysis_id, key, table["name"].tolist()),
         )
         st.caption(
             "What stands in *shown as* is written on all screens, and in all figures, captions and "
@@ -112,9 +111,7 @@ def _names(view: View) -> None:
         )
 
 
-def _rename(key: str, identifiers: Sequence[str]) -> None:
-    from mlem_core.tasks import notes
-
+def _rename(job_id: str, key: str, identifiers: Sequence[str]) -> None:
     edited: dict[int, dict[str, Any]] = st.session_state[key]["edited_rows"]
 
     def change(kept: notes.Notes) -> notes.Notes:
@@ -122,13 +119,11 @@ def _rename(key: str, identifiers: Sequence[str]) -> None:
             kept = kept.showing(identifiers[row], str(cells.get("shown as") or ""))
         return kept
 
-    notes.change_notes(report_cards.analysis_id(), stored.store(), change)
+    notes.change_notes(job_id, stored.store(), change)
 
 
 def _written(view: View, called: Names) -> dict[str, str]:
     """methods.md, methods.tex and references.bib."""
-    from mlem_core.report import methods
-
     return methods.texts(view.analysis, view.results, view.selection, called)
 
 
@@ -142,7 +137,7 @@ def _methods_texts(view: View) -> None:
     if not part.open:
         return
     with part:
-        written = _written(view, naming.now())
+        written = _written(view, stored.names())
         st.markdown(written["methods.md"])
         st.caption("As LaTeX, and the references as BibTeX; both are in the zip.")
         st.code(written["methods.tex"], language="latex", wrap_lines=True, height=200)
@@ -150,13 +145,9 @@ def _methods_texts(view: View) -> None:
 
 
 @st.fragment
-def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> None:
+def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
     """LaTeX of all figures and tables, and everything in one zip."""
-    from mlem_core import figures
-    from mlem_core.report.chosen import as_zip
-    from mlem_core.report.formats import FORMATS, as_latex, pictures
-
-    called = naming.now()  # a file is written where the address is not known
+    called = stored.names()  # a file is written where the address is not known
     row = st.container(horizontal=True, vertical_alignment="bottom")
     forms = [one.name for one in pictures(figures.can_write_images())]
     form = row.segmented_control(
@@ -171,10 +162,6 @@ def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> N
         if len(there) < len(made):
             raise InputError("a figure is still computed; try again when it is there.")
         return [name for name, _ in there], [one for _, one in there]
-
-    def tex() -> bytes:
-        parts = [as_latex(one, name, paper) for name, one in zip(*whole(), strict=True)]
-        return "\n".join(parts).encode()
 
     def everything() -> bytes:
         return as_zip(*whole(), paper, str(form), _written(view, called))
@@ -192,16 +179,124 @@ def _download(view: View, cards: Sequence[report_cards.Card], paper: Paper) -> N
         help="All figures, their tables as CSV, all of it as LaTeX, methods and references. About "
         "two seconds a figure.",
     )
-    row.download_button(
-        "LaTeX of all",
-        data=stored.token_bound(tex),
-        file_name=f"{name}-report.tex",
-        mime="application/x-tex",
-        key="report tex",
-        icon=":material/download:",
-        on_click="ignore",
-        help="A figure environment and a table for each, to be put into a paper.",
-    )
 
 
-frame.page(body)
+@stored.kept(64, show_spinner="Drawing the figure …")
+def _drawn(_card: _Card, _called: Names, _view: View, key: str) -> RenderedFigure:
+    how = Drawing(store=stored.store(), narrow=_card.paper.narrow, flags=_card.flags, names=_called)
+    return _card.chosen.drawn(_view.analysis, _view.results, how)
+
+
+@dataclass(frozen=True)
+class _Card:
+    """A figure of the report, at its place.
+
+    Attributes
+    ----------
+    job_id : the analysis whose report it is
+    at : its place, from 0
+    chosen : what it is
+    paper : size and font of all figures
+    flags : whether what an audit flags is marked
+    """
+
+    job_id: str
+    at: int
+    chosen: Chosen
+    paper: Paper
+    flags: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the figure's files, and of its widgets."""
+        return f"{self.at + 1:02d}-{self.chosen.figure.replace('_', '-')}"
+
+    def drawn(self, called: Names) -> RenderedFigure | None:
+        """The figure as it is printed; None while its tables are computed (which is shown)."""
+        view = view_of(self.chosen.analysis, self.chosen.selection)
+        key = repr((self.chosen.to_dict(), called, self.paper.narrow, self.flags))
+        return None if view is None else _drawn(self, called, view, key)
+
+    def show(self) -> None:
+        """Draw it with its place and its words."""
+        with st.container(border=True):
+            head = st.container(horizontal=True, vertical_alignment="center")
+            with head:
+                st.markdown(f"**{self.at + 1}**", width="content")
+                self._move()
+            made = self.drawn(stored.names())
+            if made is None:
+                return
+            self._preview(made)
+            self._words(made)
+
+    def _move(self) -> None:
+        def moved(by: int, there: list[Chosen]) -> list[Chosen]:
+            to = self.at + by
+            if 0 <= to < len(there) > self.at:
+                there[self.at], there[to] = there[to], there[self.at]
+            return there
+
+        def without(there: list[Chosen]) -> list[Chosen]:
+            return [one for at, one in enumerate(there) if at != self.at]
+
+        for label, icon, how, help in (
+            ("Up", "arrow_upward", partial(moved, -1), "Before the figure above."),
+            ("Down", "arrow_downward", partial(moved, 1), "Behind the figure below."),
+            ("Remove", "delete", without, "Takes it out of the report; it can be added again."),
+        ):
+            st.button(
+                label,
+                icon=f":material/{icon}:",
+                key=f"report {label} {self.name}",
+                type="tertiary",
+                on_click=change_report,
+                args=(self.job_id, how),
+                help=help,
+            )
+
+    def _preview(self, made: RenderedFigure) -> None:
+        drawn = figures.on_paper(made.figure, self.paper)
+        # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
+        place = f"report-preview-{self.name}"
+        st.html(
+            f"<style>.st-key-{place} {{overflow-x: auto}} "
+            f".st-key-{place} > * {{min-width: {drawn.layout.width:.0f}px}}</style>"
+        )
+        with st.container(key=place):
+            st.plotly_chart(
+                drawn,
+                key=f"report figure {self.name}",
+                theme=None,
+                width="content",
+                config={"staticPlot": True},
+                alt=made.title,
+            )
+
+    def _words(self, made: RenderedFigure) -> None:
+        """Title and caption, to be changed; empty fields give the program's own again."""
+        for part, label, field in (
+            ("title", "Title", st.text_input),
+            ("caption", "Caption", st.text_area),
+        ):
+            # Another figure at this place has fields of its own.
+            key = f"report {part} {self.name} {hash(repr(self.chosen.to_dict()))}"
+            st.session_state.setdefault(key, getattr(made, part))
+            field(
+                label,
+                key=key,
+                on_change=partial(self._say, part, key),
+                help="As it is printed. Empty it to have the program's own words again.",
+            )
+
+    def _say(self, part: str, key: str) -> None:
+        said = st.session_state[key]
+        change_report(
+            self.job_id,
+            lambda there: [
+                one.worded(part, said) if at == self.at else one for at, one in enumerate(there)
+            ],
+        )
+
+
+view_page(__file__, _show_report)

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import streamlit as st
+
 from mlem_core.data.levels import STIMULUS
-from pages.parts import exporting, frame
+from pages.parts import exporting
 from pages.parts.choices import plain
-from pages.parts.opening import show_view
+from pages.parts.opening import view_page
 from pages.parts.view import View
-
-
-def stimuli_body() -> None:
-    show_view("stimuli", _show_stimuli)
 
 
 def _show_stimuli(view: View) -> None:
     """The stimuli with their features, and how these are spread and go together."""
     stimuli = view.analysis.stimuli
-    exporting.show_table(
+    st.subheader(plain(stimuli.name))
+    exporting.draw_table(
         stimuli.table,
         "stimuli",
-        plain(stimuli.name),
         f"{len(stimuli):,} stimuli. An empty cell is a missing value.",
-        first=True,
+        height=380,
         features=[feature.name for feature in stimuli.features],
         images=Path(view.analysis.spec.stimuli).parent if STIMULUS in stimuli.table else None,
     )
     exporting.show_tab(view, "stimuli")
 
 
-frame.page(stimuli_body)
+view_page(__file__, _show_stimuli)

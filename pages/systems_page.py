@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from mlem_core.base.text import fraction, many
-from pages.parts import choices, exporting, frame, naming, uncertainty
-from pages.parts.choices import plain
+from mlem_core.figures.groups import chosen_systems, group_summary, measures, systems_of
+from mlem_core.figures.groups import measures as labels
+from mlem_core.figures.systems import system_cells
+from mlem_core.groups.members import table_of_distances
+from mlem_core.groups.properties import LEVELS
+from mlem_core.groups.second_level import CONCLUSIVE
+from mlem_core.groups.summary import GroupSummary
+from mlem_core.groups.systems import FEWEST
+from pages.parts import choices, exporting, frame, stored, uncertainty
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
-from pages.parts.opening import show_view
+from pages.parts.opening import view_page
 from pages.parts.screens import SCREENS
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.groups.summary import GroupSummary
-    from pages.parts.view import View
+from pages.parts.view import View
 
 NEAREST = 4  # systems that are named
 ORDERS = {"model": "by group", "clustering": "similar ones together"}
 
 
-def systems_body() -> None:
-    show_view("systems", _show_systems)
-
-
 def _show_systems(view: View) -> None:
-    from mlem_core.figures.groups import group_summary
-    from mlem_core.groups.members import table_of_distances
-    from mlem_core.groups.systems import FEWEST
-
     models = {model for model, _ in view.layers}
     if len(models) < FEWEST:
-        st.info(
+        inform(
             f"Found {many(len(models), 'model')}; this page compares {FEWEST} or more. Choose them "
-            "on the page New analysis.",
-            icon=":material/info:",
+            "on the page New analysis."
         )
         return
     with st.spinner("Comparing the systems …"):
@@ -46,38 +42,25 @@ def _show_systems(view: View) -> None:
         table = table_of_distances(*summary.system_distances)
     frame.alone(partial(_overview, view, summary, table))
     uncertainty.offer_intervals(view)
-    frame.folded_part(
-        "Paths of profiles over depth",
-        ":material/timeline:",
-        "paths",
-        partial(exporting.show_figure, view, "system_paths"),
+    second = summary.second_level
+    related = summary.properties is not None and len(summary.properties.values) > 2
+    tested = second is not None and len(second.importances) > 0
+    paths, correlations = (
+        partial(exporting.show_figure, view, name)
+        for name in ("system_paths", "property_correlations")
     )
-    if summary.properties is not None and len(summary.properties.values) > 2:
-        frame.folded_part(
-            "Properties that go together",
-            ":material/link:",
-            "properties",
-            partial(exporting.show_figure, view, "property_correlations"),
-        )
-    if summary.second_level is not None and len(summary.second_level.importances):
-        frame.folded_part(
-            "Why two distances agree",
-            ":material/help:",
-            "agreement",
-            partial(_agreement, summary),
-        )
-    frame.folded_part(
-        "All distances in numbers",
-        ":material/table:",
-        "distances",
-        partial(_tables, summary, table),
-    )
+    for there, title, icon, name, body in (
+        (True, "Paths of profiles over depth", "timeline", "paths", paths),
+        (related, "Properties that go together", "link", "properties", correlations),
+        (tested, "Why two distances agree", "help", "agreement", partial(_agreement, summary)),
+        (True, "All distances in numbers", "table", "distances", partial(_tables, summary, table)),
+    ):
+        if there:
+            frame.folded_part(title, icon, name, body)
 
 
 def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
     """All systems above, and below them the two that are chosen."""
-    from mlem_core.figures.groups import measures as labels
-
     left, right = st.columns((5, 7), gap="large")
     with left:
         row = st.container(horizontal=True, vertical_alignment="bottom")
@@ -110,18 +93,14 @@ def _overview(view: View, summary: GroupSummary, table: pd.DataFrame) -> None:
     frame.attempt(partial(_two, view, summary, table, measure))
 
 
-def _choose(view: View, points: list[dict[str, Any]]) -> None:
+def _choose(view: View, clicked: Sequence[Any]) -> None:
     """Look at the two systems of a cell of the matrix that was clicked, if it has two."""
-    from mlem_core.figures.groups import systems_of
-    from mlem_core.figures.systems import system_cells
-
-    clicked = [point["customdata"] for point in points if "customdata" in point]
     of = systems_of(view.shown())
-    if not clicked or of is None:
+    if of is None:
         return
     cells, rows = system_cells(of)
     names = {cell: of.names[row] for cell, row in zip(cells, rows, strict=True)}
-    a, b = (names.get((str(clicked[0][at]), int(clicked[0][at + 1])), "") for at in (0, 2))
+    a, b = (names.get((str(clicked[at]), int(clicked[at + 1])), "") for at in (0, 2))
     if a and b and a != b:
         choices.put_all({"system_a": [a], "system_b": [b]})
 
@@ -133,14 +112,12 @@ def _headline(summary: GroupSummary, table: pd.DataFrame, measure: str) -> str:
     if second is not None and len(second.importances):
         return second.finding(measure, these)
     near = table[table["measure"] == measure].nsmallest(1, "distance").iloc[0]
-    a, b = map(naming.now().model, (near["system"], near["other"]))
+    a, b = map(stored.names().model, (near["system"], near["other"]))
     return f"{a} and {b} are the closest of {these} (distance {fraction(near['distance'])})."
 
 
 def _two(view: View, summary: GroupSummary, table: pd.DataFrame, measure: str) -> None:
     """Profiles of the two chosen systems, their alignment, and their distances in numbers."""
-    from mlem_core.figures.groups import chosen_systems
-
     pair = chosen_systems(view.shown())
     if pair is None:
         return
@@ -163,11 +140,9 @@ def _numbers(
     summary: GroupSummary, table: pd.DataFrame, pair: tuple[str, str], measure: str
 ) -> None:
     """Distances of the two systems by each measure, and the systems nearest to the first."""
-    from mlem_core.figures.groups import measures
-
     measured, members = summary.system_distances
     places = tuple(map(members.members.index, pair))
-    called = naming.now().model
+    called = stored.names().model
     both = table[table["system"].isin(pair) & table["other"].isin(pair)]
     st.markdown(f"**{plain(called(pair[0]))}** and **{plain(called(pair[1]))}**")
     for name, label in measures(summary).items():
@@ -195,9 +170,6 @@ def _numbers(
 
 
 def _agreement(summary: GroupSummary) -> None:
-    from mlem_core.groups.properties import LEVELS
-    from mlem_core.groups.second_level import CONCLUSIVE
-
     second = summary.second_level
     if second is None or second.why.empty:
         few = "Contributions of properties to the agreement of two distances need two distances"
@@ -229,4 +201,4 @@ def _tables(summary: GroupSummary, table: pd.DataFrame) -> None:
         )
 
 
-frame.page(systems_body)
+view_page(__file__, _show_systems)

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
-from mlem_core.base.typing import parse_layer
-from mlem_core.pairs.similarities import RSA
-from pages.parts import (
-    background,
-    choices,
-    exporting,
-    frame,
-    naming,
-    stored,
-    uncertainty,
+from mlem_core.base.typing import Layer, parse_layer
+from mlem_core.figures.canvas import verdicts
+from mlem_core.inference.intervals import importance_difference_table, score_table, similarity_table
+from mlem_core.inference.resample import drawn_of
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.robustness.claims import (
+    CLAIMS,
+    Claim,
+    beyond,
+    measures,
+    of_chance,
+    orders,
+    over_stimuli,
+    verdict,
 )
-from pages.parts.choices import plain
+from mlem_core.robustness.flags import summary
+from mlem_core.robustness.multiverse import Choices, Multiverse, choices_of, find_multiverse
+from pages.parts import background, choices, exporting, frame, stored, uncertainty
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
-from pages.parts.opening import open_view
+from pages.parts.opening import view_page
 from pages.parts.view import View, chosen_similarity, pair_of_layers
-
-if TYPE_CHECKING:
-    from mlem_core.base.typing import Layer
-    from mlem_core.robustness.claims import Claim
-    from mlem_core.robustness.multiverse import Choices, Multiverse
 
 KINDS = {
     "top": "a feature matters most in the first layer",
@@ -38,10 +40,7 @@ KINDS = {
 }
 
 
-def trust_body() -> None:
-    view = open_view("trust")
-    if view is None:
-        return
+def _show_trust(view: View) -> None:
     parts = {
         "Verdicts": _verdicts,
         "Intervals and tests": _tests,
@@ -57,8 +56,6 @@ def trust_body() -> None:
 
 def _verdicts(view: View) -> None:
     """Whether each claim on the chosen two layers holds, fails, or is not tested."""
-    from mlem_core.figures.canvas import verdicts
-
     shown = view.shown(similarity=chosen_similarity())
     if not shown.several:
         return
@@ -75,14 +72,6 @@ def _verdicts(view: View) -> None:
 
 def _tests(view: View) -> None:
     """Intervals and tests of scores, importances, similarities and the chosen pair."""
-    from mlem_core.inference.intervals import (
-        importance_difference_table,
-        score_table,
-        similarity_table,
-    )
-    from mlem_core.inference.resample import drawn_of
-    from mlem_core.pairs.similarities import SIMILARITIES
-
     shown = view.shown()
     intervals = shown.intervals
     if intervals is None:
@@ -117,22 +106,22 @@ def _tests(view: View) -> None:
                 "The interval of τ is that of profiles drawn with the errors of their importances; "
                 "it is a rough guide where few features matter.",
             )
+            one, other = (plain(stored.layer_title(layer)) for layer in (a, b))
             uncertainty.show_tests(
                 view,
                 intervals,
                 importance_difference_table(intervals, parse_layer(a), parse_layer(b), correction),
                 "difference-tests",
                 "Where the two chosen layers differ",
-                f"Importance in {plain(naming.layer(a))} less that in {plain(naming.layer(b))}, "
-                "the same blocks left out on both sides (two-sided).",
+                f"Importance in {one} less that in {other}, the same blocks left out on both sides "
+                "(two-sided).",
             )
-    uncertainty.show_chance(view)
+    title = "Is each layer's score above chance?"
+    frame.folded_part(title, "casino", "chance", partial(uncertainty.score_chance, view))
 
 
 def _audit(view: View) -> None:
     """Findings of the audit on every layer, or the button that makes it."""
-    from mlem_core.robustness.flags import summary
-
     shown = view.shown()
     audit = shown.audit
     if audit is None:
@@ -174,8 +163,6 @@ def _audit(view: View) -> None:
 
 def _show_claim(view: View) -> None:
     """A claim about the layers, and whether it holds when the analysis is done otherwise."""
-    from mlem_core.robustness.multiverse import find_multiverse
-
     asked = _ask(view)
     if asked is None:
         return
@@ -191,12 +178,10 @@ def _show_claim(view: View) -> None:
 
 def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     """The claim, its layers and the choices to vary; None where they make no question yet."""
-    from mlem_core.robustness.multiverse import choices_of
-
     a, b = pair_of_layers(view)
     # A claim about three layers has one more choice in its row.
     three = choices.get_one("claim") == "closer"
-    row = st.columns([2, 1, 1] if three else 2)
+    row = st.columns([2, 1] if three else 1)
     with row[0]:
         kind = choices.choose_one(
             "Claim", KINDS, "claim", "top",
@@ -205,30 +190,33 @@ def _ask(view: View) -> tuple[Claim, list[Layer], Choices] | None:
     names = [a, b]
     if kind == "closer":
         with row[1]:
-            names.append(_third(view, a, b))
-    with row[-1]:
-        pooled = _with_pooling(view)
+            others = [name for name in view.layer_names if name not in (a, b)]
+            third = choices.choose_one(
+                "Third layer",
+                stored.layer_titles(view.layer_names),
+                "c",
+                (others or [a])[0],
+                help="The layer that the first one is less like.",
+            )
+            names.append(third)
     if len(set(names)) < len(names):
-        st.info(f"Choose {len(names)} different layers.", icon=":material/info:")
+        inform(f"Choose {len(names)} different layers.")
         return None
-    varied = choices_of(view.analysis) | ({"pooling": pooled} if pooled else {})
     layers = [parse_layer(name) for name in names]
     claim = _chosen_claim(view, kind, layers)
-    return None if claim is None else (claim, layers, varied)
+    return None if claim is None else (claim, layers, choices_of(view.analysis))
 
 
 def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> None:
     """Whether the claim holds: in all combinations, and over other stimuli."""
-    from mlem_core.robustness.claims import beyond, of_chance, over_stimuli, verdict
-
     shown = view.shown()
     intervals = shown.intervals_of(claim.similarities[-1])
     stimuli = None if intervals is None else over_stimuli(claim, intervals)
     chance = shown.importance_chance if claim.features else None
     with st.container(border=True):
-        sentence = claim.named(naming.now())
+        sentence = claim.named(stored.names())
         if multiverse is not None:
-            sentence = verdict(claim, multiverse, naming.now(), chance)
+            sentence = verdict(claim, multiverse, stored.names(), chance)
         elif stimuli is not None:
             holds = "does not hold"
             if stimuli.value > 0 and beyond(claim, chance) is not False:
@@ -238,32 +226,28 @@ def _show_verdict(view: View, claim: Claim, multiverse: Multiverse | None) -> No
         if stimuli is not None:
             st.markdown(plain(stimuli.sentence))
         if claim.features:
-            st.caption(plain(of_chance(claim, chance, naming.now())))
+            st.caption(plain(of_chance(claim, chance, stored.names())))
             uncertainty.offer_chance(view)
 
 
 def _offer_combinations(view: View, claim: Claim, layers: list[Layer], varied: Choices) -> None:
-    pooled = "pooling" in varied
     n = math.prod(len(options) for options in varied.values())
     st.markdown(
         f"Analyses these {len(layers)} layers in all {n} combinations of "
         + plain(", ".join(f"{len(o)} × {name}" for name, o in varied.items()))
         + "."
     )
-    options: dict[str, Any] = {"layers": layers} | ({"choices": varied} if pooled else {})
+    options: dict[str, Any] = {"layers": layers}
     if len(claim.similarities) > 1:
         options["similarities"] = list(claim.similarities)
     background.offer(
         view.work("multiverse", options),
         "Run all combinations",
-        "Works in the background on stored representations; "
-        + ("the models run once for each pooling." if pooled else "no model runs for it."),
+        "Works in the background on stored representations; no model runs for it.",
     )
 
 
 def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None:
-    from mlem_core.robustness.claims import orders
-
     panel = Panel.of(view, "multiverse", claim=claim.text)
     if panel is not None:
         panel.show()
@@ -274,54 +258,22 @@ def _show_combinations(view: View, claim: Claim, multiverse: Multiverse) -> None
             "In how many of the analyses with each choice the claim holds, and its median margin.",
         )
     with st.expander("Without any claim", icon=":material/list:"):
-        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse, naming.now())))
+        st.markdown("\n".join(f"- {plain(one)}" for one in orders(multiverse, stored.names())))
         st.caption("RSA: Spearman ρ; τ: weighted Kendall τ of the profiles.")
     for notice in multiverse.notices:
         st.caption(plain(notice))
 
 
-def _third(view: View, a: str, b: str) -> str:
-    """The third layer of a claim that has one."""
-    others = [name for name in view.layer_names if name not in (a, b)]
-    return choices.choose_one(
-        "Third layer", view.layer_names, "c", (others or [a])[0], format_func=naming.layer,
-        help="The layer that the first one is less like.",
-    )  # fmt: skip
-
-
-def _with_pooling(view: View) -> tuple[str, ...]:
-    """The choices of pooling, if the user wants them varied and there are several."""
-    from mlem_core.robustness.multiverse import analysis_poolings
-
-    poolings = analysis_poolings(view.analysis)
-    if len(poolings) < 2:
-        return ()
-    words = view.analysis.stimuli.word_index is not None
-    wanted = choices.choose_one(
-        "Pooling",
-        ["as it is", "varied too"],
-        "pooled",
-        "as it is",
-        help=(
-            "A word is its last sub-token; varied, it is the mean over its sub-tokens too."
-            if words
-            else "A sentence is the mean over its tokens; varied, it is its last token too."
-        ),
-    )
-    return poolings if wanted == "varied too" else ()
-
-
 def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
-    from mlem_core.robustness.claims import CLAIMS, Claim, measures
-
     names = view.shown().all_features
+    titles = stored.feature_titles(names)
     middle, right = st.columns(2)
     if CLAIMS[kind].similar:
         limit = 50
         with middle:
             measure = choices.choose_one(
                 "By", measures(), "by", RSA,
-                help="RSA compares distances, τ the orders of the features' importances.",
+            help="RSA compares distances, τ the orders of the features' importances.",
             )  # fmt: skip
         if CLAIMS[kind].limited:
             with right:
@@ -337,21 +289,20 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     with middle:
         feature = choices.choose_one(
             "Feature",
-            names,
+            titles,
             "feature",
             ranked[0],
-            format_func=naming.of_features(names),
             help="The feature that it is about.",
         )
     if kind == "above":
+        second = next(name for name in [*ranked, *names] if name != feature)
         with right:
             other = choices.choose_one(
-                "Other feature", names, "other", next(n for n in [*ranked, *names] if n != feature),
-                format_func=naming.of_features(names),
+                "Other feature", titles, "other", second,
                 help="The feature that it is compared with.",
             )  # fmt: skip
         if other == feature:
-            st.info("Choose two different features.", icon=":material/info:")
+            inform("Choose two different features.")
             return None
         return Claim("above", (layers[0],), (feature, other))
     if kind == "more-in":
@@ -359,4 +310,4 @@ def _chosen_claim(view: View, kind: str, layers: list[Layer]) -> Claim | None:
     return Claim("top", (layers[0],), (feature,))
 
 
-frame.page(trust_body)
+view_page(__file__, _show_trust)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import streamlit as st
+from plotly.graph_objects import Figure
 
+from mlem_core import figures
 from mlem_core.base.text import listed
-from pages.parts import background, choices, exporting, frame, naming, opening, stored, uncertainty
-from pages.parts.choices import plain
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures import compare as drawings
+from mlem_core.figures.context import RenderedFigure
+from mlem_core.figures.naming import naming as named
+from mlem_core.inference.resample import FITTED
+from mlem_core.robustness import two_analyses
+from mlem_core.robustness.two_analyses import Paired, replication
+from pages.parts import background, choices, exporting, frame, opening, stored, uncertainty
+from pages.parts.choices import inform, plain
 from pages.parts.exporting import Panel
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.analysis.results import Results
-    from mlem_core.robustness.two_analyses import Paired
 
 
 def versus_body() -> None:
@@ -26,11 +31,11 @@ def versus_body() -> None:
     st.markdown("What changed between two analyses, and what it did to the results.")
     done = opening.finished()
     if len(done) < 2:
-        st.info("Two finished analyses can be compared. Run another one.", icon=":material/info:")
+        inform("Two finished analyses can be compared. Run another one.")
         return
     ids = _choose(list(done))
     if ids[0] == ids[1]:
-        st.info("Choose two different analyses.", icon=":material/info:")
+        inform("Choose two different analyses.")
         return
     first, second = view_of(ids[0]), view_of(ids[1])
     if first is None or second is None:
@@ -39,9 +44,7 @@ def versus_body() -> None:
     names = stored.analysis_names()
     called = names.get(ids[0], "first"), names.get(ids[1], "second")
     _what_differs(views, called)
-    from mlem_core.figures.naming import naming as named
-
-    with named(naming.shared_names(*ids)):
+    with named(stored.shared_names(*ids)):
         _answers(views, called)
 
 
@@ -69,8 +72,6 @@ def _choose(done: list[str]) -> tuple[str, str]:
 
 
 def _what_differs(views: tuple[View, View], called: tuple[str, str]) -> None:
-    from mlem_core.robustness import two_analyses
-
     table = two_analyses.differences(views[0].analysis, views[1].analysis)
     if len(table) < 3:
         st.markdown(f"##### {plain(two_analyses.in_a_sentence(table))}")
@@ -81,11 +82,6 @@ def _what_differs(views: tuple[View, View], called: tuple[str, str]) -> None:
 
 
 def _answers(views: tuple[View, View], called: tuple[str, str]) -> None:
-    from mlem_core import figures
-    from mlem_core.figures import compare as drawings
-    from mlem_core.figures.context import RenderedFigure
-    from mlem_core.robustness import two_analyses
-
     results = views[0].results, views[1].results
     shown = [view.shown() for view in views]
     features = list(dict.fromkeys([*shown[0].all_features, *shown[1].all_features]))
@@ -96,7 +92,10 @@ def _answers(views: tuple[View, View], called: tuple[str, str]) -> None:
         list(dict.fromkeys([*features, *shown[0].terms, *shown[1].terms])),
     )
     caption = drawings.side_by_side_caption(called)
-    Panel(RenderedFigure(profiles, "", caption, _both(results)), "two-profiles").show()
+    first, second = (one.importance for one in results)
+    both = pd.concat((first.assign(analysis="first"), second.assign(analysis="second")))
+    data = both.reset_index(drop=True)
+    Panel(RenderedFigure(profiles, "", caption, data), "two-profiles").show()
     if not two_analyses.common_layers(views[0].analysis, views[1].analysis):
         st.info("They have no layer in common: no difference can be taken.")
         return
@@ -107,37 +106,40 @@ def _answers(views: tuple[View, View], called: tuple[str, str]) -> None:
     st.subheader("Difference of importances")
     of_importance = two_analyses.importance_differences(results, intervals, correction)
     draw = partial(figures.importance_differences, of_importance.table, features)
+    names = dict.fromkeys(view.selection.estimator for view in views)
     caption = drawings.differences_caption(
         "Difference of importance",
         called,
         over,
         of_importance.family,
         "A filled marker",
-        _caveat(views),
+        " ".join(f"{name}: {FITTED}" for name in names if not estimator_named(name).refitted),
     )
-    Panel(
-        RenderedFigure(draw(), "", caption, of_importance.table),
-        "importance-differences",
-        partial(draw, across=2),
-    ).show()
+    _show(draw, 2, "importance-differences", "", caption, of_importance.table)
     st.subheader("Difference of similarities")
     of_similarity = two_analyses.similarity_differences(results, intervals, correction)
     compare = partial(figures.similarity_differences, of_similarity.table)
     caption = drawings.differences_caption(
         "Difference of similarity", called, over, of_similarity.family, "A dot (RSA)"
     )
-    Panel(
-        RenderedFigure(compare(), "Difference of similarities", caption, of_similarity.table),
-        "similarity-differences",
-        partial(compare, across=1),
-        "Blue: two layers are more similar in the first analysis than in the second; brown: less.",
-    ).show()
+    line = "Blue: two layers are more similar in the first analysis; brown: in the second."
+    _show(compare, 1, "similarity-differences", line, caption, of_similarity.table)
+
+
+def _show(
+    draw: Callable[..., Figure], across: int, name: str, line: str, caption: str, data: pd.DataFrame
+) -> None:
+    """Draw a figure, with so many panels in a row where there is little room."""
+    drawn = RenderedFigure(draw(), name.replace("-", " "), caption, data)
+
+    def again(few: bool, screen: bool) -> RenderedFigure:
+        return replace(drawn, figure=draw(across=across)) if few else drawn
+
+    Panel(drawn, name, line, again=again).show()
 
 
 def _replicates(views: tuple[View, View], intervals: Paired | None) -> None:
     """Whether the second repeats the first; nothing where they share no feature."""
-    from mlem_core.robustness.two_analyses import replication
-
     first, second = views
     if {*first.features}.isdisjoint(second.features):
         return
@@ -149,29 +151,8 @@ def _replicates(views: tuple[View, View], intervals: Paired | None) -> None:
     exporting.show_table(tables["correlations"], "replication", "Correlations", about)
 
 
-def _caveat(views: tuple[View, View]) -> str:
-    """Caveat on intervals of importances where a model cannot be fitted without each block."""
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.resample import FITTED
-
-    names = dict.fromkeys(view.selection.estimator for view in views)
-    return " ".join(f"{name}: {FITTED}" for name in names if not estimator_named(name).refitted)
-
-
-def _both(results: tuple[Results, Results]) -> pd.DataFrame:
-    import pandas as pd
-
-    parts = [
-        one.importance.assign(analysis=name)
-        for one, name in zip(results, ("first", "second"), strict=True)
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
 def _intervals(views: tuple[View, View]) -> Paired | None:
     """Intervals of the differences; where there are none, the button that makes them."""
-    from mlem_core.robustness import two_analyses
-
     first, second, store = views[0].analysis, views[1].analysis, stored.store()
     found = two_analyses.find_paired(first, second, store)
     if found is None:
@@ -184,4 +165,4 @@ def _intervals(views: tuple[View, View]) -> Paired | None:
     return found
 
 
-frame.page(versus_body)
+frame.page(__file__, versus_body)

@@ -282,7 +282,7 @@ def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str
     Raises
     ------
     InputError
-        A label of another form; a factor of which a model has two values.
+        A label of another form; a factor with two values for one model.
     """
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}

@@ -8,29 +8,56 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.baselines import BASELINES, of_analysis
+from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.results import write_tables
+from mlem_core.analysis.run import run
+from mlem_core.analysis.similarities import LayerSimilarity, compared
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
-from mlem_core.cli.of_results import run_erase
+from mlem_core.base.typing import parse_layer
+from mlem_core.cli.found import (
+    analysis_of_two,
+    bounds_of_all,
+    found,
+    group_findings,
+    result_of,
+    two,
+)
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
-from mlem_core.cli.serving import INTRODUCTION, serve_app
-from mlem_core.cli.streams import any_encoding, check_arguments, complain, one_line, tell
+from mlem_core.cli.streams import INTRODUCTION, any_encoding, complain, one_line, serve_app, tell
+from mlem_core.data.columns import guess_kind, text_of
+from mlem_core.data.stimulus_csv import write_csv, write_table
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.inference import explanation
+from mlem_core.inference.chance import UNCORRECTED
+from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation import kept_intervals
+from mlem_core.inference.importance_chance import importances_by_chance
+from mlem_core.inference.intervals import check_permutations
+from mlem_core.inference.resample import REPLICATES, generalises
+from mlem_core.inference.what_else import explain_rest
+from mlem_core.models.availability import systems_table
+from mlem_core.models.registry import SYSTEMS
+from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.robustness.audit import audit
+from mlem_core.robustness.claims import Claim, check_features, of_chance, orders, verdict
+from mlem_core.robustness.erasure import erase
+from mlem_core.robustness.flags import audit_tables, summary
+from mlem_core.robustness.multiverse import multiverse, narrowed
+from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
 from mlem_core.scale.cluster import computing_on, from_environment
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.analysis.results import Results
-    from mlem_core.analysis.similarities import LayerSimilarity
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.inference.explained import Explanation
-    from mlem_core.inference.intervals import LayerIntervals
-    from mlem_core.storage.store import Store
+from mlem_core.storage.store import Store
 
 DESCRIPTION = "Compare layers of language models by the features of words and sentences."
 DIFFERS = 1
@@ -58,16 +85,6 @@ def _notices(analysis: Analysis) -> list[str]:
 
 
 def _analyze(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.baselines import BASELINES, of_analysis
-    from mlem_core.analysis.run import run
-    from mlem_core.analysis.similarities import compared
-    from mlem_core.cli.found import bounds_of_all, found
-    from mlem_core.inference.chance import UNCORRECTED
-    from mlem_core.inference.explanation import kept_intervals
-    from mlem_core.inference.resample import REPLICATES
-    from mlem_core.pairs.similarities import RSA, SIMILARITIES
-    from mlem_core.storage.store import Store
-
     spec = _spec(options)
     bounds = None
     for name in options.baselines:
@@ -102,7 +119,7 @@ def _analyze(options: argparse.Namespace) -> None:
         notices += [f"{listed(raw)}: {UNCORRECTED}"] if raw else []
     complain(*notices)
     results = analysis.results()
-    said = _groups(analysis, results, bounds, by, store, extra)
+    said = group_findings(analysis, results, bounds, by, store, extra)
     complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
     if options.capsule:
         from mlem_core.figures.plots import Drawing
@@ -120,45 +137,7 @@ def _analyze(options: argparse.Namespace) -> None:
     tell(*found(analysis, results, bounds, by, sure, chance), *said)
 
 
-def _groups(
-    analysis: Analysis,
-    results: Results,
-    bounds: LayerIntervals | None,
-    by: LayerSimilarity,
-    store: Store,
-    extra: dict[str, pd.DataFrame],
-) -> list[str]:
-    """Lines on groups and trajectories of models, whose tables go to the others."""
-    from mlem_core.groups.noise_ceilings import ceiling_tables
-    from mlem_core.groups.summary import GroupSummary, group_tables, lines
-    from mlem_core.groups.systems import keep_fold_similarity
-    from mlem_core.inference.layer_intervals import known_layer_chance, stimuli_left
-
-    left, chosen = None, analysis.select(similarity=by.similarity.name)
-    if bounds is not None and analysis.spec.has_groups:
-        with Bars() as bars:
-            left = stimuli_left(analysis, store, chosen, report=bars.show)
-    chance = known_layer_chance(analysis, store, chosen)
-    if by.similarity.of_ranks:
-        with Bars() as bars:
-            keep_fold_similarity(analysis, store, bars.counter("similarity in folds", "layers"))
-    beside: dict[str, Any] = {"compared": by, "chance": chance, "store": store}
-    summary = GroupSummary(analysis, results, None, bounds, left, **beside)
-    extra |= group_tables(summary)
-    with Bars() as bars:
-        count = bars.counter("noise ceilings", "layers")
-        extra |= ceiling_tables(analysis, results, store, count)
-    return lines(summary)
-
-
 def _audit(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.results import write_tables
-    from mlem_core.analysis.run import run
-    from mlem_core.pairs.similarities import SIMILARITIES
-    from mlem_core.robustness.audit import audit
-    from mlem_core.robustness.flags import audit_tables, summary
-    from mlem_core.storage.store import Store
-
     SIMILARITIES.named(options.similarity)
     store = Store()
     with Bars() as bars:
@@ -171,14 +150,6 @@ def _audit(options: argparse.Namespace) -> None:
 
 
 def _why(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.similarities import compared
-    from mlem_core.cli.found import analysis_of_two
-    from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.inference.resample import generalises
-    from mlem_core.pairs.resampling_units import Units
-    from mlem_core.pairs.similarities import SIMILARITIES
-    from mlem_core.storage.store import Store
-
     SIMILARITIES.named(options.similarity)
     store = Store()
     with Bars() as bars:
@@ -201,11 +172,6 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _what_else(options: argparse.Namespace) -> None:
-    from mlem_core.cli.found import analysis_of_two
-    from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.inference.what_else import explain_rest
-    from mlem_core.storage.store import Store
-
     store = Store()
     with Bars() as bars:
         # Layer 0 is a candidate.
@@ -231,9 +197,6 @@ def _explained(
     bars: Bars,
 ) -> Explanation:
     """Explanation of two layers' similarity, of one with terms or without."""
-    from mlem_core.inference import explanation
-    from mlem_core.inference.intervals import check_permutations
-
     both = (options.first, options.second)
     why = explanation.explain(analysis, *both, seed=options.seed, compared=of_layers)
     if options.chance:
@@ -248,15 +211,6 @@ def _explained(
 
 
 def _multiverse(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.results import write_tables
-    from mlem_core.analysis.run import run
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.importance_chance import importances_by_chance
-    from mlem_core.pairs.similarities import RSA
-    from mlem_core.robustness.claims import Claim, check_features, of_chance, orders, verdict
-    from mlem_core.robustness.multiverse import multiverse, narrowed
-    from mlem_core.storage.store import Store
-
     claims = [Claim.parse(text) for text in options.claims]
     whole = _spec(options)
     for claim in claims:
@@ -287,9 +241,6 @@ def _multiverse(options: argparse.Namespace) -> None:
 
 
 def _stimuli(options: argparse.Namespace) -> None:
-    from mlem_core.data.columns import guess_kind, text_of
-    from mlem_core.data.stimulus_csv import write_csv
-
     stimuli = _spec(options).load_stimuli()
     write_csv(stimuli, options.out)
     names = [
@@ -303,12 +254,6 @@ def _stimuli(options: argparse.Namespace) -> None:
 
 
 def _systems(options: argparse.Namespace) -> None:
-    import pandas as pd
-
-    from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.models.availability import systems_table
-    from mlem_core.models.registry import SYSTEMS
-
     notes: list[str] = []
     if options.preset:
         table = pd.read_csv(SYSTEMS[options.preset], dtype=str, keep_default_na=False)
@@ -319,8 +264,6 @@ def _systems(options: argparse.Namespace) -> None:
 
 
 def _lint(options: argparse.Namespace) -> None:
-    from mlem_core.analysis.diagnostics import lint
-
     spec = _spec(options)
     stimuli = spec.load_stimuli().select(spec.features)
     found = lint(stimuli, spec)
@@ -334,11 +277,6 @@ def _lint(options: argparse.Namespace) -> None:
 
 
 def _replicate(options: argparse.Namespace) -> None:
-    from mlem_core.cli.found import two
-    from mlem_core.data.stimulus_csv import write_table
-    from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
-    from mlem_core.storage.store import Store
-
     store = Store()
     with Bars() as bars:
         both = two(options, store, bars.show)
@@ -354,9 +292,54 @@ def _replicate(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from mlem_core.cli.found import export
+    """Write the page of a result."""
+    from mlem_core.report.page import write_page
 
-    export(options)
+    store = Store()
+    with Bars() as bars:
+        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
+        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
+        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
+        path = write_page(
+            context,
+            options.html,
+            title,
+            options.pairs,
+            stimuli=not options.without_stimuli,
+            progress=bars.show,
+        )
+    tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def _erase(options: argparse.Namespace) -> None:
+    if len(options.models) != 1 or ":" not in options.models[0]:
+        named = ", ".join(options.models) or "none"
+        raise InputError(
+            f"found the models {named}; expected the one layer to erase from, as --model "
+            "mini-gpt2:3 (name others by --other)."
+        )
+    layer, others = parse_layer(options.models[0]), [parse_layer(one) for one in options.others]
+    files, later = dict(options.representations), options.layers
+    options.models = [name for name in dict.fromkeys(dict([layer, *others])) if name not in files]
+    options.layers = tuple(sorted({number for _, number in (layer, *others)}))
+    store = Store()
+    with Bars() as bars:
+        analysis = run(_spec(options), store, bars.show)
+        complain(*_notices(analysis))
+        found = erase(
+            analysis,
+            options.feature,
+            layer,
+            store,
+            others=others,
+            later=later,
+            positions=options.erased,
+            report=bars.show,
+        )
+    if options.out is not None:
+        write_table(found.table.drop(columns="beyond"), Path(options.out))
+    tell(*found.sentences())
+    complain(*found.notes)
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -380,7 +363,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "analyze": _analyze,
     "app": serve_app,
     "audit": _audit,
-    "erase": partial(run_erase, spec=_spec),
+    "erase": _erase,
     "export": _export,
     "lint": _lint,
     "systems": _systems,
@@ -403,7 +386,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     any_encoding()
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        check_arguments(given)
         if not given:
             tell(INTRODUCTION)
             return 0

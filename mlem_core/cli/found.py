@@ -25,10 +25,12 @@ from mlem_core.base.labels import NAMES
 from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
 from mlem_core.cli.options import spec_from_options
-from mlem_core.cli.streams import tell
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
+from mlem_core.groups.noise_ceilings import ceiling_tables
+from mlem_core.groups.summary import GroupSummary, group_tables, lines
+from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
@@ -38,7 +40,12 @@ from mlem_core.inference.intervals import (
     score_table,
     similarity_table,
 )
-from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
+from mlem_core.inference.layer_intervals import (
+    chance_of_layers,
+    known_layer_chance,
+    layer_intervals,
+    stimuli_left,
+)
 from mlem_core.inference.resample import HARDLY, below_ceiling, generalises
 from mlem_core.measures.importance import most_important
 from mlem_core.pairs.similarities import RSA
@@ -110,6 +117,32 @@ def bounds_of_all(
     if by_chance := tau_by_chance(len(bounds.columns)):
         notices.append(f"similarity_intervals.csv: {by_chance}")
     return bounds, tables, notices
+
+
+def group_findings(
+    analysis: Analysis,
+    results: Results,
+    bounds: LayerIntervals | None,
+    by: LayerSimilarity,
+    store: Store,
+    extra: dict[str, pd.DataFrame],
+) -> list[str]:
+    """Lines on groups and trajectories of models, whose tables go to the others."""
+    left, chosen = None, analysis.select(similarity=by.similarity.name)
+    if bounds is not None and analysis.spec.has_groups:
+        with Bars() as bars:
+            left = stimuli_left(analysis, store, chosen, report=bars.show)
+    chance = known_layer_chance(analysis, store, chosen)
+    if by.similarity.of_ranks:
+        with Bars() as bars:
+            keep_fold_similarity(analysis, store, bars.counter("similarity in folds", "layers"))
+    beside: dict[str, Any] = {"compared": by, "chance": chance, "store": store}
+    summary = GroupSummary(analysis, results, None, bounds, left, **beside)
+    extra |= group_tables(summary)
+    with Bars() as bars:
+        count = bars.counter("noise ceilings", "layers")
+        extra |= ceiling_tables(analysis, results, store, count)
+    return lines(summary)
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
@@ -252,27 +285,6 @@ def result_of(
     if was and not half and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
         raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
     return analysis
-
-
-def export(options: argparse.Namespace) -> None:
-    """Write the page of a result."""
-    from mlem_core.figures.context import Drawing, FigureContext
-    from mlem_core.report.page import write_page
-
-    store = Store()
-    with Bars() as bars:
-        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
-        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
-        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
-        path = write_page(
-            context,
-            options.html,
-            title,
-            options.pairs,
-            stimuli=not options.without_stimuli,
-            progress=bars.show,
-        )
-    tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
 def _manifest(name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from mlem_core.analysis.representations import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
@@ -76,9 +77,6 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
 
-_layer = typed(parse_layer)
-
-
 def _replicates(text: str) -> int:
     try:
         number = int(text)
@@ -99,14 +97,14 @@ def _add_bootstrap(command: argparse.ArgumentParser, what: str, of: str) -> None
     )
 
 
-def _add_chance(command: argparse.ArgumentParser, what: str) -> None:
+def _add_chance(command: argparse.ArgumentParser, what: str, default: int = 0) -> None:
     command.add_argument(
         "--chance",
         type=_replicates,
-        default=0,
+        default=default,
         metavar="N",
-        help=f"{what} the labels of each feature permuted N times (at least 20) at its level "
-        "(word, sentence, stimulus); p is at least 1 / (N + 1)",
+        help=f"{what} permuted N times (at least 20) at its level (word, sentence, stimulus); p is "
+        "at least 1 / (N + 1)",
     )
 
 
@@ -126,18 +124,15 @@ def _add_similarities(
     for command, what in (
         (analyze, "the similarity of the findings and of the tables of groups"),
         (audit, "the similarity that is audited"),
+        (
+            why,
+            "the similarity that is explained: cka is debiased linear CKA, neighbours the overlap "
+            f"of the {NEIGHBOURS} nearest; procrustes and cca have no contributions by feature",
+        ),
     ):
         command.add_argument(
             "--similarity", default=RSA, metavar="|".join(SIMILARITIES), help=f"{what} (rsa)"
         )
-    why.add_argument(
-        "--similarity",
-        default=RSA,
-        metavar="|".join(SIMILARITIES),
-        help="the similarity that is explained: rsa (default), cka (debiased linear CKA) or "
-        f"neighbours (overlap of the {NEIGHBOURS} nearest). procrustes and cca have no "
-        "contributions by feature",
-    )
 
 
 def _add_cluster(*commands: argparse.ArgumentParser) -> None:
@@ -201,7 +196,7 @@ def _add_claims(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "layers_in_question",
         nargs="*",
-        type=_layer,
+        type=typed(parse_layer),
         metavar="minilm:3",
         help="more layers to compute, beside those of the claims",
     )
@@ -238,13 +233,7 @@ def _add_what_else(commands: Any) -> argparse.ArgumentParser:
         "layers. Their gains are beyond those with their labels permuted.",
     )
     _add_two_layers(command, "without it: what else explains the distances in the first")
-    command.add_argument(
-        "--chance",
-        type=_replicates,
-        default=99,
-        metavar="N",
-        help="permute the labels of each candidate N times (at least 20; default 99)",
-    )
+    _add_chance(command, "99 by default: gains beyond those with the labels of each candidate", 99)
     command.add_argument(
         "--out",
         metavar="FILE.csv",
@@ -317,8 +306,6 @@ def spec_from_options(options: argparse.Namespace) -> AnalysisSpec:
         options.groups += table.groups
         options.labels += table.labels
         options.systems = None
-    from mlem_core.analysis.representations import with_subjects
-
     return with_subjects(
         AnalysisSpec(**{k: v for k, v in vars(options).items() if k in parameters()})
     )
@@ -341,7 +328,7 @@ def _add_analyze(commands: Any) -> argparse.ArgumentParser:
         "also write intervals.csv and similarity_intervals.csv: 95 %% confidence intervals",
         "N bootstrap replicates give those of scores, importances and τ their shape",
     )
-    _add_chance(analyze, "also write importance_chance.csv: importances with")
+    _add_chance(analyze, "also write importance_chance.csv: with the labels of each feature")
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
     analyze.add_argument(
         "--capsule", metavar="FILE.zip", help="also write everything, with figures, as one zip"
@@ -363,7 +350,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     why = commands.add_parser("why", help="explain the similarity of two layers by features")
     _add_two_layers(why)
     _add_bootstrap(why, "95 %% confidence intervals", "they are the same for every N")
-    _add_chance(why, "contributions beyond those with")
+    _add_chance(why, "contributions beyond those with the labels of each feature")
     why.add_argument(
         "--out",
         metavar="FILE.csv",

@@ -1,4 +1,4 @@
-"""Standard streams and arguments of a process of the command line, in any encoding."""
+"""The process of the command line: its streams in any encoding, and the app in its place."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import argparse
 import io
 import os
 import re
+import subprocess
 import sys
+import webbrowser
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 from mlem_core.base.errors import InputError
@@ -101,16 +104,6 @@ def one_line(message: object) -> str:
     return _ENDLESS.sub(lambda found: f"{found[1]}…{found[2]}", text)
 
 
-def check_arguments(arguments: list[str]) -> None:
-    """Raise InputError for a character that no file's name and no other text has."""
-    for number, text in enumerate(arguments, start=1):
-        if "\0" in text:
-            raise InputError(
-                f"argument {number} ({text[:200]!r}) holds a NUL byte; leave it out, "
-                "as no file's name has one."
-            )
-
-
 def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Parser for argparse, which keeps the message of its own error only."""
     if parse in (int, str):
@@ -123,3 +116,48 @@ def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return typed
+
+
+INTRODUCTION = """\
+MLEM Explorer: what makes two language models think alike?
+It shows which features of words or sentences shape each layer, and make two layers similar.
+  mlem app                                                      in the browser
+  mlem analyze --stimuli probing --model mini-gpt2 --out results    tables as CSV
+  mlem why mini-gpt2:2 mini-gpt2:6 --stimuli probing                two layers
+`mlem --help` lists all commands."""
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def app_folder() -> Path:
+    """Folder with app.py: that of an installed package, or the checkout's top.
+
+    Raises InputError where neither is there.
+    """
+    there = [one for one in (_PACKAGE / "_app", _PACKAGE.parent) if (one / "app.py").is_file()]
+    if not there:
+        raise InputError(f"the app is not installed beside {str(_PACKAGE)!r}; install it again.")
+    return there[0]
+
+
+def _has_browser() -> bool:
+    """Whether a person sits at this machine, with a browser to open."""
+    screen = sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    try:
+        return screen and webbrowser.get() is not None
+    except webbrowser.Error:
+        return False
+
+
+def serve_app(options: argparse.Namespace) -> int:
+    """Serve the app in this process's place, as `make app` does; opens the browser if any."""
+    script = app_folder() / "scripts" / "serve.py"
+    command = [sys.executable, str(script)]
+    if options.port is not None:
+        command += ["--server.port", str(options.port)]
+    if _has_browser() and not os.environ.get("MLEM_SHARED"):
+        command += ["--server.headless", "false", "--server.showEmailPrompt", "false"]
+    if sys.platform == "win32":
+        return subprocess.call(command)
+    os.execv(command[0], command)

@@ -30,7 +30,7 @@ from mlem_core.estimators.registry import (
 )
 from mlem_core.measures.decomposition import by_pattern
 from mlem_core.measures.similarity import feature_correlations
-from mlem_core.pairs.ranks import few_at_once, score_patterns
+from mlem_core.pairs.ranks import TIE, score_patterns
 from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, sums_by
 
 # A permuted score needs (patterns of the other features) x (values of the permuted one) cells;
@@ -39,6 +39,8 @@ MAX_CELLS = 2**21
 # What permuting changes is known to so many decimals: beyond them is how sums were rounded, which
 # must not order features that change nothing.
 DECIMALS = 12
+# Up to so many values are merged with the patterns of the rest; more are sorted with them.
+MERGED = 16
 
 
 def permutation_importance(tables: PairTables, weights: FloatArray) -> FloatArray:
@@ -93,6 +95,8 @@ def _rho(
 
 def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     """(n_layers,) ρ under the product of the marginals of a part and of the others."""
+    from mlem_core.pairs.kernels.scores import product_moments
+
     n_layers, n_parts = len(weights), pairs.codes.shape[1]
     others = np.delete(np.arange(n_parts), part)
     rest = pairs.only(np.arange(n_layers), others)
@@ -101,19 +105,25 @@ def _permuted_rho(part: int, pairs: HeldOut, weights: FloatArray) -> FloatArray:
     terms, n_rest = pairs.terms.only(np.array([part])), len(rest.counts)
 
     def rho(layers: slice, added: FloatArray, share: FloatArray) -> FloatArray:
-        predicted = of_rest[layers, :, None] + added[:, None, :]
-        return score_patterns(
-            predicted.reshape(len(predicted), 1, -1),
-            (rest.counts[:, None] * share).ravel(),
-            (rest.rank_sums[layers, :, None] * share).reshape(len(predicted), -1),
-            rest.rank_squares[layers],
-        ).rho[:, 0]
+        some, sums, squares = of_rest[layers], rest.rank_sums[layers], rest.rank_squares[layers]
+        if len(share) > MERGED:
+            predicted = (some[:, :, None] + added[:, None, :]).reshape(len(some), 1, -1)
+            every = (rest.counts[:, None] * share).ravel()
+            shared = (sums[:, :, None] * share).reshape(len(some), -1)
+            return score_patterns(predicted, every, shared, squares).rho[:, 0]
+        moments = covariance, spread = np.empty((2, len(some)))
+        order = np.argsort(some, axis=1)
+        product_moments(some, order, added, rest.counts, sums, share, TIE, *moments)
+        both = spread * squares
+        return np.divide(covariance, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
 
     found = np.empty(n_layers)
 
     def some(added: FloatArray, share: FloatArray) -> FloatArray:
-        """`rho` of all layers, few at once."""
-        for layers in few_at_once(n_layers, n_rest * len(share)):
+        """`rho` of all layers, so few at once that their cells are at most `MAX_CELLS`."""
+        step = max(1, MAX_CELLS // (n_rest * len(share)))
+        for start in range(0, n_layers, step):
+            layers = slice(start, start + step)
             found[layers] = rho(layers, added[layers], share)
         return found
 

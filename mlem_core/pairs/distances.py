@@ -88,6 +88,8 @@ class Distance:
     phrase: str = ""
 
     def __post_init__(self) -> None:
+        if self.condensed is None and self.tile is None:
+            raise ValueError(f"the distance {self.name!r} has no function that computes it.")
         object.__setattr__(self, "label", self.label or self.name)
         object.__setattr__(self, "phrase", self.phrase or f"the {self.name} distance")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -307,11 +305,12 @@ def of_some(
     kept : (n_stimuli,) whether a stimulus is one of them
     """
     cells, n_cells, folds = division
+    counts, places = np.zeros(n_cells), None
     if similarity.aligned is not None:
-        some, places = division._replace(folds=np.where(kept, folds, -1)), slice(None)
-        counts = np.zeros(n_cells)
+        some = division._replace(folds=np.where(kept, folds, -1))
     else:
         places = pairs_among(np.flatnonzero(kept), len(kept))
         some = PairCells(cells[places], n_cells, folds[kept])
-        counts = np.bincount(some.cells, minlength=n_cells).astype(np.float64)
-    return counts, similarity_sums(similarity, [partial(getitem, x, places) for x in layers], some)
+        counts += np.bincount(some.cells, minlength=n_cells)
+    own = [lambda x=x: x if places is None else x[places] for x in layers]  # type: ignore[misc]
+    return counts, similarity_sums(similarity, own, some)

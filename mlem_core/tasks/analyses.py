@@ -116,7 +116,7 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
     again.
     """
     inputs = _inputs(spec)
-    name = _id(spec, inputs)
+    name = job_id(spec, inputs)
     job = Job(name, store.root / "jobs" / name, spec)
     store.check_writable()
     job.folder.mkdir(parents=True, exist_ok=True)
@@ -181,13 +181,10 @@ def coded_id(job_id: str, missing: str, by_value: bool) -> str:
     return "-".join([job_id, missing, *[BY_VALUE] * by_value])
 
 
-def job_id(spec: AnalysisSpec) -> str:
+def job_id(spec: AnalysisSpec, inputs: dict[str, Any] | None = None) -> str:
     """16 hex digits that stand for the choices, and for the files and models that they name."""
-    return _id(spec, _inputs(spec))
-
-
-def _id(spec: AnalysisSpec, inputs: dict[str, Any]) -> str:
-    about = {"tables": TABLES.version, "spec": spec.to_dict(), **inputs}
+    named = _inputs(spec) if inputs is None else inputs
+    about = {"tables": TABLES.version, "spec": spec.to_dict(), **named}
     return hashlib.sha256(canonical(about)).hexdigest()[:16]
 
 

@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
 
+from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.representations import model_representations
 from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
 from mlem_core.base.typing import Layer, Report, counting, parse_layer
 from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.groups.systems import keep_systems
+from mlem_core.inference import layer_intervals
+from mlem_core.inference.explanation import intervals_of_two
+from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
+from mlem_core.inference.what_else import explain_rest
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.robustness import two_analyses
+from mlem_core.robustness.audit import audit
+from mlem_core.robustness.erasure import erase
+from mlem_core.robustness.multiverse import multiverse
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store, Tables, load_result, save_result
 from mlem_core.tasks import analyses, examples
@@ -49,6 +61,11 @@ class JobInput:
         chosen = Selection.from_dict(self.options if options is None else options)
         return chosen.checked(self.analysis.tables.features, self.analysis.layers)
 
+    @property
+    def chosen(self) -> tuple[Analysis, Store, Selection]:
+        """The analysis, the store and the selection of all options."""
+        return self.analysis, self.store, self.selection()
+
     def layers(self, *names: str) -> list[Layer]:
         """The layers that options of these names say, one each; without names those of "layers"."""
         layers = [self.options[name] for name in names] if names else self.options["layers"]
@@ -56,67 +73,30 @@ class JobInput:
 
 
 def _baseline(job: JobInput) -> Tables:
-    from mlem_core.analysis.baselines import of_analysis
-
     name = job.options["name"]
     counted = counting(job.report, name, "layers")
-    baseline = of_analysis(job.analysis, name, job.store, job.layers(), counted)
+    baseline = baselines.of_analysis(job.analysis, name, job.store, job.layers(), counted)
     return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
 
 
-def _fits(job: JobInput) -> Tables:
-    from mlem_core.analysis import methods
-
-    fits = methods.fitted_results(job.analysis, job.store, job.selection(), job.report)
-    return {"scores": fits.scores}
-
-
-def _methods(job: JobInput) -> None:
-    from mlem_core.analysis import methods
-
-    methods.fit_slow(job.analysis, job.store, job.selection(), job.report)
-
-
 def _noise(job: JobInput) -> None:
-    from mlem_core.analysis import methods
-
     selection = job.selection(job.options["selection"])
     methods.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
 
 
 def _all_intervals(job: JobInput) -> None:
-    from mlem_core.groups.systems import keep_systems
-    from mlem_core.inference.layer_intervals import chance_of_layers, layer_intervals
-
-    layer_intervals(job.analysis, job.store, job.selection(), report=job.report)
-    chance_of_layers(job.analysis, job.store, job.selection(), report=job.report)
-    keep_systems(job.analysis, job.store, job.selection())
-
-
-def _chance(job: JobInput) -> None:
-    from mlem_core.inference.importance_chance import kept_chance
-
-    n_permutations = int(job.options["permutations"])
-    kept_chance(job.analysis, job.store, job.selection(), n_permutations, job.report)
-
-
-def _importance_chance(job: JobInput) -> None:
-    from mlem_core.inference.importance_chance import importances_by_chance
-
-    importances_by_chance(job.analysis, job.store, job.selection(), report=job.report)
+    layer_intervals.layer_intervals(*job.chosen, report=job.report)
+    layer_intervals.chance_of_layers(*job.chosen, report=job.report)
+    keep_systems(*job.chosen)
 
 
 def _similarity(job: JobInput) -> None:
-    from mlem_core.analysis.similarities import compared
-
     name = str(job.options["name"])
     counted = counting(job.report, SIMILARITIES.named(name).short, "layers")
     compared(job.analysis, name, job.store, counted)
 
 
 def _pair_intervals(job: JobInput) -> None:
-    from mlem_core.inference.explanation import intervals_of_two
-
     options, pair = job.options, tuple(job.layers("a", "b"))
     how = options.get("estimator"), options.get("interactions"), options.get("similarity", RSA)
     chosen = job.analysis.select(list(options["features"]), pair, *how)
@@ -127,15 +107,11 @@ def _pair_intervals(job: JobInput) -> None:
 
 
 def _what_else(job: JobInput) -> None:
-    from mlem_core.inference.what_else import explain_rest
-
     pair, features = job.layers("a", "b"), list(job.options["features"])
     explain_rest(job.analysis, pair, job.store, features, report=job.report)
 
 
 def _erase(job: JobInput) -> None:
-    from mlem_core.robustness.erasure import erase
-
     asked, other = job.options, job.options.get("other")
     erase(
         job.analysis,
@@ -148,14 +124,16 @@ def _erase(job: JobInput) -> None:
     )
 
 
+def _drawing(job: JobInput, pair: Sequence[Layer]) -> Drawing:
+    return Drawing((pair[0], pair[1]) if pair else None, job.store)
+
+
 def _capsule(job: JobInput) -> Made:
-    from mlem_core.analysis import methods
-    from mlem_core.figures.plots import Drawing
     from mlem_core.report import capsule
 
     selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:
-        results = methods.fitted_results(job.analysis, job.store, selection, job.report)
+        results = methods.fitted_results(*job.chosen, job.report)
     pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
     with scratch("followup") as folder:
         path = capsule.write(
@@ -163,22 +141,19 @@ def _capsule(job: JobInput) -> Made:
             Path(folder) / CAPSULE,
             selection,
             results=results,
-            drawing=Drawing((pair[0], pair[1]) if pair else None, job.store),
+            drawing=_drawing(job, pair),
             progress=job.report,
         )
         return {CAPSULE: path.read_bytes()}
 
 
 def _page(job: JobInput) -> Made:
-    from mlem_core.figures.plots import Drawing, FigureContext
     from mlem_core.report.page import write_page
 
-    selection, pair = job.selection(), job.layers("a", "b")
-    results = job.analysis.results_of(selection)
-    drawing = Drawing((pair[0], pair[1]), job.store)
+    drawing, results = _drawing(job, job.layers("a", "b")), job.analysis.results_of(job.selection())
     with scratch("page") as folder:
         path = write_page(
-            FigureContext(job.analysis, selection, results, drawing),
+            FigureContext(job.analysis, job.selection(), results, drawing),
             Path(folder) / PAGE,
             str(job.options["title"]),
             stimuli=bool(job.options["stimuli"]),
@@ -187,23 +162,7 @@ def _page(job: JobInput) -> Made:
         return {PAGE: path.read_bytes()}
 
 
-def _audit(job: JobInput) -> None:
-    from mlem_core.robustness.audit import audit
-
-    audit(job.analysis, job.store, job.report, job.options.get("similarity", RSA))
-
-
-def _multiverse(job: JobInput) -> None:
-    from mlem_core.robustness.multiverse import multiverse
-
-    options, layers = job.options, job.layers()
-    by = options.get("similarities", [RSA])
-    multiverse(job.analysis, layers, job.store, options.get("choices"), job.report, by)
-
-
 def _versus(job: JobInput) -> None:
-    from mlem_core.robustness import two_analyses
-
     known = analyses.find(job.options["other"], job.store)
     if known is None:
         raise InputError("the other analysis is no longer in the store.")
@@ -228,32 +187,49 @@ class JobType:
 
     Attributes
     ----------
-    make : does it; what it returns is kept in the task's folder
+    make : does it; gives what is kept in the task's folder
     models : names of the models whose representations it reads
     in_store : whether what it makes lies in the store, so that the task has no tables of its own
     """
 
-    make: Callable[[JobInput], Made | None]
+    make: Callable[[JobInput], Any]
     models: Callable[[JobInput], Iterable[str]] = lambda job: ()
     in_store: bool = True
 
 
 JOB_TYPES: dict[str, JobType] = {
     "all-error-bars": JobType(_all_intervals, _models_of()),
-    "audit": JobType(_audit, _all_models),
+    "audit": JobType(lambda job: audit(job.analysis, job.store, job.report), _all_models),
     "baseline": JobType(_baseline, _models_of(), in_store=False),
     "capsule": JobType(_capsule, in_store=False),
-    "chance": JobType(_chance, _models_of()),
+    "chance": JobType(
+        lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
+        _models_of(),
+    ),
     # Its options are those of the figure `erasure`.
     "erase": JobType(
         _erase,
         lambda job: [parse_layer(job.options["other"])[0]] if job.options.get("other") else [],
     ),
     "error-bars": JobType(_pair_intervals, _models_of("a", "b")),
-    "importance-chance": JobType(_importance_chance, _models_of()),
-    "fits": JobType(_fits, in_store=False),
-    "methods": JobType(_methods),
-    "multiverse": JobType(_multiverse, _models_of()),
+    "importance-chance": JobType(
+        lambda job: importances_by_chance(*job.chosen, report=job.report), _models_of()
+    ),
+    "fits": JobType(
+        lambda job: {"scores": methods.fitted_results(*job.chosen, job.report).scores},
+        in_store=False,
+    ),
+    "methods": JobType(lambda job: methods.fit_slow(*job.chosen, job.report)),
+    "multiverse": JobType(
+        lambda job: multiverse(
+            job.analysis,
+            job.layers(),
+            job.store,
+            progress=job.report,
+            similarities=job.options.get("similarities", [RSA]),
+        ),
+        _models_of(),
+    ),
     "noise": JobType(_noise, _models_of("layer")),
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": JobType(_versus, _models_of()),
@@ -272,7 +248,8 @@ def work(kind: str, analysis: Analysis, options: Options, store: Store, report: 
     """
     job, of_kind = JobInput(analysis, options, store, report), JOB_TYPES[kind]
     restore_representations(analysis, of_kind.models(job), store, report)
-    return of_kind.make(job) or {}
+    made: Made = of_kind.make(job)
+    return {} if of_kind.in_store else made
 
 
 def restore_representations(

@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -88,16 +88,14 @@ def check_room(root: Path) -> None:
 
 def same_address(root: Path) -> list[Path]:
     """The stores of all visitors who were last here from the address of one, itself included."""
-    try:
-        address = (root / ADDRESS).read_text()
-    except OSError:
-        return [root]
-    stores = [root]
-    for path in root.parent.glob(f"*/{ADDRESS}"):
+
+    def address(store: Path) -> str:
         with contextlib.suppress(OSError):
-            if path.parent != root and path.read_text() == address:
-                stores.append(path.parent)
-    return stores
+            return (store / ADDRESS).read_text()
+        return str(store)  # of nobody else
+
+    own = address(root)
+    return [store for store in root.parent.glob("*/") if address(store) == own]
 
 
 def starting_run(root: Path) -> contextlib.AbstractContextManager[object]:
@@ -201,16 +199,12 @@ def excess(
     what, less : how the sentence calls the work, and what it says that helps
     """
     if n_bytes > settings.memory_gb * 1e9:
-        return (
-            f"{what} needed more than {settings.memory_gb:,g} GB of memory, which is what "
-            f"this server lets a run have: {less}."
-        )
-    if seconds > settings.minutes * 60:
-        return (
-            f"{what} took more than {settings.minutes:,g} minutes, which is what this "
-            f"server lets a run have: {less}."
-        )
-    return ""
+        too_much = f"needed more than {settings.memory_gb:,g} GB of memory"
+    elif seconds > settings.minutes * 60:
+        too_much = f"took more than {settings.minutes:,g} minutes"
+    else:
+        return ""
+    return f"{what} {too_much}, which is what this server lets a run have: {less}."
 
 
 def _mb(n_bytes: float) -> str:
@@ -245,22 +239,14 @@ def in_turn(
     running : the owner of each task that runs now
     served : of each owner, the later of the last turn and the first visit; nothing for one's own
     """
-    had = Counter(running)
-    # Later than any time at which one was served: the turns of this order itself.
-    last = {owner: (0, when) for owner, when in served.items()}
-    left: dict[Path, deque[Waiting]] = {}
+    had, order = Counter(running), []
     for task in sorted(waiting, key=lambda task: task.asked):
-        left.setdefault(task.owner, deque()).append(task)
-    order: list[Path] = []
-    while left:
-        # Of those with the fewest turns, who has waited longest since the last one.
-        owner = min(left, key=lambda who: (had[who], last.get(who, (0, 0.0)), left[who][0].asked))
-        order.append(left[owner].popleft().folder)
-        had[owner] += 1
-        last[owner] = (1, float(len(order)))
-        if not left[owner]:
-            del left[owner]
-    return order
+        turn = had[task.owner]
+        # Of equal turns the first of this order, then who has waited longest since the last one.
+        later = turn > running.count(task.owner), served.get(task.owner, 0.0)
+        order.append((turn, *later, task.asked, task.folder))
+        had[task.owner] += 1
+    return [folder for *_, folder in sorted(order)]
 
 
 def owners(jobs: Path) -> list[Path]:

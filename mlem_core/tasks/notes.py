@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -151,22 +152,19 @@ class _Kept:
 def job_names(jobs: Sequence[Job], store: Store) -> dict[str, str]:
     """The name of each of some analyses, by its id; no two are called the same.
 
-    Where the names of two would be the same, the models are named one by one, then the time at
-    which each was started is added, then its id.
+    Where the names of two would be the same, the models are named one by one, with how stimuli were
+    read, then the time at which each was started is added, then its id.
     """
     chosen_names = {job.id: read_notes(job.id, store).name for job in jobs}
     called = {job.id: chosen_names[job.id] or derived(job) for job in jobs}
     more: tuple[Callable[[Job], str], ...] = (
-        lambda job: chosen_names[job.id] or derived(job, most_named=100),
         lambda job: chosen_names[job.id] or derived(job, most_named=100, reading=True),
         lambda job: f"{called[job.id]} · {job.asked_at:%d %b, %H:%M}" if job.asked_at else "",
         lambda job: f"{called[job.id]} · {job.id[:6]}",
     )
     for longer in more:
-        taken = list(called.values())
-        again = [job for job in jobs if taken.count(called[job.id]) > 1]
-        if not again:
-            break
+        taken = Counter(called.values())
+        again = [job for job in jobs if taken[called[job.id]] > 1]
         called |= {job.id: longer(job) or called[job.id] for job in again}
     return called
 

@@ -254,7 +254,7 @@ class _Reader:
 
     def __init__(self) -> None:
         command, environment = command_of("mlem_core.tasks.reading")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -264,18 +264,20 @@ class _Reader:
 
     def answer(self, message: Mapping[str, Any], settings: Shared) -> dict[str, Any]:
         """Answer to a message; raises `InputError` where it takes too much, or `Broken`."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self.process.stdin is not None and self.process.stdout is not None
         began = time.monotonic()
         with contextlib.suppress(OSError):  # one that has ended does not answer
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
-        while not select.select([self._process.stdout], [], [], _LOOK)[0]:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+        while not select.select([self.process.stdout], [], [], _LOOK)[0]:
             check_cancelled()
             took = time.monotonic() - began
-            sentence = limits.excess(settings, took, self.memory(), "reading the file", _LESS)
+            sentence = limits.excess(
+                settings, took, limits.memory(self.process.pid), "reading the file", _LESS
+            )
             if sentence:
                 raise InputError(sentence)
-        line = self._process.stdout.readline()
+        line = self.process.stdout.readline()
         if not line:
             raise Broken(
                 "the process that read the file ended without an answer, as one does for which "
@@ -284,18 +286,10 @@ class _Reader:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def memory(self) -> int:
-        """The bytes that it holds."""
-        return limits.memory(self._process.pid)
-
-    def lives(self) -> bool:
-        """Whether it is there."""
-        return self._process.poll() is None
-
     def end(self) -> None:
         """End it at once."""
-        self._process.kill()
-        with self._process:
+        self.process.kill()
+        with self.process:
             pass  # waits for it and closes its pipes
 
 
@@ -307,13 +301,13 @@ def _asked(message: Mapping[str, Any], settings: Shared) -> None:
     """Have a process read files; raises `InputError` as it does, or of what becomes of it."""
     with _taking:
         reader = _waiting.pop() if _waiting else None
-    if reader is None or not reader.lives():
+    if reader is None or reader.process.poll() is not None:
         reader = _Reader()
     done = False
     try:
         answer = reader.answer(message, settings)
         with _taking:
-            done = not _waiting and reader.memory() < _LARGE
+            done = not _waiting and limits.memory(reader.process.pid) < _LARGE
             if done:
                 _waiting.append(reader)
     finally:

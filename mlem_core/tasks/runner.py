@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import filelock
 
@@ -306,15 +306,15 @@ def _remove_unfinished(folder: Path) -> None:
 def _turn(folder: Path) -> Iterator[None]:
     """Turn of a task: as many run as there are locks, in the order of `mlem_core.tasks.limits`."""
     while True:
-        at = place(folder)
+        _, before = place(folder)
         with contextlib.ExitStack() as held:
             # Looked at again: what it was before may have come while the locks were taken.
-            if at.first and _hold(limits.locks(folder.parent), held) and place(folder).first:
+            if not before and _hold(limits.locks(folder.parent), held) and not place(folder)[1]:
                 limits.serve(folder.parent)
                 yield
                 return
         # Those far back look less often: each look reads the files of all that wait.
-        time.sleep(_POLL * min(2 + at.waiting, 20))
+        time.sleep(_POLL * min(2 + before, 20))
 
 
 def _hold(locks: list[list[Path]], held: contextlib.ExitStack) -> bool:
@@ -330,20 +330,8 @@ def _hold(locks: list[list[Path]], held: contextlib.ExitStack) -> bool:
     return True
 
 
-class Place(NamedTuple):
+def place(folder: Path) -> tuple[int, int]:
     """Number of tasks that run, and of those that wait whose turn is before that of one."""
-
-    running: int
-    waiting: int
-
-    @property
-    def first(self) -> bool:
-        """Whether the next turn is its own."""
-        return self.waiting == 0
-
-
-def place(folder: Path) -> Place:
-    """The place of a waiting task in the queue."""
     waiting, running, owners = [], [], limits.owners(folder.parent)
     for jobs in owners:
         itself = {folder} if jobs == folder.parent and (folder / "pid.json").exists() else set()
@@ -353,7 +341,7 @@ def place(folder: Path) -> Place:
             else:
                 waiting.append(limits.Waiting(jobs, _asked(task), task))
     order = limits.in_turn(waiting, running, limits.last_served(owners))
-    return Place(len(running), order.index(folder) if folder in order else 0)
+    return len(running), order.index(folder) if folder in order else 0
 
 
 def _asked(folder: Path) -> tuple[int, str]:

@@ -9,7 +9,6 @@ depend on, and other analyses use them too.
     job/            its folder
     notes.json      what the user had written on it
     followups/      folders of work on it (intervals, audit, capsule ...)
-    dismissed       an empty file: the user has seen that it is deleted
 """
 
 from __future__ import annotations
@@ -49,16 +48,6 @@ class Deleted:
     name: str
     at: float
     folder: Path
-
-    @property
-    def dismissed(self) -> bool:
-        """Whether the user has seen that it is deleted."""
-        return (self.folder / "dismissed").exists()
-
-    def dismiss(self) -> None:
-        """The user has seen it; where it is gone for good meanwhile nothing is left to do."""
-        with contextlib.suppress(OSError):
-            (self.folder / "dismissed").touch()
 
 
 def delete(job_id: str, name: str, store: Store) -> Deleted:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
+from mlem_core.analysis.source import SURPRISAL, StimulusSource, added_column
 from mlem_core.base.errors import InputError
+from mlem_core.data.reading.content import ReadAs
+from mlem_core.data.reading.table import Table
+from mlem_core.data.stimuli import StimulusSet
 from pages.form import state
 from pages.parts import choices, stored
 from pages.parts.choices import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.analysis.source import StimulusSource
-    from mlem_core.data.reading.table import Table
-    from mlem_core.data.stimuli import StimulusSet
-
 
 FEATURES = ("ordered", "nominal")
 
@@ -97,9 +94,6 @@ def draft() -> Draft:
 
 def _read(draft: Draft) -> None:
     """Read the file; of a table the cells, of all else the stimuli."""
-    from mlem_core.analysis.source import StimulusSource
-    from mlem_core.data.reading.content import ReadAs
-
     fields = state.read_as()
     draft.source = StimulusSource(**fields)
     if draft.kind == "table":
@@ -116,8 +110,6 @@ def _read(draft: Draft) -> None:
 
 def _with_roles(draft: Draft) -> None:
     """Give the columns their roles and add features."""
-    from mlem_core.analysis.source import SURPRISAL, added_column
-
     assert draft.source is not None
     roles, changed = draft.roles, _changed(draft)
     draft.bins = {k: n for k, n in state.pairs("bins").items() if roles.get(k) == "ordered"}
@@ -194,26 +186,24 @@ def show_given(draft: Draft) -> None:
         with left:
             _take_columns(draft)
         with right:
-            _take_file()
+            state.uploader(
+                "An RDM from a file (.npy, .csv)",
+                "form rdm",
+                _take,
+                most_mb=MOST_MB,
+                type=["npy", "csv", "tsv", "txt"],
+                help="Distances between the stimuli as a feature of their own, such as ratings. A "
+                "square matrix in the order of the stimuli, or with names (of stimuli or items) in "
+                "its first row and column. They are scaled to [0, 1].",
+            )
 
 
 def _line(which: str, name: str, what: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{plain(name)}** :gray[{plain(what)}]")
-        st.button(
-            "Take away",
-            key=f"form {which} away {name}",
-            icon=":material/close:",
-            type="tertiary",
-            on_click=partial(_put, which, name),
-            help="The analysis goes without this feature.",
+        state.take_away(
+            f"form {which} away {name}", "feature", partial(state.put_pair, which, name)
         )
-
-
-def _put(which: str, name: str, value: object = None) -> None:
-    """Give a vector its columns, or an RDM its file; without any it goes."""
-    others = {other: its for other, its in state.pairs(which).items() if other != name}
-    choices.put(which, state.texts_of(others | ({name: value} if value else {})))
 
 
 def _new_name(typed: str) -> str:
@@ -240,27 +230,10 @@ def _take_columns(draft: Draft) -> None:
         name = st.text_input("Name of the vector", placeholder="semantics")
         if st.form_submit_button("Make one feature", icon=":material/join_inner:"):
             if chosen:
-                _put("vectors", _new_name(name or "vector"), tuple(chosen))
+                state.put_pair("vectors", _new_name(name or "vector"), tuple(chosen))
                 st.rerun()
-
-
-def _take_file() -> None:
-    state.uploader(
-        "An RDM from a file (.npy, .csv)",
-        "form rdm",
-        _take,
-        most_mb=MOST_MB,
-        type=["npy", "csv", "tsv", "txt"],
-        help="Distances between the stimuli as a feature of their own, such as ratings. A square "
-        "matrix in the order of the stimuli, or with names (of stimuli or items) in its first row "
-        "and column. They are scaled to [0, 1].",
-    )
-    state.say_refused("form rdm")
 
 
 def _take(file: Any) -> None:
     """Add what was uploaded; problems with it stand above the columns."""
-    from mlem_core.tasks import analyses
-
-    path = analyses.keep_upload(file.getvalue(), file.name, stored.store())
-    _put("rdms", _new_name(Path(file.name).stem), stored.upload_name(path))
+    state.put_pair("rdms", _new_name(Path(file.name).stem), stored.keep_files(file))

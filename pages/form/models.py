@@ -5,91 +5,40 @@ A table of systems gives models, files, groups and properties, which become choi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.grouped import EVERY
+from mlem_core.analysis.spec import AnalysisSpec
+from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
-from mlem_core.base.text import listed, many
-from pages.form import representations, state
+from mlem_core.base.room import shared
+from mlem_core.groups.properties import read_systems
+from mlem_core.models.array_files import FIRST_COLUMN
+from mlem_core.models.availability import ModelAvailability, look_up
+from mlem_core.models.model_paths import offered
+from mlem_core.models.registry import MODELS, defaults, of_several_seeds, on_hub
+from mlem_core.models.tokens import pooled
+from mlem_core.pairs.distances import PRECOMPUTED, distance_named
+from mlem_core.tasks.reading import FoundArrays
+from pages.form import state
+from pages.form.draft import Draft
 from pages.parts import choices, stored
 from pages.parts.choices import plain
 
-if TYPE_CHECKING:
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.models.availability import ModelAvailability
-    from mlem_core.tasks.reading import FoundArrays
-    from pages.form.draft import Draft
 
-
-def take_table(choose: Callable[[list[str]], None], files: Sequence[str]) -> None:
-    """Draw what takes a table.
-
-    Parameters
-    ----------
-    choose : chooses models instead of those that are chosen
-    files : names of the files of representations that are added
-    """
-    state.uploader(
-        "Table of systems",
-        "systems",
-        partial(_take, choose, files),
-        most_mb=1,
-        type=["csv", "tsv", "txt"],
-        help="A row for each model or added file, in the column `system`; `group` names groups, "
-        "every other column is a property. `mlem systems` writes such a table, "
-        "with `--preset families` that of 43 models of 10 families.",
-    )
-
-
-def _take(choose: Callable[[list[str]], None], files: Sequence[str], file: Any) -> None:
-    from mlem_core.groups.properties import read_systems
-
-    table = read_systems(file.getvalue(), file.name, files)
-    choose(list(table.models))
+def _take_table(file: Any) -> None:
+    """Choose the models of a table of systems, and what it says of them."""
+    table = read_systems(file.getvalue(), file.name, list(chosen_files()))
+    choose_models(list(table.models))
     groups, labels = ("; ".join(state.texts_of(dict(one))) for one in (table.groups, table.labels))
     said = {"groups": groups, "labels": labels, "property_kinds": ""}
     choices.put_all({name: [one] if one else None for name, one in said.items()})
-
-
-def show_properties(systems: Sequence[str]) -> None:
-    """Draw the properties of these models and files, each with its kind, which can be changed."""
-    from mlem_core.analysis.grouped import PROPERTY_KINDS, kinds_of, labels_of
-    from mlem_core.groups.properties import kind_and_values
-
-    try:
-        cells = labels_of(state.value_of("groups"), state.value_of("labels"), systems)
-        asked = dict(state.value_of("property_kinds"))
-        guessed = {name: kind_and_values(own)[0] for name, own in cells.items()}
-    except (InputError, KeyError):
-        return  # the step says what is wrong
-    if cells:
-        st.caption("**Properties**: how many models have a value, and how values are compared.")
-    for name, own in cells.items():
-        place, kind = st.columns((3, 4), vertical_alignment="center")
-        place.markdown(plain(f"{name.replace('_', ' ')} ({sum(map(bool, own))} of {len(own)})"))
-        offered = list(dict.fromkeys([guessed[name], *kinds_of(own)]))
-        with kind:
-            st.selectbox(
-                f"Kind of {name}",
-                offered,
-                format_func=lambda one: PROPERTY_KINDS.get(one, one),
-                label_visibility="collapsed",
-                **choices.bound(
-                    f"kind of {name}",
-                    asked.get(name, guessed[name]),
-                    partial(_change, name, guessed[name]),
-                ),
-            )
-
-
-def _change(name: str, guessed: str, kind: str) -> None:
-    kinds = {**dict(state.value_of("property_kinds")), name: kind}
-    texts = state.texts_of({of: one for of, one in kinds.items() if (of, one) != (name, guessed)})
-    choices.put("property_kinds", ["; ".join(texts)] if texts else None)
 
 
 TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
@@ -97,15 +46,11 @@ TRIO = ("mini-bert", "mini-gpt2", "mini-mamba")
 
 @stored.kept(256, ttl=60, show_spinner="Looking for models …")
 def _offer(name: str) -> ModelAvailability:
-    from mlem_core.models.availability import look_up
-
     return look_up(name)
 
 
 def chosen_models() -> list[str]:
     """The names of the chosen models."""
-    from mlem_core.models.registry import defaults
-
     asked = choices.get("models")
     if asked is None:
         return list(defaults())
@@ -114,9 +59,7 @@ def chosen_models() -> list[str]:
 
 def choose_models(names: list[str]) -> None:
     """Choose these models, none is a choice too; groups and labels of others go."""
-    from mlem_core.models.registry import defaults
-
-    names = [name.strip() for name in names]
+    names = [name for typed in names for name in parse_names(typed)]
     models = None if set(names) == set(defaults()) else names or [choices.NOTHING]
     choices.put_all({"models": models, **state.without({*chosen_models()} - {*names})})
 
@@ -139,7 +82,7 @@ def models_wrong(contents: dict[str, FoundArrays]) -> str:
     for name, content in contents.items():
         if content.problem:
             return f"{name}: {content.problem}"
-    if not chosen_models() and not representations.chosen_files():
+    if not chosen_models() and not chosen_files():
         return "no model is chosen; choose at least one, or add a file of representations."
     return ""
 
@@ -149,10 +92,6 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
 
     Raises InputError: an upload has gone; the stimuli have no such pooling or positions.
     """
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.analysis.transforms import kept_stimuli
-    from mlem_core.models.tokens import pooled
-
     if draft.stimuli is not None:
         kept_stimuli(draft.stimuli, options["positions"])
         if chosen_models():
@@ -160,36 +99,31 @@ def spec_of(draft: Draft, options: dict[str, Any]) -> AnalysisSpec:
     return AnalysisSpec(
         **draft.fields,
         models=tuple(chosen_models()),
-        representations=state.files(representations.chosen_files().items()),
-        precomputed=tuple(representations.distances()),
-        first_column=tuple(representations.said("first_column").items()),
-        subjects=tuple(representations.said("subjects").items()),
-        axes=tuple(representations.said("axes").items()),
+        representations=state.files(chosen_files().items()),
+        precomputed=tuple(distances()),
+        first_column=tuple(said("first_column").items()),
+        subjects=tuple(said("subjects").items()),
+        axes=tuple(said("axes").items()),
         **options,
     )
 
 
-def show_models(
-    draft: Draft, options: dict[str, Any], contents: dict[str, FoundArrays], amiss: str
-) -> None:
+def show_models(draft: Draft, contents: dict[str, FoundArrays], amiss: str) -> None:
     """Draw the step; `amiss` says what stands in the way of a run."""
     left, right = st.columns(2, gap="large")
     with left:
         _presets()
         _models()
-        show_properties([*chosen_models(), *representations.chosen_files()])
     with right:
-        representations.show_files(draft, contents)
+        show_files(draft, contents)
     # What is wrong with a model or a file stands beside it already.
     beside = any(offer.where == "nowhere" for offer in offers())
     if amiss and not beside and not any(content.problem for content in contents.values()):
         st.error(plain(amiss), icon=":material/error:")
-    state.show_options(draft.stimuli, options)
+    state.show_options(draft.stimuli)
 
 
 def _presets() -> None:
-    from mlem_core.models.registry import MODELS, defaults, of_several_seeds, on_hub
-
     sizes = ", ".join(f"{name} {MODELS[name].megabytes} MB" for name in on_hub())
     groups = of_several_seeds()
     seeds = [name for members in groups.values() for name in members]
@@ -223,47 +157,20 @@ def _presets() -> None:
                     on_click=partial(choose_instead, names),
                     type="primary" if set(chosen_models()) == set(names) else "secondary",
                 )
-        with st.popover("A training run", icon=":material/timeline:", help="Checkpoints of one "
-                        "model, each a model of the analysis."):  # fmt: skip
-            _training_run()
         with st.popover("A table", icon=":material/table:", help="Models with their properties."):
-            take_table(choose_models, list(representations.chosen_files()))
-    state.say_refused("systems")
-
-
-def _training_run() -> None:
-    from mlem_core.models.registry import variants
-
-    base = st.text_input(
-        "Model",
-        TRIO[1],
-        key="training base",
-        help=f"{listed(TRIO)} come with the program; any other is an id of the Hugging Face hub, "
-        "such as EleutherAI/pythia-70m.",
-    )
-    steps = st.text_input(
-        "Revisions",
-        ", ".join(f"step{step}" for step in variants(TRIO[1], "step")),
-        key="training steps",
-        help="Branches, tags or commits, with commas between them; each becomes a model of the "
-        "name id@revision.",
-    )
-    names = [f"{base.strip()}@{step}" for step in parse_names(steps)]
-    st.button(
-        f"Add {many(len(names), 'checkpoint')}",
-        key="training add",
-        icon=":material/add:",
-        on_click=lambda: choose_models(list(dict.fromkeys([*chosen_models(), *names]))),
-        disabled=not (names and base.strip()),
-        help="Adds them to the models.",
-    )
+            state.uploader(
+                "Table of systems",
+                "systems",
+                _take_table,
+                most_mb=1,
+                type=["csv", "tsv", "txt"],
+                help="A row for each model or added file, in the column `system`; `group` names "
+                "groups, every other column is a property. `mlem systems` writes such a table, "
+                "with `--preset families` that of 43 models of 10 families.",
+            )
 
 
 def _models() -> None:
-    from mlem_core.base.room import shared
-    from mlem_core.models.model_paths import offered
-    from mlem_core.models.registry import MODELS
-
     names = chosen_models()
     or_folder = " or a folder" if shared() is None else ""
     st.multiselect(
@@ -273,7 +180,8 @@ def _models() -> None:
         wrap=True,
         placeholder=f"Choose, or type a hub id{or_folder}",
         help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
-        f"it is not the latest{or_folder and ', or a folder with a model (safetensors or GGUF)'}.",
+        f"it is not the latest{or_folder and ', or a folder with a model (safetensors or GGUF)'}. "
+        "Several are parted by commas.",
         **choices.bound("form models", names, choose_models),
     )
     with st.container(gap="xsmall"):
@@ -305,3 +213,189 @@ def in_bytes(n: float) -> str:
     if n < 1e6:
         return f"{max(1, round(n / 1e3))} kB"
     return f"{n / 1e6:.0f} MB" if n < 1e9 else f"{n / 1e9:.1f} GB"
+
+
+MOST_MB = 1_000
+MOST_NAMED = 6
+# What can be said of a file by its name, beside that it holds distances.
+SAID = ("first_column", "subjects", "axes")
+
+
+def chosen_files() -> dict[str, str]:
+    """The upload of each file, by its name."""
+    return state.pairs("files")
+
+
+def distances() -> list[str]:
+    """The names of the files whose arrays are distances."""
+    return [name for name in choices.get("precomputed") or [] if name in chosen_files()]
+
+
+def said(of: str) -> dict[str, str]:
+    """One of `SAID` of each file, by its name, where it is given."""
+    files = chosen_files()
+    return {name: value for name, value in state.pairs(of).items() if name in files}
+
+
+def _call(name: str, new: str) -> None:
+    """Give a file another name; without one it is taken away."""
+
+    def renamed(given: dict[str, str]) -> dict[str, str]:
+        called = {new if one == name else one: value for one, value in given.items()}
+        return {one: value for one, value in called.items() if one}
+
+    choices.put_all(
+        {
+            "files": state.texts_of(renamed(chosen_files())),
+            "precomputed": list(renamed(dict.fromkeys(distances(), ""))),
+            **{of: state.texts_of(renamed(said(of))) for of in SAID},
+        }
+    )
+
+
+def _look(upload: str, n_stimuli: int, **how: bool | str) -> FoundArrays:
+    try:
+        path = str(stored.upload_path(upload))
+        content: FoundArrays = stored.read("arrays", path=path, n_stimuli=n_stimuli, **how)
+    except InputError as error:
+        return FoundArrays({}, (), False, str(error))
+    return content
+
+
+def file_contents(draft: Draft, distance: str) -> dict[str, FoundArrays]:
+    """Contents of each file, by its name; none while the stimuli cannot be used."""
+    if draft.stimuli is None:
+        return {}
+    return {
+        name: _look(
+            upload,
+            len(draft.stimuli),
+            of_distances=distance == PRECOMPUTED or name in distances(),
+            repeated=distance_named(distance).repeated,
+            first_column=said("first_column").get(name, ""),
+            subject=said("subjects").get(name, ""),
+        )
+        for name, upload in chosen_files().items()
+    }
+
+
+def show_files(draft: Draft, contents: dict[str, FoundArrays]) -> None:
+    """Draw what is added, each with its check, and what takes more."""
+    state.uploader(
+        "Representations from a file (.npz, .npy, .safetensors, .mat, .csv)",
+        "representations",
+        partial(_take_files, draft),
+        most_mb=MOST_MB,
+        accept_multiple_files=True,
+        help="Makes any system a model, such as a brain recording. Each layer is an array of shape "
+        "(stimuli, units), named as you like (`V1`) or `layer_00`, `layer_01` …; one layer may be "
+        "a .npy or CSV. Repetitions: (repetitions, stimuli, units). Distances: (stimuli, stimuli). "
+        "Several subjects: one axis more, first.",
+    )
+    for name, upload in chosen_files().items():
+        with st.container(border=True, gap="xsmall"):
+            _file_line(name, upload, contents.get(name))
+
+
+def _file_line(name: str, upload: str, content: FoundArrays | None) -> None:
+    others = [other for other in chosen_files() if other != name]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input(
+            "Name",
+            help="What the figures call it.",
+            **choices.bound(
+                f"file name {name}",
+                name,
+                lambda typed: _call(name, state.own_name(typed, others, "file")),
+            ),
+        )
+        st.toggle(
+            "distances",
+            help="Its arrays are distances between every two stimuli, and no representations; they "
+            "are compared with the distances in the models.",
+            **choices.bound(f"file distances {name}", name in distances(), partial(_turn, name)),
+        )
+        st.toggle(
+            "subjects",
+            help="Arrays are (subjects, stimuli, units): each subject is a system, and all are a "
+            "group with a noise ceiling. Distances of several subjects are known as such.",
+            **choices.bound(
+                f"file subjects {name}",
+                name in said("subjects"),
+                lambda on: state.put_pair("subjects", name, EVERY if on else None),
+            ),
+        )
+        st.text_input(
+            "Axis",
+            placeholder="layer",
+            help="What its layers are: `region`, or `time:ms` for names such as 120 ms, which are "
+            "then in the order of their numbers.",
+            **choices.bound(
+                f"file axis {name}",
+                said("axes").get(name, ""),
+                partial(state.put_pair, "axes", name),
+            ),
+        )
+        if name in said("first_column") or (content is not None and content.asks):
+            _first_column(name)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container(gap=None):
+            _said(upload, content)
+        state.take_away(f"file away {name}", "file", partial(_call, name, ""))
+
+
+def _turn(name: str, of_distances: bool) -> None:
+    others = [one for one in distances() if one != name]
+    choices.put("precomputed", [*others, *([name] if of_distances else [])])
+
+
+def _first_column(name: str) -> None:
+    st.selectbox(
+        "First column",
+        list(FIRST_COLUMN),
+        index=None,
+        format_func=FIRST_COLUMN.__getitem__,
+        placeholder="Row numbers or a unit?",
+        help="It counts the rows or has no name, as the index that pandas writes.",
+        **choices.bound(
+            f"file first column {name}",
+            said("first_column").get(name),
+            partial(state.put_pair, "first_column", name),
+        ),
+    )
+
+
+def _said(upload: str, content: FoundArrays | None) -> None:
+    """Findings of the check of a file."""
+    file = plain(upload.rpartition("/")[2])
+    if content is None:
+        st.caption(f"{file}: checked as soon as the stimuli can be used.")
+    elif content.problem:
+        st.error(plain(content.problem), icon=":material/error:")
+    else:
+        names = list(content.names.values())
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        shown = plain(", ".join(names[:MOST_NAMED]) + more)
+        layers = f"layer{'s' if len(names) > 1 else ''} {shown}"
+        st.caption(f":material/check: {file}: {layers}")
+        for note in content.notes:
+            st.warning(plain(note), icon=":material/warning:")
+
+
+def _take_files(draft: Draft, files: list[Any]) -> None:
+    """Add what was uploaded, whatever it holds; its line names its problems."""
+    kept, precomputed = chosen_files(), distances()
+    refused: InputError | None = None
+    for file in files:
+        try:
+            upload = stored.keep_files(file)
+        except InputError as error:
+            refused = error
+            continue
+        name = state.own_name(Path(file.name).stem, kept, "file")
+        kept[name] = upload
+        if draft.stimuli is not None and _look(kept[name], len(draft.stimuli)).seem_distances:
+            precomputed.append(name)
+    choices.put_all({"files": state.texts_of(kept), "precomputed": precomputed})
+    if refused is not None:
+        raise refused

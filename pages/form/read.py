@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.spec import parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import many
+from mlem_core.data import datasets
+from mlem_core.data.reading.content import DECIMALS, SEPARATORS, ReadAs
+from mlem_core.data.roles import TEMPLATE
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.treebank import SAMPLE, SUFFIX
 from pages.form import state
+from pages.form.draft import Draft
 from pages.parts import choices, stored
 from pages.parts.choices import plain
-
-if TYPE_CHECKING:
-    from mlem_core.data.stimuli import StimulusSet
-    from pages.form.draft import Draft
 
 LEVELS = {"word": "words in their sentences", "sentence": "whole sentences"}
 MOST_MB = 500
@@ -63,15 +66,12 @@ def stimuli_uploader() -> None:
 
 
 def _choose(draft: Draft) -> None:
-    from mlem_core.data import datasets
-
     st.subheader("Your stimuli")
-    state.say_refused("stimuli")
     if state.refused_upload("stimuli"):
         st.button(
             f"Go on with {plain(draft.label)}",
             icon=":material/undo:",
-            on_click=partial(state.forget_refused, "stimuli"),
+            on_click=partial(st.session_state.pop, "refused stimuli"),
             help="Forgets the files that cannot be used.",
         )
     sets = list(datasets.SETS)
@@ -81,19 +81,19 @@ def _choose(draft: Draft) -> None:
         there,
         format_func=lambda name: name.rpartition("/")[2] + (" (built in)" * (name in sets)),
         **choices.bound("form stimuli", draft.name, state.choose_stimuli),
-        help="A built-in set, or what you have uploaded. How each is read is kept.",
+        help="A built-in set, or what you have uploaded.",
     )
     if draft.base is not None:
         st.caption(plain(described_stimuli(draft.base)))
-    before = st.session_state.get("stimuli before")
-    if draft.error and before in there and before != draft.name:
-        st.button(
-            f"Back to {plain(str(before).rpartition('/')[2])}",
-            icon=":material/undo:",
-            on_click=partial(state.choose_stimuli, str(before)),
-            help="Chooses the stimuli that were chosen before this file.",
-        )
-    _examples()
+    st.download_button(
+        "Template",
+        data=TEMPLATE,
+        file_name="template.csv",
+        mime="text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+        help="A CSV of nine words of four sentences, to be replaced by yours.",
+    )
 
 
 def described_stimuli(stimuli: StimulusSet) -> str:
@@ -111,20 +111,13 @@ def _uploaded() -> list[str]:
 
 def _take(files: list[Any]) -> None:
     """Keep what was uploaded and choose it, whatever it holds; its problems are named."""
-    from mlem_core.data.treebank import SUFFIX
-    from mlem_core.tasks import analyses
-
     if len(files) > 1 and not all(one.name.lower().endswith(SUFFIX) for one in files):
         raise InputError(
             f"{len(files)} files were uploaded at once; expected one table, or several {SUFFIX} "
             "files, which are one treebank."
         )
-    contents = [(one.name, one.getvalue()) for one in files]
-    name = stored.upload_name(analyses.keep_uploads(contents, stored.store()))
-    before = state.stimuli()
-    st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), before, name]))
-    if name != before:
-        st.session_state["stimuli before"] = before
+    name = stored.keep_files(*files)
+    st.session_state["uploaded"] = list(dict.fromkeys([*_uploaded(), state.stimuli(), name]))
     state.choose_stimuli(name)
 
 
@@ -136,8 +129,6 @@ def _detected(
     **more: Any,
 ) -> None:
     """A selectbox of a choice that is detected where it is not made; `detected` says as what."""
-    from mlem_core.analysis.spec import parameters
-
     described, now = parameters()[name], choices.get_one(name)
     at_first = f"detected: {detected}" if detected else "detected"
 
@@ -156,8 +147,6 @@ def _detected(
 
 
 def _table_choices(draft: Draft) -> None:
-    from mlem_core.data.reading.content import DECIMALS, SEPARATORS, ReadAs
-
     read_as = draft.table.read_as if draft.table is not None else ReadAs()
     workbook = read_as.sheet is not None
     text = draft.table is None or read_as.separator is not None
@@ -196,9 +185,6 @@ def _found_marks(draft: Draft) -> list[str]:
 
 
 def _treebank_choices(draft: Draft) -> None:
-    from mlem_core.analysis.spec import parameters
-    from mlem_core.data.treebank import SAMPLE
-
     about = parameters()
     level, sample, balance = about["level"], about["sample"], about["balance"]
     names = [] if draft.base is None else [feature.name for feature in draft.base.features]
@@ -230,40 +216,3 @@ def _preview(draft: Draft) -> None:
     )
     part = f"The first {len(first)} of " if len(first) < len(cells) else ""
     st.caption(f"{part}{many(len(cells), 'row')}.")
-
-
-def _examples() -> None:
-    from mlem_core.data import datasets, roles
-
-    files: dict[str, tuple[str, bytes | Callable[[], bytes], str]] = {
-        "Template": (
-            "template.csv",
-            roles.TEMPLATE,
-            "Nine words of four sentences, to be replaced by yours.",
-        )
-    }
-    for name in datasets.SETS:
-        help = f"The built-in set {name}, as the program uses it."
-        files[name] = f"{name}.csv", partial(_as_csv, name), help
-    with st.popover(
-        "Examples to start from",
-        icon=":material/description:",
-        help="A template of nine rows, and the built-in sets, as CSV.",
-    ):
-        for label, (file_name, data, help) in files.items():
-            st.download_button(
-                label,
-                data=data,
-                file_name=file_name,
-                mime="text/csv",
-                icon=":material/download:",
-                on_click="ignore",
-                key=f"example {label}",
-                help=help,
-            )
-
-
-def _as_csv(name: str) -> bytes:
-    from mlem_core.data import datasets, roles
-
-    return roles.as_csv(datasets.load(name))

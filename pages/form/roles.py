@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
+from mlem_core import figures
+from mlem_core.analysis.diagnostics import lint
+from mlem_core.analysis.source import SURPRISAL
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.text import listed, many
+from mlem_core.base.text import many
+from mlem_core.data.added import ADDED, LANGUAGE, languages
+from mlem_core.data.columns import text_of
+from mlem_core.data.doubts import Lint, StimulusFinding
+from mlem_core.data.roles import ROLES
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.models.registry import MODELS, packaged
 from pages.form import state
-from pages.form.draft import FEATURES, change_roles, column_feature, of_column, show_given
+from pages.form.draft import FEATURES, Draft, change_roles, column_feature, of_column, show_given
 from pages.parts import choices, stored
-from pages.parts.choices import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.data.doubts import Lint, StimulusFinding
-    from mlem_core.data.stimuli import StimulusSet
-    from pages.form.draft import Draft
+from pages.parts.choices import inform, plain
 
 BINS = (3, 4, 5, 8, 10)
 # An ordered column with more different values than this may be cut into bins.
@@ -30,11 +34,6 @@ MOST_LINES = 60
 MOST_NAMED = 8  # rows of a finding
 # Color and icon of each severity.
 SIGNS = {"problem": ("red", "error"), "caution": ("orange", "warning"), "note": ("gray", "info")}
-# What a missing value means: what a button is called, the choice, and its sentence.
-MISSING = (
-    ("Leave out of the distance", "ignore", "A missing value has distance 0 to every value."),
-    ("A value of its own", "level", "A missing value differs from every other value."),
-)
 # What the checks depend on.
 _CHECKED = ("missing", "interactions", "folds", "folds_over", "seed", "values")
 ROLE_NAMES = {
@@ -54,68 +53,16 @@ ROLE_NAMES = {
 def show_roles(draft: Draft, lint: Lint | None, wrong: str) -> None:
     """Draw the step; `lint` is None where the stimuli cannot be used, `wrong` says why."""
     if draft.error and draft.at == "read":
-        st.info(
-            "The columns are shown once the file can be read; see step 1.", icon=":material/info:"
-        )
+        inform("The columns are shown once the file can be read; see step 1.")
         return
     if wrong:
         st.error(plain(wrong), icon=":material/error:")
     findings = [] if lint is None else lint.findings
     _free(draft)
-    _missing(draft, [finding for finding in findings if finding.kind == "missing"])
     show_given(draft)
-    _lines(draft, [finding for finding in findings if finding.kind != "missing"])
+    _lines(draft, findings)
     if lint is not None:
         _below(lint)
-
-
-def fewer_folds(draft: Draft, options: dict[str, Any]) -> None:
-    """A button for as many folds as the sentences allow, where they do not allow those chosen."""
-    from mlem_core.data.folds import most_folds
-
-    if draft.stimuli is None or options["folds_over"] != "sentences":
-        return
-    most = most_folds(draft.stimuli.groups, options["seed"])
-    if 0 < most < options["folds"]:
-        st.button(
-            f"Use {most} folds",
-            key="fewer folds",
-            on_click=partial(choices.put, "folds", [str(most)]),
-        )
-
-
-def _missing(draft: Draft, findings: list[StimulusFinding]) -> None:
-    """Line on all features with missing values, and what can be done about them."""
-    names = list(dict.fromkeys(name for finding in findings for name in finding.features))
-    if not names:
-        return
-    columns = [column for column in draft.roles if column_feature(draft, column) in names]
-    severity = "caution" if any(f.severity == "caution" for f in findings) else "note"
-    color, icon = SIGNS[severity]
-    verb = "has" if len(names) == 1 else "have"
-    said = f"{many(len(names), 'feature')} {verb} missing values: {listed(names)}."
-    with st.container(border=True, key="missing values"):
-        st.markdown(f":{color}[:material/{icon}:] {plain(said)}", help=_each_line(findings))
-        with st.container(horizontal=True):
-            for label, policy, what in MISSING:
-                now = (choices.get_one("missing") or MISSING[0][1]) == policy
-                st.button(
-                    label,
-                    type="primary" if now else "secondary",
-                    on_click=partial(choices.put, "missing", [policy]),
-                    help=what,
-                )
-            if columns:
-                st.button(
-                    "Drop the feature" + "s" * (len(columns) > 1),
-                    on_click=partial(change_roles, draft, dict.fromkeys(columns, "ignore")),
-                    help="The columns stay in the table, but are no features.",
-                )
-
-
-def _each_line(findings: list[StimulusFinding]) -> str:
-    """The findings one below the other."""
-    return "  \n".join(plain(finding.sentence) for finding in findings)
 
 
 def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
@@ -129,7 +76,9 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
                 place.caption(f"**{title}**")
         for column in list(draft.roles)[:MOST_LINES]:
             _line(draft, column, about(column_feature(draft, column)))
-        for name in _extra(draft):
+        source = draft.source
+        added = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
+        for name in (*added, *draft.later.values()):
             _added_line(draft, name, about(name))
     if len(draft.roles) > MOST_LINES:
         st.caption(
@@ -138,16 +87,7 @@ def _lines(draft: Draft, findings: list[StimulusFinding]) -> None:
         )
 
 
-def _extra(draft: Draft) -> list[str]:
-    """The columns of added features."""
-    source = draft.source
-    there = () if source is None else (*source.add, *dict((*source.vectors, *source.rdms)))
-    return [*there, *draft.later.values()]
-
-
 def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
-    from mlem_core.data.roles import ROLES
-
     assert draft.cells is not None
     cells = draft.cells[column]
     name, role, about = st.columns(WIDTHS, vertical_alignment="top")
@@ -179,10 +119,6 @@ def _line(draft: Draft, column: str, findings: list[StimulusFinding]) -> None:
 def _bins(draft: Draft, column: str) -> None:
     now = draft.bins.get(column, 0)
 
-    def remember(number: int) -> None:
-        bins = {**draft.bins, column: number}
-        choices.put("bins", state.texts_of({name: n for name, n in bins.items() if n}))
-
     st.selectbox(
         f"Bins of {column}",
         sorted({0, *BINS, now}),
@@ -190,7 +126,9 @@ def _bins(draft: Draft, column: str) -> None:
         label_visibility="collapsed",
         help="With continuous values nearly all pairs of stimuli differ. Bins of about equally "
         "many stimuli make fewer patterns.",
-        **choices.bound(f"form bins {column} {draft.name}", now, remember),
+        **choices.bound(
+            f"form bins {column} {draft.name}", now, partial(state.put_pair, "bins", column)
+        ),
     )
 
 
@@ -224,8 +162,6 @@ def _many_values(cells: pd.Series[Any]) -> bool:
 
 
 def _some_values(cells: pd.Series[Any]) -> str:
-    from mlem_core.data.columns import text_of
-
     texts = (text_of(cell) for cell in cells.head(200))
     values = list(dict.fromkeys(text for text in texts if text))
     first: list[str] = []
@@ -237,10 +173,6 @@ def _some_values(cells: pd.Series[Any]) -> str:
 
 def _free(draft: Draft) -> None:
     """Features that follow from the stimuli, as toggles."""
-    from mlem_core.analysis.source import SURPRISAL
-    from mlem_core.data.added import ADDED
-    from mlem_core.models.registry import MODELS, packaged
-
     chosen = choices.get("add") or []
     there = set(draft.base.table.columns) if draft.base is not None else set()
     words = draft.base is None or draft.base.level == "word"
@@ -273,27 +205,21 @@ def _free(draft: Draft) -> None:
             **choices.bound(f"form add {draft.name}", now, partial(choices.put, "add")),
         )
         if "frequency" in chosen:
-            _language()
-
-
-def _language() -> None:
-    from mlem_core.data.added import LANGUAGE, languages
-
-    choices.choose_one(
-        "Language of frequencies",
-        languages(),
-        "language",
-        LANGUAGE,
-        width=180,
-        help="Of the word list that log frequencies are from, by its code.",
-    )
+            choices.choose_one(
+                "Language of frequencies",
+                languages(),
+                "language",
+                LANGUAGE,
+                width=180,
+                help="Of the word list that log frequencies are from, by its code.",
+            )
 
 
 def _below(lint: Lint) -> None:
     """Findings that are about no single column."""
     if not lint.findings:
         st.caption(":material/check: Nothing in the stimuli stands in the way.")
-    rest = [one for one in lint.findings if len(one.features) != 1 and one.kind != "missing"]
+    rest = [one for one in lint.findings if len(one.features) != 1]
     if not rest:
         return
     grave = any(finding.severity == "problem" for finding in rest)
@@ -302,23 +228,17 @@ def _below(lint: Lint) -> None:
     with st.expander(title, icon=f":material/{icon}:", expanded=grave):
         _say(rest)
         if any(finding.kind == "correlated" for finding in rest):
-            _correlations(lint)
-
-
-def _correlations(lint: Lint) -> None:
-    from mlem_core import figures
-
-    st.plotly_chart(
-        figures.feature_correlations(lint.correlations),
-        key="lint correlations",
-        config={"displaylogo": False},
-        alt="Correlations between the feature distances",
-    )
-    st.caption(
-        "Pearson correlation of the distances of two features, over the pairs of "
-        f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two are "
-        "hard to separate."
-    )
+            st.plotly_chart(
+                figures.feature_correlations(lint.correlations),
+                key="lint correlations",
+                config={"displaylogo": False},
+                alt="Correlations between the feature distances",
+            )
+            st.caption(
+                "Pearson correlation of the distances of two features, over the pairs of "
+                f"{lint.n_stimuli:,} stimuli. Above 0.3, or below −0.3, the importances of the two "
+                "are hard to separate."
+            )
 
 
 def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
@@ -338,7 +258,4 @@ def looked_at(draft: Draft, options: dict[str, Any]) -> tuple[Lint | None, str]:
 
 @stored.kept(32, copied=True, show_spinner="Looking at the stimuli …")
 def _lint(digest: str, options: dict[str, Any], _stimuli: StimulusSet) -> Lint:
-    from mlem_core.analysis.diagnostics import lint
-    from mlem_core.analysis.spec import AnalysisSpec
-
     return lint(_stimuli, AnalysisSpec(**options))

@@ -10,24 +10,25 @@ import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.defaults import resolvable
+from mlem_core.analysis.grouped import of_these
 from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
-from mlem_core.analysis.spec import OF_MODELS
+from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import in_text, parse_names
+from mlem_core.data import datasets
 from mlem_core.data.levels import STIMULUS
+from mlem_core.data.stimuli import StimulusSet
+from mlem_core.data.treebank import SUFFIX
 from mlem_core.estimators.registry import check_values
 from mlem_core.pairs.columns import AUTO
+from mlem_core.pairs.resampling_units import Units
 from pages.parts import choices, method, stored
 from pages.parts.choices import plain
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.data.stimuli import StimulusSet
-
 
 STEPS = ("read", "roles", "models")
 _OF_TABLES = ("sep", "encoding", "decimal", "na", "sheet")
@@ -36,8 +37,6 @@ _OF_TREEBANKS = ("encoding", "level", "sample", "balance", "sample_seed")
 
 def stimuli() -> str:
     """The chosen stimuli: a built-in set, or how the URL names an upload."""
-    from mlem_core.data import datasets
-
     return choices.get_one("stimuli", next(iter(datasets.SETS)))
 
 
@@ -53,22 +52,13 @@ def go_to(name: str) -> None:
 
 
 def choose_stimuli(name: str) -> None:
-    """Choose other stimuli; how the former ones are read is kept for when they are chosen again."""
-
-    remembered = st.session_state.setdefault("read as", {})
-    if name == stimuli():
-        return
-    # What is chosen for one stimulus set and means nothing in another.
-    of_stimuli = (*READING, "values")
-    remembered[stimuli()] = {one: choices.get(one) for one in of_stimuli}
-    choices.put_all({"stimuli": [name], **dict.fromkeys(of_stimuli), **remembered.get(name, {})})
+    """Choose other stimuli; how the former ones are read means nothing for them."""
+    if name != stimuli():
+        choices.put_all({"stimuli": [name], **dict.fromkeys((*READING, "values"))})
 
 
 def kind(name: str) -> str:
     """ "set" (built in), "treebank" or "table"."""
-    from mlem_core.data import datasets
-    from mlem_core.data.treebank import SUFFIX
-
     if name in datasets.SETS:
         return "set"
     path = stored.upload_path(name)
@@ -85,8 +75,6 @@ def value_of(name: str) -> Any:
     InputError
         Another text that cannot be read.
     """
-    from mlem_core.analysis.spec import OF_MODELS, AnalysisSpec, parameters
-
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     text, texts = choices.get_one(name), choices.get(name) or []
     if not text:
@@ -123,8 +111,6 @@ def read_as() -> dict[str, Any]:
 
 def pairs(name: str) -> dict[str, Any]:
     """Pairs in a part of the state whose texts are "name=value", without what cannot be read."""
-    from mlem_core.analysis.spec import parameters
-
     parse = parameters()["representations" if name == "files" else name].parse
     said: dict[str, Any] = {}
     for text in choices.get(name) or []:
@@ -143,6 +129,12 @@ def texts_of(values: Mapping[str, object]) -> list[str]:
     return list(map(in_text, values.items()))
 
 
+def put_pair(part: str, name: str, value: object = None) -> None:
+    """Give a name its value in such a part of the state; without any it goes."""
+    others = {one: its for one, its in pairs(part).items() if one != name}
+    choices.put(part, texts_of(others | ({name: value} if value else {})))
+
+
 def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
     """The name that was typed, with a number where it is taken; `otherwise` where it is empty."""
     # An equals sign parts a name from the rest in the URL.
@@ -154,7 +146,7 @@ def own_name(asked: str, taken: Collection[str], otherwise: str) -> str:
 def uploader(
     label: str, what: str, take: Callable[[Any], None], *, most_mb: int, **more: Any
 ) -> None:
-    """Draw what takes files, which is empty again once they are taken: they stand beside it.
+    """Draw what takes files, which is empty again once they are taken, and why it could not.
 
     Parameters
     ----------
@@ -167,7 +159,7 @@ def uploader(
     def taken() -> None:
         uploaded = st.session_state[key]
         if uploaded:
-            forget_refused(what)
+            st.session_state.pop(f"refused {what}", None)
             try:
                 take(uploaded)
             except InputError as error:
@@ -176,22 +168,25 @@ def uploader(
 
     limit = stored.largest_upload(most_mb)
     st.file_uploader(label, key=key, on_change=taken, max_upload_size=limit, **more)
+    if refused_upload(what):
+        st.error(plain(refused_upload(what)), icon=":material/error:")
+
+
+def take_away(key: str, which: str, out: Callable[[], None]) -> None:
+    """A button that takes something out of the analysis."""
+    st.button(
+        "Take away",
+        key=key,
+        icon=":material/close:",
+        type="tertiary",
+        on_click=out,
+        help=f"The analysis goes without this {which}.",
+    )
 
 
 def refused_upload(what: str) -> str:
     """Reason why what was uploaded last could not be kept; empty where it could."""
     return str(st.session_state.get(f"refused {what}", ""))
-
-
-def forget_refused(what: str) -> None:
-    """Leave what could not be kept."""
-    st.session_state.pop(f"refused {what}", None)
-
-
-def say_refused(what: str) -> None:
-    """Say why what was uploaded last could not be kept."""
-    if refused_upload(what):
-        st.error(plain(refused_upload(what)), icon=":material/error:")
 
 
 # The same object as long as nothing changes, which remembers its digest.
@@ -219,9 +214,10 @@ def form_of(spec: AnalysisSpec) -> dict[str, list[str] | None]:
         value = getattr(spec, field.name)
         if field.name in form and value != field.default:
             form[field.name] = _texts(field.name, value)
+    builtin = spec.stimuli in datasets.SETS
     # What the form calls otherwise, or has in another form.
     return form | {
-        "stimuli": [_stimuli(spec.stimuli)],
+        "stimuli": [spec.stimuli if builtin else stored.upload_name(spec.stimuli)],
         "models": list(spec.models) or [choices.NOTHING],
         "files": _uploads(spec.representations),
         "rdms": _uploads(spec.rdms),
@@ -241,12 +237,6 @@ def _texts(name: str, value: object) -> list[str]:
     texts = list(map(in_text, value)) or [choices.NOTHING]
     joined = {**dict.fromkeys(OF_MODELS, "; "), "layers": ",", "na": ","}.get(name)
     return texts if joined is None else [joined.join(texts)]
-
-
-def _stimuli(name: str) -> str:
-    from mlem_core.data import datasets
-
-    return name if name in datasets.SETS else stored.upload_name(name)
 
 
 def _uploads(files: Sequence[tuple[str, str]]) -> list[str] | None:
@@ -275,8 +265,6 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
 
 def without(models: Collection[str]) -> dict[str, list[str] | None]:
     """The groups and labels of the form without those of models that are no longer chosen."""
-    from mlem_core.analysis.grouped import of_these
-
     try:
         groups, labels = value_of("groups"), value_of("labels")
     except InputError:
@@ -290,25 +278,20 @@ def without(models: Collection[str]) -> dict[str, list[str] | None]:
     return {name: _texts(name, value) if value else None for name, value in kept}
 
 
-# Fields of `AnalysisSpec` as they stand in the form, left and right; `ADVANCED` are folded away.
-LEFT = (
-    "layers", "groups", "labels", "trajectories", "property_groups", "property_kinds",
-    "resampled_whole", "missing", "values", "folds", "folds_over", "seed", "pairs",
-)  # fmt: skip
-RIGHT = (
-    "as_in", "estimator", "interactions", "distance", "already_squared", "special_tokens", "dtype",
-)  # fmt: skip
-ADVANCED = ("pooling", "positions", "units", "half", "device")
+# Fields of `AnalysisSpec` that the last step draws as they are described, by `field`.
+_OPTIONS = tuple(
+    each.name
+    for each in fields(AnalysisSpec)
+    if each.name not in (*READING, "stimuli", "ordered", "nominal", *OF_FILES)
+    and each.name not in ("models", "representations", "features")
+)
 _OF_TEXT = ("special_tokens", "pooling", "positions")  # of no meaning where stimuli are no text
-_READ = tuple(name for name in (*LEFT, *RIGHT, *ADVANCED) if name != "values")
 
 
 def chosen_options(stimuli: StimulusSet | None) -> dict[str, Any]:
     """The fields of `AnalysisSpec` that are chosen here; the default for a text that is none."""
-    from mlem_core.analysis.spec import AnalysisSpec
-
     options: dict[str, Any] = {}
-    for name in _READ:
+    for name in (name for name in _OPTIONS if name != "values"):
         try:
             options[name] = value_of(name)
         except InputError:
@@ -319,43 +302,33 @@ def chosen_options(stimuli: StimulusSet | None) -> dict[str, Any]:
         options["values"] = tuple(name for name in apart if apart == [*AUTO] or name not in AUTO)
     # Where they are those of a paper, an analysis has them in the place of its defaults.
     spec = AnalysisSpec(**options)
-    return {name: getattr(spec, name) for name in (*_READ, "values")}
+    return {name: getattr(spec, name) for name in _OPTIONS}
 
 
 def options_wrong(options: dict[str, Any]) -> str:
     """Error in the options, alone or together; empty where there is none."""
     try:
         check_values(options["estimator"], options["values"], options["interactions"])
-        for name in _READ:
+        for name in _OPTIONS:
             value_of(name)
     except InputError as error:
         return str(error)
     return ""
 
 
-def show_options(stimuli: StimulusSet | None, options: dict[str, Any]) -> None:
+def show_options(stimuli: StimulusSet | None) -> None:
     """Draw the options."""
-    from mlem_core.analysis.spec import AnalysisSpec
-
-    with st.expander("More options", icon=":material/tune:"):
-        _side_by_side(LEFT, RIGHT, stimuli)
-    other = any(options[name] != getattr(AnalysisSpec, name) for name in ADVANCED)
-    with st.expander("Advanced", icon=":material/settings:", expanded=other):
-        _side_by_side(ADVANCED[:2], ADVANCED[2:], stimuli)
-
-
-def _side_by_side(left: Sequence[str], right: Sequence[str], stimuli: StimulusSet | None) -> None:
     left_out = _OF_TEXT if stimuli is not None and stimuli.level == STIMULUS else ()
-    for place, names in zip(st.columns(2, gap="large"), (left, right), strict=True):
-        with place:
-            for name in (name for name in names if name not in left_out):
+    names = [name for name in _OPTIONS if name not in left_out]
+    with st.expander("More options", icon=":material/tune:"):
+        places = st.columns(2, gap="large")
+        for at, name in enumerate(names):
+            with places[2 * at // len(names)]:
                 field(name, stimuli)
 
 
 def field(name: str, stimuli: StimulusSet | None = None) -> None:
     """Draw the widget of a field of `AnalysisSpec`; of `values` only where there are stimuli."""
-    from mlem_core.analysis.spec import AnalysisSpec, parameters
-
     described, default = parameters()[name], getattr(AnalysisSpec, name)
     more = {"placeholder": described.metavar, "help": described.text}
     if name == "folds_over" and stimuli is not None and stimuli.level == STIMULUS:
@@ -375,8 +348,6 @@ def field(name: str, stimuli: StimulusSet | None = None) -> None:
 
 def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, Any]:
     """Labels and help of what folds are over, of stimuli that are neither words nor sentences."""
-    from mlem_core.pairs.resampling_units import Units
-
     units = Units.of(stimuli)
     text = (
         f"What training has not seen of a stimulus that is tested: its {units.group}, its item "
@@ -389,6 +360,4 @@ def _of_no_text(stimuli: StimulusSet, labels: Mapping[str, str]) -> dict[str, An
 @stored.kept(32, copied=True)
 def _offered(digest: str, _stimuli: StimulusSet) -> list[str]:
     """Choices for coding by value: that it is left to the analysis, or features."""
-    from mlem_core.analysis.defaults import resolvable
-
     return [*AUTO, *resolvable(_stimuli)]

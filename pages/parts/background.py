@@ -9,22 +9,21 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.text import many
+from mlem_core.tasks import analyses, followups, runner
+from mlem_core.tasks.analyses import Job
+from mlem_core.tasks.followups import Followup
+from mlem_core.tasks.runner import State, Status, Task
 from pages.parts import choices, stored
 from pages.parts.choices import plain, progress_text
 from pages.parts.screens import SCREENS
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.tasks.analyses import Job
-    from mlem_core.tasks.followups import Followup
-    from mlem_core.tasks.runner import State, Status, Task
 
 JUST_NOW = 60.0  # seconds; it may have been done since the page looked for it
 TITLES = {
@@ -40,19 +39,13 @@ AHEAD = "ahead"  # in the session: what `begin_ahead` has begun
 _ANALYSIS = re.compile(r"[0-9a-f]{16}")
 
 
-def watch(job_id: str) -> None:
-    """Show how an analysis goes on, and what it finds if the form that began it is still there."""
-    give_way()
-    _watched()[job_id] = SCREENS["new"].url_path
-
-
 def start_analysis(spec: AnalysisSpec) -> None:
     """Start an analysis, open what it will find, and draw the page anew."""
-    from mlem_core.tasks import analyses
-
     job = analyses.start(spec, stored.store())
     choices.open_job(job.id)
-    watch(job.id)
+    give_way()
+    # What it finds is opened where the form that began it is still there.
+    _watched()[job.id] = SCREENS["new"].url_path
     if job.status().state in UNDER_WAY:
         # Whoever looks at the button does not see the progress appear.
         st.toast("Started; the progress is at the top of each page.", icon=":material/play_arrow:")
@@ -61,8 +54,6 @@ def start_analysis(spec: AnalysisSpec) -> None:
 
 def show_runs() -> None:
     """Bar of runs that go on or have just ended; nothing where there are none."""
-    from mlem_core.tasks import analyses, runner
-
     store, watched, chosen = stored.store(), _watched(), choices.get_one("analysis")
     for going_on in filter(_ANALYSIS.fullmatch, runner.under_way(store.root / "jobs")):
         watched.setdefault(going_on, None)
@@ -150,8 +141,6 @@ def _dismiss(job: Job) -> None:
 
 def work_on(job_id: str, kind: str, options: Mapping[str, Any]) -> Followup:
     """Work on an analysis that goes on in the background, whether it was started or not."""
-    from mlem_core.tasks import followups
-
     return followups.followup_of(kind, job_id, options, stored.store())
 
 
@@ -171,7 +160,7 @@ def give_way(to: Task | None = None) -> None:
 
 
 def offer(task: Followup, label: str, help: str) -> None:
-    """A button that starts the work, or its progress with a button that stops it."""
+    """A button that starts some work, or its progress with a button that stops it."""
     status = task.status()
     if status.state == "done":
         just_now = time.time() - task.result.stat().st_mtime < JUST_NOW
@@ -179,20 +168,13 @@ def offer(task: Followup, label: str, help: str) -> None:
             return
         # Whoever offers it has not found it: the store has been emptied since.
         task.damaged("What this work had made is no longer in the store; start it again.")
-    show_work(task, label, help, task.begin)
-
-
-def show_work(task: Task, label: str, help: str, begin: Callable[[], object]) -> None:
-    """A button that starts some work, or its progress with a button that stops it."""
-    status = task.status()
-    if status.state == "done":
-        st.rerun()  # since a moment ago
+        status = task.status()
     if status.state in UNDER_WAY:
         _progress(task, label)
         return
     if st.button(label, icon=":material/play_arrow:", key=f"start {task.id}", help=help):
         give_way()
-        begin()
+        task.begin()
         st.rerun()
     if status.state == "failed" and (task.folder / "spec.json").exists():
         st.error(plain(status.message), icon=":material/error:")

@@ -13,21 +13,18 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.room import default_root, shared
 from mlem_core.base.text import sentence_case
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlem_core.base.typing import Progress
-
+from mlem_core.base.typing import Progress
 
 State = dict[str, list[str]]
 
@@ -75,21 +72,14 @@ class History:
 
 # What the URL may hold; every one is a list of texts.
 FORM = (
-    "step", "stimuli", "sep", "encoding", "decimal", "na", "sheet", "roles", "level", "sample",
-    "balance", "sample_seed", "add", "language", "bins", "merge_rare", "vectors",
-    "rdms",
-    "models", "files", "precomputed", "first_column", "subjects", "axes", "groups", "labels",
-    "trajectories", "layers", "property_groups", "property_kinds", "resampled_whole",
-    "missing", "values", "as_in", "estimator", "interactions", "distance", "already_squared",
-    "special_tokens", "dtype",
-    "folds", "folds_over", "seed", "pairs", "device", "pooling", "positions", "units",
-    "half",
+    "step", "files",
+    *({each.name for each in fields(AnalysisSpec)} - {"features", "ordered", "nominal"}),
 )  # fmt: skip
 VIEW = (
-    "analysis", "features", "show_models", "show_layers", "a", "b", "colour", "within",
+    "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped",
     "fit", "products", "cells", "baseline", "claim", "limit", "feature", "other", "c",
-    "noisy", "by", "depth", "pooled", "correction", "way", "group", "apart", "valued", "at",
+    "noisy", "by", "depth", "correction", "way", "group", "apart", "valued", "at",
     "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip
@@ -231,38 +221,38 @@ def _remembered_many(name: str, options: Sequence[str], default: Sequence[str]) 
 
 
 def choose_many(
-    label: str, options: Sequence[str], name: str, default: Sequence[str], **more: Any
+    label: str,
+    options: Sequence[str] | Mapping[str, str],
+    name: str,
+    default: Sequence[str],
+    **more: Any,
 ) -> list[str]:
     """A multiselect that is part of the state; its default is not written into the URL."""
-    more |= _remembered_many(name, options, default)
-    return list(st.multiselect(label, options, **more))
+    more |= _called(options) | _remembered_many(name, list(options), default)
+    return list(st.multiselect(label, list(options), **more))
 
 
-def toggle_many(
-    label: str, options: Sequence[str], name: str, called: Callable[[str], str], *, help: str
-) -> list[str]:
-    """Chosen options, by `choose_many` with all as the default; a few options are all in sight.
-
-    Parameters
-    ----------
-    called : gives what an option is called
-    """
+def toggle_many(label: str, titles: Mapping[str, str], name: str, *, help: str) -> list[str]:
+    """Chosen options, by `choose_many` with all as the default; a few options are all in sight."""
+    options = list(titles)
     if len(options) > MOST_PILLS:
-        return choose_many(label, options, name, options, format_func=called, help=help)
-    more: dict[str, Any] = {"format_func": lambda one: plain(called(one)), "help": help}
+        return choose_many(label, titles, name, options, help=help)
+    more = _called({one: plain(title) for one, title in titles.items()}) | {"help": help}
     more |= _remembered_many(name, options, options)
     chosen = st.pills(label, options, selection_mode="multi", **more)
     return [option for option in options if option in chosen]
+
+
+def _called(options: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
+    return {"format_func": options.__getitem__} if isinstance(options, Mapping) else {}
 
 
 def choose_one(
     label: str, options: Sequence[str] | Mapping[str, str], name: str, default: str, **more: Any
 ) -> str:
     """A selectbox that is part of the state; a mapping says what each option is called."""
-    if isinstance(options, Mapping):
-        more["format_func"] = options.__getitem__
     chosen = get_one(name, default)
-    more |= remembered(name, chosen if chosen in options else default, default)
+    more |= _called(options) | remembered(name, chosen if chosen in options else default, default)
     return str(st.selectbox(label, list(options), **more))
 
 
@@ -307,6 +297,11 @@ def choose_part(label: str, titles: Mapping[str, str], name: str) -> str:
         **remembered(name, now if now in names else names[0], names[0]),
     )
     return str(chosen)
+
+
+def inform(text: str) -> None:
+    """Say why there is nothing to see here."""
+    st.info(text, icon=":material/info:")
 
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")

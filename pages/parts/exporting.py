@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
-from mlem_core.base.text import listed
+from mlem_core import figures
+from mlem_core.base.errors import InputError
 from mlem_core.data.levels import STIMULUS
-from pages.parts import choices, frame, naming, report_cards, stored
+from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
+from mlem_core.figures.captions import glosses
+from mlem_core.figures.context import RenderedFigure
+from mlem_core.figures.plots import FIGURES, draw
+from mlem_core.report.chosen import Chosen
+from mlem_core.report.formats import FORMATS, csv_bytes
+from mlem_core.tasks import notes
+from mlem_core.tasks.notes import Notes
+from pages.parts import choices, frame, stored
 from pages.parts.choices import plain, without_minus_zero
-from pages.parts.images import thumbnails
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas as pd
-    from plotly.graph_objects import Figure
-
-    from mlem_core.figures import Paper
-    from mlem_core.figures.context import RenderedFigure
-    from mlem_core.report.chosen import Chosen
-    from mlem_core.report.formats import ExportFormat
-    from pages.parts.view import View
-
+from pages.parts.view import View
 
 OTHER = "other"
 
@@ -59,8 +57,6 @@ def _bound(setting: str, name: str, value: object) -> dict[str, Any]:
 
 def paper(name: str, *, resolution: bool = False) -> Paper:
     """The size and font that are chosen beside a figure, and the resolution of pixels."""
-    from mlem_core.figures import DPI, FONTS, WIDTHS_MM, Paper
-
     width = pick(
         "Width",
         [*WIDTHS_MM, OTHER],
@@ -70,7 +66,11 @@ def paper(name: str, *, resolution: bool = False) -> Paper:
         first=list(WIDTHS_MM).index("two columns"),
         format_func=lambda one: f"{one}, {WIDTHS_MM[one]:.0f} mm" if one in WIDTHS_MM else one,
     )
-    wide = WIDTHS_MM[width] if width in WIDTHS_MM else _millimetres(name)
+    wide = WIDTHS_MM.get(width)
+    if wide is None:
+        about = "As the journal asks for it, from 30 to 500."
+        chosen = _bound("mm", name, _settings().get("mm", 136))
+        wide = float(st.number_input("Width in mm", 30, 500, help=about, **chosen))
     font = pick(
         "Font",
         list(FONTS),
@@ -89,15 +89,7 @@ def paper(name: str, *, resolution: bool = False) -> Paper:
     return Paper(width_mm=wide, font=font, points=float(points), dpi=int(dpi))
 
 
-def _millimetres(name: str) -> float:
-    about = "As the journal asks for it, from 30 to 500."
-    chosen = _bound("mm", name, _settings().get("mm", 136))
-    return float(st.number_input("Width in mm", 30, 500, help=about, **chosen))
-
-
-# The figures that can be saved where two layers are looked at.
-THIS, WHOLE = "this one", "figure 4: scatter and both maps"
-# Of a table, those that the browser gets at a time.
+# Of a table, those that the browser gets.
 MOST_ROWS = 5_000
 
 
@@ -109,23 +101,20 @@ class Panel:
     ----------
     drawn : the figure, with its title, its caption for print and its tables
     name : file name of the downloads, without ending
-    narrow : gives the figure for a narrow window, and for one column of a journal, where it is
-        another one
     line : what the screen says below it; by default its caption
     options : what a report needs beside the page's choices to draw it again, see
         `mlem_core.figures.context.Drawing`
     registered : its name in `mlem_core.figures.plots.FIGURES`; empty where it is none of these,
         and no report can draw it
-    printed : draws it for print, in one column of a journal or not, where that differs
+    again : draws it for little room or not, and on a screen or in print, where that differs
     """
 
     drawn: RenderedFigure
     name: str
-    narrow: Callable[[], Figure] | None = None
     line: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     registered: str = ""
-    printed: Callable[[bool], RenderedFigure] | None = None
+    again: Callable[[bool, bool], RenderedFigure] | None = None
 
     @classmethod
     def of(cls, view: View, figure: str, name: str = "", **options: str) -> Panel | None:
@@ -137,47 +126,42 @@ class Panel:
         name : of its files and its widgets, where that is not the figure's
         options : as of a panel
         """
-        from mlem_core.figures.plots import FIGURES, draw
-
         context = view.shown(**options)
         drawn = draw(figure, context)
         if drawn is None:
             return None
 
-        def narrow() -> Figure:
-            drawing = replace(context.drawing, narrow=True)
-            return (draw(figure, replace(context, drawing=drawing)) or drawn).figure
-
-        def printed(narrow: bool) -> RenderedFigure:
-            drawing = replace(context.drawing, narrow=narrow, screen=False)
+        def again(narrow: bool, screen: bool) -> RenderedFigure:
+            drawing = replace(context.drawing, narrow=narrow, screen=screen)
             return draw(figure, replace(context, drawing=drawing)) or drawn
 
         name = name or figure.replace("_", "-")
-        return cls(drawn, name, narrow, FIGURES[figure].below(context), options, figure, printed)
+        return cls(drawn, name, FIGURES[figure].below(context), options, figure, again)
 
     def show(self) -> None:
         """Draw it, with its caption and its export."""
         self._chart(on_select="ignore")
 
-    def select(self, *ways: Literal["points", "box", "lasso"]) -> list[dict[str, Any]]:
-        """Draw it with points that can be selected in these ways; the points that are."""
-        state = self._chart(on_select="rerun", selection_mode=ways)
-        return list(state["selection"]["points"]) if state else []
+    def on_click(self, choose: Callable[[Sequence[Any]], None]) -> None:
+        """Draw it with points that can be clicked.
 
-    def on_click(self, choose: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Draw it with points that can be clicked; `choose` gets them before all is drawn anew."""
+        Parameters
+        ----------
+        choose : gets the `customdata` of the one that was, before all is drawn anew
+        """
 
         def clicked() -> None:
-            choose(list(st.session_state[f"figure {self.name}"]["selection"]["points"]))
+            points = st.session_state[f"figure {self.name}"]["selection"]["points"]
+            if found := [point["customdata"] for point in points if "customdata" in point]:
+                choose(found[0])
 
         self._chart(on_select=clicked, selection_mode="points")
 
     def _chart(self, **selecting: Any) -> Any:
-        from mlem_core import figures
-
         figure = self.drawn.figure
         if frame.narrow():
-            figure = figures.in_narrow_window(figure if self.narrow is None else self.narrow())
+            drawn = self.drawn if self.again is None else self.again(True, True)
+            figure = figures.in_narrow_window(drawn.figure)
         if st.context.theme.type == "dark":
             figure = figures.on_dark_page(figure)
         state = st.plotly_chart(
@@ -201,8 +185,6 @@ def show_figure(view: View, figure: str, name: str = "", **options: Any) -> None
 
 def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
     """The figures whose record says that they stand on a tab of Explore, or in a part of one."""
-    from mlem_core.figures.plots import FIGURES
-
     records = [record for record in FIGURES.values() if record.tab == tab]
     for record in sorted(records, key=lambda record: record.place):
         panel = Panel.of(view, record.name)
@@ -215,8 +197,6 @@ def show_tab(view: View, tab: str, *, titled: bool = True) -> None:
 @st.fragment
 def _below(panel: Panel) -> None:
     """The line below a figure, and what is folded beside it."""
-    from mlem_core.figures.captions import glosses
-
     row = st.container(horizontal=True, vertical_alignment="center")
     caption = panel.drawn.caption
     line = panel.line or caption
@@ -243,133 +223,86 @@ def _below(panel: Panel) -> None:
 
 
 def _export(panel: Panel) -> None:
-    from mlem_core.report.formats import FORMATS
-
-    at, name, figure = panel.name, panel.name, panel.registered  # `at` of the widgets, always
-    if figure in report_cards.OF_TWO:
-        whole = pick(
-            "Figure",
-            [THIS, WHOLE],
-            at,
-            "whole",
-            "The importances of the two layers and the maps of the stimuli in both, in one figure.",
-        )
-        if whole == WHOLE:
-            figure, name = "two_layers", "figure-4"
-    labelled = {one.label: one for one in FORMATS.values()}
-    form = labelled[pick("Format", list(labelled), at, "format", "What the file is.")]
+    pictures = figures.can_write_images()
+    labelled = {one.label: one for one in FORMATS.values() if pictures or not one.printed}
+    form = labelled[pick("Format", list(labelled), panel.name, "format", "What the file is.")]
     st.caption(form.sentence)
-    size = paper(at, resolution=form.resolution) if form.printed else None
-    narrow = size is not None and size.narrow
-    chosen = report_cards.chosen_figure(figure, panel.options) if figure else None
-    row = st.container(horizontal=True)
-    with row:
-        drawn: RenderedFigure | None = panel.drawn
-        if figure == "two_layers" and chosen is not None:
-            drawn = report_cards.drawn(chosen, naming.now(), narrow=narrow)
-        elif size is not None and panel.printed is not None:
-            drawn = panel.printed(narrow)
-        elif narrow and panel.narrow is not None:
-            drawn = replace(panel.drawn, figure=panel.narrow())
-        if drawn is None:
-            return
-        _download(drawn, name, form, size, at)
-        if chosen is not None:
-            _add(chosen, at)
-
-
-def _add(chosen: Chosen, at: str) -> None:
-    def add() -> None:
-        report_cards.change(lambda there: [*there, chosen])
-        st.toast("Added to the report.", icon=":material/check:")
-
-    st.button(
-        "Add to report",
-        icon=":material/note_add:",
-        key=f"add {at}",
-        on_click=add,
-        help="Puts the figure as it is now into the page Report, where all chosen figures get one "
-        "size and are saved together.",
-    )
-
-
-def _download(
-    made: RenderedFigure, name: str, form: ExportFormat, paper: Paper | None, at: str
-) -> None:
-    from mlem_core import figures
-
-    if paper is not None and not figures.can_write_images():
-        _from_the_browser(made, name, form, paper)
-        return
-    st.download_button(
-        f"Download {form.label}",
-        data=stored.token_bound(partial(form.write, made, name, paper)),
-        file_name=f"{name}.{form.name}",
-        mime=form.mime,
-        key=f"download {at}",
-        type="primary",
-        icon=":material/download:",
-        on_click="ignore",
-        help="A picture takes a few seconds." if paper is not None else "Made at once.",
-    )
-
-
-def _from_the_browser(made: RenderedFigure, name: str, form: ExportFormat, paper: Paper) -> None:
-    """Without Chrome on the server, the visitor's browser writes the picture; PDF it cannot."""
-    from mlem_core import figures
-    from mlem_core.report.formats import FORMATS
-
-    if not form.by_visitor:
-        others = listed([one.label for one in FORMATS.values() if one.by_visitor])
-        st.info(
-            f"{form.label} is written by Chrome or Chromium, and this server has none. Install "
-            f"one, or name its path in BROWSER_PATH; {others} can be saved without.",
-            icon=":material/info:",
+    if not pictures:
+        st.caption(
+            "PDF, SVG and PNG are written by Chrome or Chromium, and this server has none: install "
+            "one, or name its path in BROWSER_PATH."
         )
-        return
-    scale = paper.scale * (paper.dpi / 96 if form.resolution else 1)
-    drawn = figures.on_paper(made.figure, paper)
-    st.plotly_chart(
-        drawn,
-        theme=None,
-        key=f"preview {name}",
-        config={
-            "displaylogo": False,
-            "displayModeBar": True,
-            "modeBarButtons": [["toImage"]],
-            "toImageButtonOptions": {
-                "format": form.name,
-                "filename": name,
-                "width": paper.width,
-                "height": drawn.layout.height,
-                "scale": scale,
-            },
-        },
-    )
-    st.caption(f"The camera over the picture saves it as {form.label}, from your browser.")
+    size = paper(panel.name, resolution=form.resolution) if form.printed else None
+    drawn = panel.drawn
+    if size is not None and panel.again is not None:
+        drawn = panel.again(size.narrow, False)
+    with st.container(horizontal=True):
+        st.download_button(
+            f"Download {form.label}",
+            data=stored.token_bound(partial(form.write, drawn, panel.name, size)),
+            file_name=f"{panel.name}.{form.name}",
+            mime=form.mime,
+            key=f"download {panel.name}",
+            type="primary",
+            icon=":material/download:",
+            on_click="ignore",
+            help="A picture takes a few seconds." if form.printed else "Made at once.",
+        )
+        if panel.registered:
+            st.button(
+                "Add to report",
+                icon=":material/note_add:",
+                key=f"add {panel.name}",
+                on_click=add_to_report,
+                args=(panel.registered, panel.options),
+                help="Puts the figure as it is now into the page Report, where all chosen figures "
+                "get one size and are saved together.",
+            )
 
 
-def show_table(
-    table: pd.DataFrame,
-    name: str,
-    title: str,
-    caption: str,
-    *,
-    first: bool = False,
-    **more: Any,
-) -> None:
-    """A table with its download, folded away unless it comes first on the page.
+def remember(view: View) -> None:
+    """Keep what the page shows, from which `add_to_report` takes what a figure is of."""
+    st.session_state["view"] = view
+
+
+def add_to_report(figure: str, options: Mapping[str, str]) -> None:
+    """Put a figure of what is shown at the end of its report.
 
     Parameters
     ----------
-    more : as of `draw_table`
+    figure : in the core's registry
+    options : what the page knows beside its choices
     """
-    if first:
-        st.subheader(title)
-        draw_table(table, name, caption, height=380, **more)
-    else:
-        draw = partial(draw_table, table, name, caption, **more)
-        frame.folded_part(title, ":material/table:", name, draw)
+    view: View = st.session_state["view"]
+    shown = view.selection, view.chosen_pair, view.options(**options)
+    chosen = Chosen(figure, view.job_id, *shown)
+    change_report(view.analysis_id, lambda there: [*there, chosen])
+    st.toast("Added to the report.", icon=":material/check:")
+
+
+def change_report(job_id: str, how: Callable[[list[Chosen]], Sequence[Chosen]]) -> None:
+    """Change the report of an analysis; what other tabs add meanwhile is kept."""
+    notes.change_notes(
+        job_id,
+        stored.store(),
+        lambda kept: kept.reporting([one.to_dict() for one in how(read_report(kept)[0])]),
+    )
+
+
+def read_report(kept: Notes) -> tuple[list[Chosen], list[str]]:
+    """The report in the notes on an analysis, and what of it cannot be read."""
+    found, lost = [], []
+    for one in kept.report:
+        try:
+            found.append(Chosen.from_dict(one))
+        except InputError as error:
+            lost.append(str(error))
+    return found, lost
+
+
+def show_table(table: pd.DataFrame, name: str, title: str, caption: str) -> None:
+    """A table with its download, folded away."""
+    frame.folded_part(title, "table", name, partial(draw_table, table, name, caption))
 
 
 def draw_table(
@@ -390,21 +323,16 @@ def draw_table(
     images : the folder beside whose files the column of stimuli may name images
     more : goes to `st.dataframe`
     """
-    from mlem_core.report.formats import csv_bytes
-
     more |= {"hide_index": True, "placeholder": "", "key": f"table {name}", "height": height}
-    rows = _some_rows(table, name)
-    shown = naming.now().table(without_minus_zero(table.iloc[rows]), features)
-    seen = None if images is None else thumbnails(table[STIMULUS].iloc[rows], images)
+    first = table.head(MOST_ROWS)
+    shown = stored.names().table(without_minus_zero(first), features)
+    seen = None if images is None else stored.thumbnails(first[STIMULUS], images)
     if seen is not None:
         shown.insert(0, "image", seen)
         more |= {"column_config": {"image": st.column_config.ImageColumn("")}, "row_height": 64}
     st.dataframe(shown, **more)
     if len(shown) < len(table):
-        caption += (
-            f" Rows {rows.start + 1:,} to {rows.start + len(shown):,} of {len(table):,}; the CSV "
-            "has all."
-        )
+        caption += f" The first {MOST_ROWS:,} of {len(table):,} rows; the CSV has all."
     st.caption(caption)
     st.download_button(
         "CSV",
@@ -416,18 +344,3 @@ def draw_table(
         on_click="ignore",
         help="This table. Cells that a spreadsheet would run as formulas are escaped.",
     )
-
-
-def _some_rows(table: pd.DataFrame, name: str) -> slice:
-    """The rows that are sent to the browser: all, or those of the page that is chosen."""
-    if len(table) <= MOST_ROWS:
-        return slice(0, None)
-    page = st.number_input(
-        f"Page of {name}",
-        1,
-        -(-len(table) // MOST_ROWS),
-        key=f"table page {name} {len(table)}",
-        width=200,
-        help=f"{MOST_ROWS:,} rows are shown at a time.",
-    )
-    return slice((page - 1) * MOST_ROWS, page * MOST_ROWS)

@@ -17,19 +17,25 @@ import streamlit as st
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full
-from pages.parts import background, choices, naming, stored
+from mlem_core.figures.naming import naming as named
+from pages.parts import background, choices, stored
 from pages.parts.choices import plain
 
 
-def page(body: Callable[[], None]) -> None:
-    """Draw a page; what goes wrong is one sentence in it, the details go to the log."""
-    here = Path(body.__code__.co_filename).stem.removesuffix("_page")
+def url_path_of(file: str) -> str:
+    """The `url_path` of the screen whose file it is."""
+    return Path(file).stem.removesuffix("_page")
+
+
+def page(file: str, body: Callable[[], None]) -> None:
+    """Draw the page of a file; what goes wrong is one sentence in it, the details go to the log."""
+    here = url_path_of(file)
     # The address of a canvas is that of a finding; the form keeps what it knows in the session.
     held = {"home": choices.VIEW, "versus": choices.VERSUS}
     choices.sync(here, held.get(here, (*choices.FORM, *choices.VIEW)))
     attempt(background.show_runs)
     attempt(body)
-    _keep_what_is_loaded(body.__code__.co_filename)
+    _keep_what_is_loaded(file)
 
 
 @functools.cache
@@ -45,10 +51,8 @@ def _keep_what_is_loaded(page: str) -> None:
 
 def attempt(body: Callable[[], None]) -> None:
     """Draw a part of a page, figures with the user's names; its errors leave the others alone."""
-    from mlem_core.figures.naming import naming as named
-
     try:
-        with stored.while_here(), named(naming.now()):
+        with stored.while_here(), named(stored.names()):
             body()
     except InputError as error:
         st.error(plain(error), icon=":material/error:")
@@ -67,9 +71,9 @@ def alone(body: Callable[[], None]) -> None:
 
 
 @st.fragment
-def folded_part(title: str, icon: str, name: str, body: Callable[[], None]) -> None:
+def folded_part(title: str, symbol: str, name: str, body: Callable[[], None]) -> None:
     """A part of a page that is folded away, and drawn only when it is opened."""
-    part = st.expander(title, icon=icon, key=f"folded {name}", on_change="rerun")
+    part = st.expander(title, icon=f":material/{symbol}:", key=f"folded {name}", on_change="rerun")
     if part.open:
         with part:
             attempt(body)
@@ -150,11 +154,11 @@ _KEY = "window"
 def watch_width() -> None:
     """Keep the history so, and hear whether the window is narrow; a wide one says so later only."""
     hear = st.components.v2.component("window", js=_SCRIPT % _NARROW)
-    hear(key=_KEY, default={"narrow": False}, on_narrow_change=_remember, height=1)
 
+    def remember() -> None:
+        st.session_state["narrow window"] = bool(st.session_state[_KEY].narrow)
 
-def _remember() -> None:
-    st.session_state["narrow window"] = bool(st.session_state[_KEY].narrow)
+    hear(key=_KEY, default={"narrow": False}, on_narrow_change=remember, height=1)
 
 
 def narrow() -> bool:

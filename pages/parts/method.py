@@ -6,19 +6,24 @@ waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.run import values_to_resolve
+from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed
-from pages.parts import choices, naming, stored
+from mlem_core.base.typing import Progress, parse_layer
+from mlem_core.figures.value_distances import table_caption
+from mlem_core.inference.importance_chance import above_chance, chance_in_words
+from mlem_core.tasks import analyses
+from pages.parts import choices, exporting, stored
 from pages.parts.choices import plain, progress_text
-from pages.parts.view import lacks
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.base.typing import Progress
+from pages.parts.exporting import Panel
+from pages.parts.view import View, lacks
 
 VALUES = (
     "As same or different, every two values are equally far apart. By value, every two have a "
@@ -44,8 +49,6 @@ def choose(parameter: str, name: str = "", **more: Any) -> str:
     more : `default`, `help` and `labels`, where they are not the field's; the rest goes to the
         widget
     """
-    from mlem_core.analysis.spec import AnalysisSpec, parameters
-
     described = parameters()[parameter]
     default = more.pop("default", getattr(AnalysisSpec, parameter))
     labels = more.pop("labels", described.labels)
@@ -61,8 +64,6 @@ def choose(parameter: str, name: str = "", **more: Any) -> str:
 @stored.kept(64, copied=True)
 def values_to_tell_apart(job_id: str) -> tuple[str, ...]:
     """Features that an analysis codes by value, or else had better; there may be none."""
-    from mlem_core.analysis.run import values_to_resolve
-
     return values_to_resolve(stored.open_analysis(job_id))
 
 
@@ -83,7 +84,7 @@ def choose_tables(job_id: str, analysis: Analysis) -> dict[str, Any]:
 
 def _choose_values(job_id: str, analysis: Analysis) -> tuple[str, ...]:
     names = values_to_tell_apart(job_id)
-    told = ", ".join(map(naming.of_features(names), names))
+    told = ", ".join(stored.feature_titles(names).values())
     apart = choices.choose_one(
         "Values",
         ["no", "yes"] if names else ["no"],
@@ -107,23 +108,23 @@ def other_tables(job_id: str, analysis: Analysis, changes: dict[str, Any]) -> st
     ----------
     changes : entries of its `AnalysisSpec`, see `choose_tables`
     """
-    from mlem_core.tasks import analyses
-
     spec, tables = analysis.spec, analysis.tables
     by_value = bool(changes.get("values", tables.resolved))
     other = analyses.coded_id(job_id, changes.get("missing", spec.missing), by_value)
     if other in _made():
         return other
+    parts = {"missing": "other treatment of missing values", "values": "other coding of values"}
+    named = listed([part for name, part in parts.items() if name in changes])
     if by_value or "missing" in changes:
         what_for = (
-            f"The {_named(changes)} needs pair tables of its own. Until they are made the figures "
+            f"The {named} needs pair tables of its own. Until they are made the figures "
             "below are those of the analysis as it was run. They are made from the representations "
             "of "
         )
         models = [name for name in spec.models if name in analysis.manifest["models"]]
         if lacks(job_id, analysis, models, what_for):
             return None
-    bar = st.progress(0.0, text=f"Making the {_named(changes)} …")
+    bar = st.progress(0.0, text=f"Making the {named} …")
 
     def report(progress: Progress) -> None:
         share = min(1.0, progress.done / max(progress.total, 1))
@@ -146,6 +147,82 @@ def _made() -> set[str]:
     return set()
 
 
-def _named(changes: dict[str, Any]) -> str:
-    parts = ["other treatment of missing values"] if "missing" in changes else []
-    return listed([*parts, *(["other coding of values"] if "values" in changes else [])])
+VALUED = "Features coded by value"
+
+
+def values_in_layers(view: View) -> None:
+    """The distances of the values of a feature: in one layer, with their map, and over layers."""
+    results = view.results
+    if not results.resolved:
+        _offer_by_value(view)
+        return
+    first, second = st.columns(2)
+    with first:
+        feature = _feature(results)
+    with second:
+        layer = choices.choose_one(
+            "Layer",
+            stored.layer_titles(view.layer_names),
+            "at",
+            view.layer_names[len(view.layers) // 2],
+            help="The layer of the large matrix and of the map.",
+        )
+    above = above_chance(view.shown().importance_chance, parse_layer(layer), feature)
+    called = stored.names().feature(feature)
+    st.caption(plain(chance_in_words(above, called, stored.layer_title(layer))))
+    left, right = st.columns(2, gap="large")
+    for figure, place in (
+        ("values", left),
+        ("values_map", right),
+        ("values_layers", st.container()),
+        ("values_matrices", st.container()),
+    ):
+        panel = Panel.of(view, figure, feature=feature, layer=layer)
+        if panel is not None:
+            with place:
+                panel.show()
+    table = results.value_distances
+    own = table[table["feature"] == feature]
+    exporting.draw_table(own, "value-distances", table_caption(called))
+
+
+def values_in_two(view: View) -> None:
+    """The distances of the values of a feature in two layers against each other."""
+    if view.results.resolved:
+        exporting.show_figure(view, "values_compared", feature=_feature(view.results))
+    else:
+        _offer_by_value(view)
+
+
+def _feature(results: Results) -> str:
+    """The feature that is looked at; at first the one that matters most."""
+    return choices.choose_one(
+        "Feature",
+        stored.feature_titles(results.resolved),
+        "valued",
+        results.most_important(results.resolved),
+        help="Of the features that are coded by value.",
+    )
+
+
+def _offer_by_value(view: View) -> None:
+    """Button that codes features by value, and what it would show."""
+    names = [name for name in values_to_tell_apart(view.job_id) if name in view.features]
+    if not names:
+        st.caption(
+            "No feature of this analysis can be coded by value. A feature needs at least three "
+            "values, and enough pairs of stimuli for each two."
+        )
+        return
+    named = ", ".join(stored.feature_titles(names).values())
+    st.caption(
+        f"Features are coded as same or different here. Coded by value, {plain(named)} also shows "
+        "which values a layer holds together, and how far apart it puts others."
+    )
+    if st.button(
+        f"Code {plain(named)} by value",
+        icon=":material/call_split:",
+        on_click=lambda: choices.put("apart", ["yes"]),
+        help="Makes the pair tables once, from the stored representations.",
+    ):
+        st.rerun()

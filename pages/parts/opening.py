@@ -7,23 +7,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.files import of_selection, python_of, shell_line
+from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
+from mlem_core.base.room import shared
 from mlem_core.base.text import listed, many
+from mlem_core.base.typing import Layer
 from mlem_core.estimators.registry import check_values
-from pages.parts import background, choices, frame, method, naming, report_cards, stored
-from pages.parts.choices import plain
+from mlem_core.tasks import analyses, followups, notes
+from mlem_core.tasks.analyses import Job
+from pages.parts import background, choices, frame, method, stored
+from pages.parts.choices import inform, plain
+from pages.parts.exporting import remember
 from pages.parts.screens import SCREENS
 from pages.parts.view import View, view_of
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.analysis.selection import Selection
-    from mlem_core.base.typing import Layer
-    from mlem_core.tasks.analyses import Job
 
 MOST_NAMED = 3  # models; of more their number is said
 MANY_SYSTEMS = 4  # models
@@ -35,20 +37,25 @@ NOT_DONE = {
 }
 
 
+def view_page(file: str, body: Callable[[View], None]) -> None:
+    """Draw a page of an analysis, as `frame.page`."""
+    frame.page(file, partial(show_view, frame.url_path_of(file), body))
+
+
 def show_view(url_path: str, body: Callable[[View], None]) -> None:
-    """Draw a page of an analysis."""
-    view = open_view(url_path)
-    if view is not None:
-        frame.attempt(partial(body, view))
-
-
-def open_view(url_path: str) -> View | None:
-    """Head and sidebar of a view; None where there is nothing to show yet, which it says.
+    """Draw a screen of an analysis, or say why there is nothing to show yet.
 
     Parameters
     ----------
     url_path : of the screen; the canvas has its finding for a title
     """
+    view = _open_view(url_path)
+    if view is not None:
+        frame.attempt(partial(body, view))
+
+
+def _open_view(url_path: str) -> View | None:
+    """Head and sidebar of a view; None where there is nothing to show yet, which it says."""
     if url_path != "home":
         st.title(SCREENS[url_path].title)
     done = finished()
@@ -58,9 +65,17 @@ def open_view(url_path: str) -> View | None:
     head = st.container(horizontal=True, vertical_alignment="center", key="head")
     analysis = stored.open_analysis(job_id)
     with head:
-        _choose_analysis(job_id, done)
+        labels = stored.analysis_names()
+        st.selectbox(
+            "Analysis",
+            list(done),
+            format_func=lambda one: labels.get(one, one),
+            help="Which of the finished analyses is shown.",
+            label_visibility="collapsed",
+            width=260,
+            **choices.bound("which analysis", job_id, choices.open_job),
+        )
         _say_what(analysis)
-        _show_notices(analysis)
     with st.sidebar:
         selection, changes = _choose_selection(job_id, analysis)
         st.button(
@@ -75,7 +90,7 @@ def open_view(url_path: str) -> View | None:
         )
     if not selection.features or not selection.layers:
         what = "feature" if not selection.features else "model and one layer"
-        st.info(f"Choose at least one {what} in the sidebar.", icon=":material/info:")
+        inform(f"Choose at least one {what} in the sidebar.")
         return None
     try:
         apart = changes.get("values", analysis.tables.resolved)
@@ -95,7 +110,7 @@ def open_view(url_path: str) -> View | None:
     view = view_of(job_id, selection)
     if view is None:
         return None
-    report_cards.remember(view)
+    remember(view)
     with head:
         _offer_capsule(view)
     return view
@@ -103,8 +118,6 @@ def open_view(url_path: str) -> View | None:
 
 def has_systems() -> bool:
     """Whether the analysis that is shown has so many models that they have a page of their own."""
-    from mlem_core.tasks import notes
-
     job_id = st.query_params.get("analysis") or choices.get_one("analysis")
     with contextlib.suppress(InputError):
         job = stored.find_job(job_id) if job_id else next(iter(finished().values()), None)
@@ -114,8 +127,6 @@ def has_systems() -> bool:
 
 def finished() -> dict[str, Job]:
     """The analyses that are done, the latest first; last the example."""
-    from mlem_core.tasks import analyses
-
     recent = analyses.recent(stored.store())
     return {job.id: job for job in recent if job.status().state == "done"}
 
@@ -129,7 +140,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
         return latest.id
     if not job_id:
         what = "There is no analysis yet: choose stimuli and models and run one"
-        st.info(f"{what} on the page New analysis.", icon=":material/info:")
+        inform(f"{what} on the page New analysis.")
     elif job_id not in done:
         try:
             job = stored.find_job(job_id)
@@ -137,7 +148,7 @@ def _chosen(done: dict[str, Job]) -> str | None:
             if state == "done":  # since a moment ago
                 done[job_id] = job
             else:
-                st.info(f"The analysis {NOT_DONE[state]}", icon=":material/info:")
+                inform(f"The analysis {NOT_DONE[state]}")
         except InputError as error:
             st.error(plain(error), icon=":material/error:")
     if job_id in done:
@@ -146,29 +157,13 @@ def _chosen(done: dict[str, Job]) -> str | None:
     return None
 
 
-def _choose_analysis(job_id: str, done: dict[str, Job]) -> None:
-    labels = stored.analysis_names()
-    st.selectbox(
-        "Analysis",
-        list(done),
-        format_func=lambda one: labels.get(one, one),
-        help="Which of the finished analyses is shown.",
-        label_visibility="collapsed",
-        width=260,
-        **choices.bound("which analysis", job_id, choices.open_job),
-    )
-
-
 def _choose_selection(job_id: str, analysis: Analysis) -> tuple[Selection, dict[str, Any]]:
     """Selection of the user from an analysis, and choices that need other tables than it has."""
-    from mlem_core.analysis.selection import Selection
-
     names = [feature.name for feature in analysis.stimuli.features]
     features = choices.toggle_many(
         "Features",
-        names,
+        stored.feature_titles(names),
         "features",
-        naming.of_features(names),
         help="The metric model is fitted again with the features that you keep, from the "
         "pair tables; no language model runs for it.",
     )
@@ -187,9 +182,8 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     numbers = [str(n) for n in sorted({layer for _, layer in analysis.layers})]
     kept = choices.toggle_many(
         "Models",
-        models,
+        stored.model_titles(models),
         "show_models",
-        naming.of_models(models),
         help="The models whose layers are shown.",
     )
     at = choices.choose_many(
@@ -208,19 +202,9 @@ def _choose_layers(analysis: Analysis) -> list[Layer]:
     ]
 
 
-def _show_notices(analysis: Analysis) -> None:
-    if not analysis.notices:
-        return
-    title = many(len(analysis.notices), "note")
-    help = "What to know of this analysis before it is believed."
-    with st.popover(title, icon=":material/info:", key="notes", help=help):
-        for notice in analysis.notices:
-            st.markdown(f"- {plain(notice)}")
-
-
 def _say_what(analysis: Analysis) -> None:
-    """Size of the analysis, in a line."""
-    stimuli, names = analysis.stimuli, naming.now()
+    """Size of the analysis, in a line, and its notices."""
+    stimuli, names = analysis.stimuli, stored.names()
     models = list(dict.fromkeys(model for model, _ in analysis.layers))
     st.page_link(
         SCREENS["stimuli"].file,
@@ -233,6 +217,11 @@ def _say_what(analysis: Analysis) -> None:
     if len(models) > MOST_NAMED:
         parts[1] = many(len(models), "model")
     st.caption(plain(" · ".join(parts)), width="content")
+    if analysis.notices:
+        title, help = many(len(analysis.notices), "note"), "What to know of this analysis."
+        with st.popover(title, icon=":material/info:", key="notes", help=help):
+            for notice in analysis.notices:
+                st.markdown(f"- {plain(notice)}")
 
 
 def _ways_on(latest: Job | None) -> None:
@@ -269,8 +258,6 @@ def _offer_capsule(view: View) -> None:
 
 
 def _make_capsule(view: View) -> None:
-    from mlem_core.tasks import followups
-
     selection, pair = view.selection, view.chosen_pair
     options = {**selection.to_dict(), "pair": list(map(list, pair or ()))}
     st.markdown(
@@ -287,8 +274,6 @@ def _make_capsule(view: View) -> None:
 
 def _make_page(view: View) -> None:
     """The analysis as one HTML page, made in the background, and downloaded."""
-    from mlem_core.tasks import followups
-
     if (pair := view.chosen_pair) is None:
         return
     st.markdown(
@@ -300,15 +285,9 @@ def _make_page(view: View) -> None:
         value=True,
         help="Their words and sentences; without them the values of their features stay.",
     )
-    options = {
-        **view.selection.to_dict(),
-        **{
-            "a": list(pair[0]),
-            "b": list(pair[1]),
-            "stimuli": stimuli,
-            "title": stored.analysis_names().get(view.job_id, view.job_id),
-        },
-    }
+    title = stored.analysis_names().get(view.job_id, view.job_id)
+    more = {"a": pair[0], "b": pair[1], "stimuli": stimuli, "title": title}
+    options = view.selection.to_dict() | more
     help = "Explains every two layers in the background; a minute for 50 layers."
     _offer_file(view, "page", options, followups.PAGE, help)
 
@@ -334,9 +313,6 @@ def _offer_file(view: View, noun: str, options: dict[str, Any], name: str, help:
 
 def _as_text(view: View) -> None:
     """What is shown as a command and in Python, to be copied."""
-    from mlem_core.analysis.files import of_selection, python_of, shell_line
-    from mlem_core.base.room import shared
-
     spec = of_selection(view.analysis.spec, view.selection, view.shown().all_features)
     if shared() is not None:
         # Where an upload lies on a server is nobody's concern.

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import streamlit as st
 
+from mlem_core.base.version import VERSION
+from mlem_core.report.methods import METHOD, in_words
+from mlem_core.report.methods import bibtex as entries
+
 
 @dataclass(frozen=True)
 class Screen:
@@ -126,10 +130,6 @@ def _turned(markdown: str, path: str) -> str:
 
 def cite() -> None:
     """References for citing the program and the papers, and the place of the source."""
-    from mlem_core.base.version import VERSION
-    from mlem_core.report.methods import METHOD, in_words
-    from mlem_core.report.methods import bibtex as entries
-
     st.markdown(
         "The method is that of two papers:\n\n"
         "- Salle, Jalouzot, Lan, Chemla and Lakretz (2024), *What makes two language models think "

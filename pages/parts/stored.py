@@ -1,30 +1,38 @@
-"""Contents of this server's store, analyses and uploads, and what of it is one visitor's."""
+"""Contents of this server's store: analyses, their names, uploads, and what is one visitor's."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import inspect
+import io
 import re
+import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
+from PIL import Image
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
+from mlem_core.base.labels import Names, distinct
 from mlem_core.base.parallel import cancelled_by
 from mlem_core.base.room import shared
+from mlem_core.base.typing import parse_layer
 from mlem_core.storage.store import Store
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.tasks.analyses import Job
-
+from mlem_core.tasks import analyses, notes, reading, trash, visitors
+from mlem_core.tasks.analyses import Job
+from mlem_core.tasks.visitors import is_given, new_token
+from pages.parts import choices
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,11 +52,9 @@ def store() -> Store:
 
 
 # Asked for a hundred times a page. To open one twice at a time does no harm.
-@functools.lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def _opened(token: str, hour: float) -> Store:
     """A store, with what nobody wants any more removed from it."""
-    from mlem_core.tasks import trash, visitors
-
     server, settings = Store(), shared()
     if settings is None:
         trash.purge(server)
@@ -61,10 +67,8 @@ def _opened(token: str, hour: float) -> Store:
     return own
 
 
-@functools.lru_cache(maxsize=1)
+@lru_cache(maxsize=1)
 def _sweep(server: Store, keep_days: float, hour: float) -> None:
-    from mlem_core.tasks import visitors
-
     visitors.forget_visitors(server.root, keep_days)
 
 
@@ -113,6 +117,12 @@ def largest_upload(megabytes: int) -> int:
     return megabytes if settings is None else max(1, min(megabytes, int(settings.upload_mb)))
 
 
+def keep_files(*files: Any) -> str:
+    """The name of an uploaded file, or of several as a folder, kept in the store."""
+    contents = [(one.name, one.getvalue()) for one in files]
+    return upload_name(analyses.keep_uploads(contents, store()))
+
+
 def upload_name(path: str | Path) -> str:
     """Name of an uploaded file in the URL: its digest and its name."""
     return "/".join(Path(path).parts[-2:])
@@ -137,12 +147,8 @@ def upload_path(name: str) -> Path:
 
 def find_job(job_id: str) -> Job:
     """The job that the state names; InputError where this machine has none such."""
-    from mlem_core.tasks import analyses
-
     job = analyses.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
     if job is None:
-        from mlem_core.tasks import trash
-
         if any(one.id == job_id for one in trash.in_trash(store())):
             raise InputError("This analysis was deleted; the list on Home can bring it back.")
         raise InputError(
@@ -154,15 +160,11 @@ def find_job(job_id: str) -> Job:
 
 def analysis_names() -> dict[str, str]:
     """Display names of analyses, by id: as the user named them, or by what was chosen."""
-    from mlem_core.tasks import analyses, notes
-
     return notes.job_names(analyses.recent(store()), store())
 
 
 def name_of(job: Job) -> str:
     """Display name of an analysis among all that there are."""
-    from mlem_core.tasks import notes
-
     return analysis_names().get(job.id) or notes.derived(job)
 
 
@@ -182,8 +184,6 @@ def read(what: str, **request: Any) -> Any:
 
 @kept(16, show_spinner="Reading the file …")
 def _read(what: str, request: dict[str, Any]) -> Any:
-    from mlem_core.tasks import reading
-
     try:
         with while_here():
             return reading.read_upload(what, request, store().root)
@@ -223,20 +223,14 @@ def token_now() -> str:
         raise InputError("nobody asks for this; load the page again.")
     token = st.context.cookies.get(COOKIE) or ""
     if not _is_given(token):
-        from mlem_core.storage.store import Store
-        from mlem_core.tasks.visitors import new_token
-
         token = st.session_state.get(_KEY) or new_token(Store().root)
         st.session_state[_KEY] = token
     return token
 
 
 # Asked for a hundred times a page.
-@functools.lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)
 def _is_given(token: str) -> bool:
-    from mlem_core.storage.store import Store
-    from mlem_core.tasks.visitors import is_given
-
     return is_given(token, Store().root)
 
 
@@ -273,3 +267,131 @@ def while_here() -> contextlib.AbstractContextManager[None]:
             raise StopException
 
     return cancelled_by(look)
+
+
+def names() -> Names:
+    """The display names of the chosen analysis."""
+    return names_of(choices.get_one("analysis") or EXAMPLE)
+
+
+def names_of(job_id: str) -> Names:
+    """The display names of an analysis."""
+    try:
+        path = notes.path_of(job_id, store())
+    except InputError:
+        return Names()  # no analysis has such an id, which the page says
+    try:
+        now = path.stat()
+        shown = _shown(job_id, store(), (now.st_mtime_ns, now.st_size, now.st_ino))
+    except OSError:
+        shown = {}
+    try:
+        in_files = Names() if job_id == EXAMPLE else _in_files(job_id, token_now())
+    except InputError:
+        in_files = Names()  # it is not done
+    return replace(in_files, features=shown, models=shown)
+
+
+# Asked for a hundred times a page. What is written anew is another file.
+@lru_cache(maxsize=256)
+def _shown(job_id: str, store: Store, file: tuple[int, int, int]) -> Mapping[str, str]:
+    return notes.read_notes(job_id, store).shown
+
+
+def shared_names(first: str, second: str) -> Names:
+    """Display names that two analyses have in common."""
+    one, other = names_of(first), names_of(second)
+    # As in `names_of`, features and models are named in one list.
+    called = dict(one.features.items() & other.features.items())
+    layers = dict(one.layers.items() & other.layers.items())
+    axes = dict(one.axes.items() & other.axes.items())
+    return Names(features=called, models=called, layers=layers, axes=axes)
+
+
+# Asked for many times a page; an analysis that is done does not change.
+@lru_cache(maxsize=64)
+def _in_files(job_id: str, visitor: str) -> Names:
+    """The names that files give layers and axes in an analysis."""
+    if not find_job(job_id).spec.representations:
+        return Names()
+    return open_analysis(job_id).names
+
+
+def feature_titles(features: Sequence[str]) -> dict[str, str]:
+    """What each of some features (or terms) is called, all different."""
+    called = names().feature
+    return dict(zip(features, distinct(features, list(map(called, features))), strict=True))
+
+
+def model_titles(models: Sequence[str]) -> dict[str, str]:
+    """What each of some models is called, all different."""
+    called = names().model
+    return dict(zip(models, distinct(models, list(map(called, models))), strict=True))
+
+
+def layer_titles(layers: Sequence[str]) -> dict[str, str]:
+    """What each of some layers "model:layer" is called."""
+    called = names()
+    return {name: called.layer_title(parse_layer(name)) for name in layers}
+
+
+def layer_title(name: str) -> str:
+    """ "MiniLM layer 3" of "minilm:3", "brain V1" of "brain:0"."""
+    return names().layer_title(parse_layer(name))
+
+
+# Of images that stimuli are.
+SUFFIXES, FORMATS = (".png", ".jpg", ".jpeg"), ("PNG", "JPEG")
+SIDE = 64  # px
+# Bytes of a file, pixels of an image, and characters of all thumbnails of a page.
+LARGEST, PIXELS, ALL = 20_000_000, 40_000_000, 3_000_000
+
+
+def thumbnails(names: Sequence[object], folder: Path) -> list[str | None] | None:
+    """Thumbnail of each name as a data URI, None for what is no image; None where none is.
+
+    On a server that is shared there are none: a name could be any file of it.
+
+    Parameters
+    ----------
+    names : paths, whole or beside the file of stimuli
+    folder : of that file
+    """
+    if shared() is not None:
+        return None
+    found, left = list[str | None](), ALL
+    for name in map(str, names):
+        made = None
+        # What begins with two slashes may be a place in a network.
+        is_path = name.lower().endswith(SUFFIXES) and name[:2] not in ("//", r"\\")
+        if left > 0 and is_path and "\0" not in name:
+            made = _of_file(folder / name)
+        left -= len(made or "")
+        found.append(made)
+    return found if any(found) else None
+
+
+def _of_file(path: Path) -> str | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
+        return None
+    return _thumbnail(path, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=8192)
+def _thumbnail(path: Path, changed: int) -> str | None:
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height > PIXELS:
+                return None
+            image.draft("RGB", (SIDE, SIDE))
+            small = image.convert("RGB")
+            small.thumbnail((SIDE, SIDE))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    content = io.BytesIO()
+    small.save(content, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
-from mlem_core.pairs.similarities import RSA
-from pages.parts import background, choices, exporting, frame, naming, stored
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
+from mlem_core.inference.intervals import (
+    PERMUTATIONS,
+    FamilyOfTests,
+    LayerIntervals,
+    family_of_tests,
+)
+from mlem_core.inference.resample import ZERO, generalises, how_computed, permuted_of
+from mlem_core.pairs.resampling_units import Units
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.robustness.flags import of_two, reasons
+from pages.parts import background, choices, exporting, frame, stored
 from pages.parts.choices import plain
 from pages.parts.view import HIDDEN, View
-
-if TYPE_CHECKING:
-    from mlem_core.inference.intervals import FamilyOfTests, LayerIntervals
 
 CORRECTION_NAMES = {
     "bh": "Benjamini-Hochberg (false discoveries)",
@@ -27,10 +36,6 @@ SHOWN = "shown"
 
 def offer_intervals(view: View, similarity: str = RSA) -> None:
     """The button that makes them, or its progress; nothing where they are there."""
-    from mlem_core.inference.intervals import PERMUTATIONS
-    from mlem_core.pairs.resampling_units import Units
-    from mlem_core.pairs.similarities import SIMILARITIES
-
     shown = view.shown()
     known = shown.chance_of(similarity) or not SIMILARITIES[similarity].divides
     if shown.intervals_of(similarity) is not None and known:
@@ -47,9 +52,6 @@ def offer_intervals(view: View, similarity: str = RSA) -> None:
 
 def offer_chance(view: View) -> None:
     """A button that computes what importances are by chance, where that is not known yet."""
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.intervals import PERMUTATIONS
-
     chosen, n = view.selection, PERMUTATIONS
     if chosen.interactions or estimator_named(chosen.estimator).slow:
         return
@@ -73,14 +75,13 @@ def show_tests(
     caption: str,
 ) -> None:
     """A table of intervals and tests, folded away."""
-    from mlem_core.inference.resample import ZERO, generalises, how_computed
 
     def body() -> None:
         how = how_computed(intervals.estimator, intervals.units)
         claimed = generalises(intervals.units, seeds=view.analysis.spec.has_seeds)
         _draw_tests(family, name, f"{caption} {how} {ZERO} {claimed}")
 
-    frame.folded_part(title, ":material/rule:", name, body)
+    frame.folded_part(title, "rule", name, body)
 
 
 def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
@@ -96,20 +97,8 @@ def _draw_tests(tests: FamilyOfTests, name: str, caption: str) -> None:
     )
 
 
-def show_chance(view: View) -> None:
-    """Whether each layer's score is above chance; folded away."""
-    frame.folded_part(
-        "Is each layer's score above chance?", ":material/casino:", "chance", lambda: _chance(view)
-    )
-
-
-def _chance(view: View) -> None:
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
-    from mlem_core.inference.intervals import family_of_tests
-    from mlem_core.inference.resample import permuted_of
-    from mlem_core.pairs.resampling_units import Units
-
+def score_chance(view: View) -> None:
+    """Whether each layer's score is above chance."""
     if estimator_named(view.selection.estimator).slow:
         st.caption("It is tested with ridge, which is fitted quickly; choose it in the sidebar.")
         return
@@ -158,7 +147,7 @@ def chosen_correction() -> str:
     return chosen if chosen in CORRECTION_NAMES else "bh"
 
 
-def around(interval: tuple[float, float] | None) -> dict[str, Any]:
+def around(interval: Sequence[float] | None) -> dict[str, Any]:
     """Arguments of `st.metric` that write an interval below its number."""
     if interval is None or interval[0] != interval[0]:
         return below_metric("")
@@ -170,24 +159,6 @@ def below_metric(span: str) -> dict[str, Any]:
     if not span:
         return {}
     return {"delta": f"95 % CI {span}", "delta_color": "off", "delta_arrow": "off"}
-
-
-def intervals_of_pair(
-    view: View, a: str, b: str
-) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    """Intervals of τ and RSA of two layers "model:layer"; None where there are none."""
-    from mlem_core.inference.intervals import similarity_table
-
-    intervals = view.shown().intervals
-    if intervals is None or a == b:
-        return None, None
-    layers = [parse_layer(a), parse_layer(b)]
-    row = similarity_table(intervals, layers).table.iloc[0]
-    tau, rsa = (
-        (float(row[f"{name}_lower"]), float(row[f"{name}_upper"]))
-        for name in ("weighted_tau", "rsa")
-    )
-    return tau, rsa
 
 
 def choose_marks() -> None:
@@ -204,12 +175,10 @@ def choose_marks() -> None:
 
 def say_of_pair(view: View, a: str, b: str) -> None:
     """Sentences of the audit on two layers "model:layer" that a page compares."""
-    from mlem_core.robustness.flags import of_two, reasons
-
     flagged = view.shown().flagged
     if flagged is None:
         return
-    one, other = naming.layer(a), naming.layer(b)
+    one, other = stored.layer_title(a), stored.layer_title(b)
     names = {
         "a": f"The profile of {one}",
         "b": f"The profile of {other}",

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
-from mlem_core.base.typing import layer_name, parse_layer
-from mlem_core.pairs.similarities import RSA
-from pages.parts import background, choices, naming, stored
-from pages.parts.choices import plain
+from mlem_core.analysis import methods
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.representations import without_representations
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.similarities import LayerSimilarity
+from mlem_core.base.typing import Layer, layer_name, parse_layer
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.context import Drawing, FigureContext
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.tasks.followups import Followup
+from pages.parts import background, choices, stored
+from pages.parts.choices import inform, plain
 from pages.parts.screens import SCREENS
-
-if TYPE_CHECKING:
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.analysis.results import Results
-    from mlem_core.analysis.selection import Selection
-    from mlem_core.analysis.similarities import LayerSimilarity
-    from mlem_core.base.typing import Layer
-    from mlem_core.figures.context import FigureContext
-    from mlem_core.tasks.followups import Followup
 
 # The choice that draws no marks of the audit.
 HIDDEN = "hidden"
@@ -33,9 +33,6 @@ class _UnfittedError(Exception):
 
 @stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
-    from mlem_core.analysis import methods
-    from mlem_core.estimators.registry import estimator_named
-
     kept = methods.kept_results(_analysis, stored.store(), selection)
     if kept is None and estimator_named(selection.estimator).slow:
         raise _UnfittedError  # what raises is not kept
@@ -70,7 +67,6 @@ def _memory(job_id: str, selection: Selection) -> dict[Hashable, Any]:
 # What is chosen beside figures, by the name of the option that it is of a figure.
 OPTIONS = {
     "color": "colour",
-    "within": "within",
     "feature": "valued",
     "layer": "at",
     "depth": "depth",
@@ -119,13 +115,11 @@ class View:
 
     def shown(self, **options: str) -> FigureContext:
         """Context of the view's figures, by what is chosen now; `options` stand beside that."""
-        from mlem_core.figures.context import Drawing, FigureContext
-
         drawing = Drawing(
             self.chosen_pair,
             stored.store(),
             flags=choices.get_one("marks") != HIDDEN,
-            names=naming.now(),
+            names=stored.names(),
             options=self.options(**options),
             screen=True,
         )
@@ -171,11 +165,9 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
     ----------
     what_for : begins the sentence that then names the models
     """
-    from mlem_core.analysis.representations import without_representations
-
     lacking = without_representations(analysis, models, stored.store())
     if lacking:
-        named = plain(" and ".join(map(naming.now().model, lacking)))
+        named = plain(" and ".join(map(stored.names().model, lacking)))
         st.caption(f"{what_for}{named}, which are not on this machine yet.")
         background.offer(
             background.work_on(job_id, "representations", {"models": lacking}),
@@ -188,7 +180,7 @@ def lacks(job_id: str, analysis: Analysis, models: Sequence[str], what_for: str)
 def has_pairs(view: View) -> bool:
     """Whether there are two layers to compare; a message where there are not."""
     if len(view.layers) < 2:
-        st.info("There is one layer: no two to compare.", icon=":material/info:")
+        inform("There is one layer: no two to compare.")
     return len(view.layers) > 1
 
 
@@ -198,13 +190,12 @@ def pair_of_layers(view: View) -> tuple[str, str]:
         ("First layer", "a", "One of the two layers that are compared."),
         ("Second layer", "b", "The other one."),
     )
-    chosen, called = [], naming.of_all_layers()
+    chosen, titles = [], stored.layer_titles(view.layer_names)
     for place, first, (label, name, help) in zip(
         st.columns(2), _first_look(view), asked, strict=True
     ):
         with place:
-            more = {"format_func": called, "help": help}
-            chosen.append(choices.choose_one(label, view.layer_names, name, first, **more))
+            chosen.append(choices.choose_one(label, titles, name, first, help=help))
     return chosen[0], chosen[1]
 
 
@@ -222,8 +213,6 @@ def choose_similarity(view: View) -> LayerSimilarity:
 
     RSA where it is not computed yet; then there is the button that computes it.
     """
-    from mlem_core.pairs.similarities import SIMILARITIES
-
     name = choices.choose_one(
         "By distances",
         list(SIMILARITIES),
@@ -250,8 +239,6 @@ def choose_similarity(view: View) -> LayerSimilarity:
 
 def chosen_similarity() -> str:
     """The name of the similarity that is looked at."""
-    from mlem_core.pairs.similarities import SIMILARITIES
-
     name = choices.get_one("similarity", RSA)
     return name if name in SIMILARITIES else RSA
 
@@ -261,16 +248,9 @@ def compared_layers(view: View) -> LayerSimilarity:
     return view.shown(similarity=chosen_similarity()).layer_similarity
 
 
-def option(of_layers: LayerSimilarity) -> dict[str, Any]:
-    """The option of figures that draws them by this similarity, which is not named if it is RSA."""
-    similarity = of_layers.similarity
-    return {} if similarity.of_ranks else {"similarity": similarity.name}
-
-
-def look_at_cell(view: View, points: list[dict[str, Any]]) -> None:
+def look_at_cell(view: View, clicked: Any) -> None:
     """Look at the two layers of a cell of a matrix that was clicked, if it has two."""
-    clicked = [point["customdata"] for point in points if "customdata" in point]
-    layers = [layer_name(clicked[0][at : at + 2]) for at in (0, 2)] if clicked else []
+    layers = [layer_name(clicked[at : at + 2]) for at in (0, 2)]
     if len(set(layers)) == 2 and set(layers) <= set(view.layer_names):
         look_at(view, *layers)
 
@@ -287,35 +267,8 @@ def open_why(view: View, a: str, b: str) -> None:
     st.switch_page(SCREENS["home"].file)
 
 
-def one_after_the_other(view: View, points: list[dict[str, Any]], where: str) -> None:
-    """Two layers are chosen by two clicks, on points that stand for one layer each.
-
-    Parameters
-    ----------
-    points : that are selected now; `customdata` begins with model and layer
-    where : of the figure, in the key of the button
-    """
-    now = [layer_name(point["customdata"][:2]) for point in points if "customdata" in point]
-    now = [layer for layer in dict.fromkeys(now) if layer in view.layer_names]
-    # The layer of the click before is the other one of the pair.
-    clicked = st.session_state.setdefault(f"clicked {view.job_id}", [])
-    if now and now != clicked[-len(now) :]:
-        clicked[:] = [*(layer for layer in clicked if layer not in now), *now][-2:]
-    clicked[:] = [layer for layer in clicked if layer in view.layer_names]
-    if len(clicked) == 2:
-        with st.container(border=True, horizontal=True, vertical_alignment="center"):
-            a, b = clicked
-            st.markdown(f"**{plain(naming.layer(a))}** and **{plain(naming.layer(b))}**")
-            if st.button(
-                "Look at these two",
-                icon=SCREENS["home"].icon,
-                key=f"look at {where}",
-                type="primary",
-                help="Shows how similar they are, and why.",
-            ):
-                open_why(view, a, b)
-    elif clicked:
-        st.info(
-            f"{plain(naming.layer(clicked[0]))} is chosen; click a second layer.",
-            icon=":material/ads_click:",
-        )
+def look_at_layer(view: View, clicked: Any) -> None:
+    """Look at a layer that was clicked beside the one that was chosen last."""
+    layer = layer_name(clicked[:2])
+    if layer in {*view.layer_names} - {*view.pair}:
+        look_at(view, view.pair[1], layer)

@@ -11,43 +11,38 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from mlem_core.analysis.source import as_added
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
+from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
-from pages.parts import (
-    background,
-    choices,
-    exporting,
-    frame,
-    naming,
-    screens,
-    stored,
-    uncertainty,
-)
-from pages.parts.choices import plain
+from mlem_core.figures.canvas import canvas_data, lacking_maps, settled
+from mlem_core.figures.context import FigureContext
+from mlem_core.figures.stimulus_maps import points_of
+from mlem_core.inference.explained import Explanation
+from mlem_core.inference.explanation import with_transfer
+from mlem_core.inference.pair_contributions import kept_at, pair_contributions
+from mlem_core.inference.partial import PARTS
+from mlem_core.inference.what_else import Rest
+from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
+from mlem_core.report.page import script, style
+from mlem_core.tasks.followups import Followup
+from pages.parts import background, choices, exporting, frame, screens, stored, uncertainty
+from pages.parts.choices import inform, plain
 from pages.parts.view import (
     View,
     choose_similarity,
     chosen_similarity,
-    compared_layers,
     has_pairs,
     lacks,
     look_at,
-    option,
 )
-
-if TYPE_CHECKING:
-    from mlem_core.figures.context import FigureContext
-    from mlem_core.inference.explained import Explanation
-    from mlem_core.inference.what_else import Rest
-    from mlem_core.tasks.followups import Followup
-
 
 _ENTRY = """
 export default function ({ data, parentElement, setTriggerValue }) {
@@ -55,13 +50,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
   mount(parentElement.querySelector(".holder"), content, setTriggerValue);
 }
 """
-
-
-def _component() -> Any:
-    from mlem_core.report.page import script, style
-
-    holder = '<div class="holder" style="container-type: inline-size"></div>'
-    return st.components.v2.component("canvas", html=holder, css=style(), js=script() + _ENTRY)
 
 
 MOST = "add most"
@@ -76,21 +64,22 @@ def show_pair(view: View) -> None:
 
 
 def _canvas(view: View) -> None:
-    from mlem_core.figures.canvas import canvas_data
-
     shown = view.shown(similarity=chosen_similarity())
 
     def chosen() -> None:
         look_at(view, *st.session_state["canvas"]["pair"])
 
-    _component()(
+    holder = '<div class="holder" style="container-type: inline-size"></div>'
+    code = script() + _ENTRY
+    drawn = st.components.v2.component("canvas", html=holder, css=style(), js=code)
+    drawn(
         # As bytes: Streamlit would write the same text twice.
         data=json.dumps(canvas_data(shown)).encode(),
         key="canvas",
         on_pair_change=chosen,
         on_details_change=lambda: _open_details(st.session_state["canvas"]["details"]),
     )
-    frame.folded_part("Details", ":material/tune:", DETAILS, partial(_details, view))
+    frame.folded_part("Details", "tune", DETAILS, partial(_details, view))
     _wait(view, shown)
 
 
@@ -103,15 +92,12 @@ def _open_details(term: str) -> None:
 
 def _wait(view: View, shown: FigureContext) -> None:
     """Have made what the canvas lacks: intervals and chance of the two layers, and their maps."""
-    from mlem_core.figures.canvas import lacking_maps, settled
-
     why, maps = shown.why, lacking_maps(shown)
     known = settled(why)
-    a, b = view.pair
-    chosen = view.selection
+    (a, b), chosen = shown.pair, view.selection
     options = {
-        "a": list(parse_layer(a)),
-        "b": list(parse_layer(b)),
+        "a": a,
+        "b": b,
         "features": view.features,
         "estimator": chosen.estimator,
         "interactions": chosen.interactions,
@@ -121,18 +107,9 @@ def _wait(view: View, shown: FigureContext) -> None:
     background.give_way(work)
     if work is not None and (not work.folder.exists() or work.status().state == "cancelled"):
         with contextlib.suppress(InputError, OSError):
-            begin(work)
-    if maps or (work is not None and _goes_on(work)):
+            background.begin_ahead(work)
+    if maps or (work is not None and work.status().state in background.UNDER_WAY):
         st.fragment(_arrive, run_every=OFTEN)(shown, work, maps, [])
-
-
-def begin(work: Followup) -> None:
-    """Start it in the background."""
-    background.begin_ahead(work)
-
-
-def _goes_on(work: Followup) -> bool:
-    return work.status().state in background.UNDER_WAY
 
 
 def _arrive(
@@ -143,8 +120,6 @@ def _arrive(
     Not in the run that draws the page (`looked` is empty): the canvas is left time to appear, and
     a click on what stands below it is heard.
     """
-    from mlem_core.figures.stimulus_maps import points_of
-
     if not looked:
         looked.append(True)
         return
@@ -153,36 +128,35 @@ def _arrive(
         with contextlib.suppress(InputError):
             points_of(shown, layer)
             made = True
-    if made or (work is not None and not _goes_on(work)):
+    if made or (work is not None and work.status().state not in background.UNDER_WAY):
         st.rerun()
 
 
 def _details(view: View) -> None:
     """All else that is known of the two layers, a part at a time."""
-    a, b = view.pair
-    parts: dict[str, tuple[str, Callable[[View, str, str], None]]] = {
+    parts: dict[str, tuple[str, Callable[[View], None]]] = {
         "beside": ("Explained and residual", _beside),
         "pairs": ("Pairs of stimuli", _pairs),
         "alone": ("Each layer alone", _alone),
         "rest": ("What else explains it", _rest),
-        "tau": ("By feature importance (τ)", _tau),
+        "tau": ("By feature importance (τ)", partial(exporting.show_figure, figure="why_tau")),
         "other": ("Other similarities", _others),
         "export": ("Figures and export", _figures),
     }
     titles = {name: title for name, (title, _) in parts.items()}
     now = choices.choose_part("Details", titles, "detail")
-    uncertainty.say_of_pair(view, a, b)
-    frame.attempt(partial(parts[now][1], view, a, b))
+    uncertainty.say_of_pair(view, *view.pair)
+    frame.attempt(partial(parts[now][1], view))
 
 
-def _beside(view: View, a: str, b: str) -> None:
+def _beside(view: View) -> None:
     """Numbers that RSA mixes, apart, and the ceilings, each with its definition in its help."""
     why = _with_transfer(view)
     rows = [(said.name, said.value, said.sentence) for said in why.beside]
     for (_, row), layer, side in zip(
-        why.whole.iloc[1:].iterrows(), (a, b), ("first", "second"), strict=True
+        why.whole.iloc[1:].iterrows(), view.pair, ("first", "second"), strict=True
     ):
-        title = naming.now().layer_title(parse_layer(layer))
+        title = stored.names().layer_title(parse_layer(layer))
         value = fraction(row["value"])
         if pd.notna(row.get("lower")):
             value += f" [{fraction(row['lower'])}, {fraction(row['upper'])}]"
@@ -199,10 +173,6 @@ def _with_transfer(view: View) -> Explanation:
 
     Without transfer where metrics are slow to fit and the work that makes intervals is not done.
     """
-    from mlem_core.estimators.registry import estimator_named
-    from mlem_core.inference.explanation import with_transfer
-    from mlem_core.inference.partial import PARTS
-
     shown, n = view.shown(), len(PARTS)
     known = shown.why
     if len(known.partial) > n or estimator_named(view.selection.estimator).slow:
@@ -216,19 +186,17 @@ def _with_transfer(view: View) -> Explanation:
     return replace(known, partial=pd.concat((known.partial, more), ignore_index=True))
 
 
-def _tau(view: View, a: str, b: str) -> None:
-    exporting.show_figure(view, "why_tau")
-
-
-def _rest(view: View, a: str, b: str) -> None:
+def _rest(view: View) -> None:
     """What columns that are no features would explain of the RSA of the two layers."""
-    rest = view.shown().rest
+    shown = view.shown()
+    rest = shown.rest
     if rest is None:
         st.caption(
             "Words around it, length, frequency, predictions of a model, other columns of your "
             "table: each is tried as a further feature, and compared with its labels permuted."
         )
-        options = {"a": list(parse_layer(a)), "b": list(parse_layer(b)), "features": view.features}
+        a, b = shown.pair
+        options = {"a": a, "b": b, "features": view.features}
         background.offer(
             view.work("what-else", options),
             "Find what else explains it",
@@ -244,8 +212,6 @@ def _rest(view: View, a: str, b: str) -> None:
 
 def _add_one(view: View, rest: Rest) -> None:
     """A button for each candidate beyond chance that can be a feature: it runs with it."""
-    from mlem_core.analysis.source import as_added
-
     labels = dict(zip(rest.columns["candidate"], rest.columns["label"], strict=True))
     addable = {
         name: added for name in labels if (added := as_added(name, view.analysis.spec.models))
@@ -263,48 +229,46 @@ def _add_one(view: View, rest: Rest) -> None:
                 background.start_analysis(replace(spec, add=(*spec.add, added)))
 
 
-def _others(view: View, a: str, b: str) -> None:
+def _others(view: View) -> None:
     """The choice of the similarity that the canvas shows."""
     of_layers = choose_similarity(view)
     if of_layers.similarity.no_terms:
-        st.info(of_layers.similarity.no_terms, icon=":material/info:")
+        inform(of_layers.similarity.no_terms)
 
 
-def _figures(view: View, a: str, b: str) -> None:
+def _figures(view: View) -> None:
     """Content of the canvas, as figures that can be saved."""
-    chosen = option(compared_layers(view))
+    similarity = chosen_similarity()
     left, right = st.columns(2, gap="large")
     with left:
-        exporting.show_figure(view, "why", **chosen)
-        st.caption(plain(view.shown(**chosen).why.sentence))
+        exporting.show_figure(view, "why", similarity=similarity)
+        st.caption(plain(view.shown(similarity=similarity).why.sentence))
         screens.example_link()
     with right:
         for place in "ab":
             frame.attempt(partial(exporting.show_figure, view, f"stimulus_map_{place}"))
 
 
-def _alone(view: View, a: str, b: str) -> None:
+def _alone(view: View) -> None:
     """The held-out ρ of each of the two layers as a sum over the features."""
-    for side, name, place in zip(st.columns(2, gap="large"), (a, b), "ab", strict=True):
+    for side, name, place in zip(st.columns(2, gap="large"), view.pair, "ab", strict=True):
         with side:
-            st.markdown(f"**{plain(naming.layer(name))}**")
+            st.markdown(f"**{plain(stored.layer_title(name))}**")
             frame.attempt(partial(exporting.show_figure, view, f"why_score_{place}"))
 
 
-def _pairs(view: View, a: str, b: str) -> None:
+def _pairs(view: View) -> None:
     """The pairs of stimuli behind a term of RSA."""
-    from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
-
-    shown = view.shown()
+    shown, (a, b) = view.shown(), view.pair
     terms = shown.why.terms
     # No pair is behind what any labels contribute.
     own = terms[~terms["term"].isin(IDENTITIES)]
     terms = own.loc[own["value"].abs().sort_values(ascending=False).index, "term"]
     first, second = st.columns(2, vertical_alignment="bottom")
+    largest = next(term for term in terms if term != UNEXPLAINED)
     with first:
         term = choices.choose_one(
-            "Term", list(terms), "term", next(t for t in terms if t != UNEXPLAINED),
-            format_func=naming.of_features(list(terms)),
+            "Term", stored.feature_titles(list(terms)), "term", largest,
             help="The feature whose contribution is looked at, or what is unexplained.",
         )  # fmt: skip
     with second:
@@ -316,8 +280,6 @@ def _pairs(view: View, a: str, b: str) -> None:
             help="Pairs that are close (or far apart) in both layers add to the similarity. Pairs "
             "that differ between the layers reduce it.",
         )
-    from mlem_core.inference.pair_contributions import kept_at, pair_contributions
-
     sides, most = [parse_layer(a), parse_layer(b)], which == MOST
     models = sorted({model for model, _ in sides})
     asked = view.analysis, stored.store(), sides, view.selection.features, term
@@ -335,7 +297,7 @@ def _pairs(view: View, a: str, b: str) -> None:
     _show_pairs(pairs, a, b, words=view.analysis.stimuli.word_index is not None)
     st.caption(
         f"The {len(pairs)} pairs that {which} of the term "
-        f"{plain(naming.now().feature(term))}, each stimulus in one of them at most; one pair "
+        f"{plain(stored.names().feature(term))}, each stimulus in one of them at most; one pair "
         "contributes very little, they show the kind."
     )
 
@@ -356,7 +318,7 @@ def _show_pairs(pairs: pd.DataFrame, a: str, b: str, *, words: bool) -> None:
         table.insert(3, "in ", pairs["second_sentence"])
     shares: dict[str, Any] = {
         f"apart in {layer}": st.column_config.ProgressColumn(
-            f"apart in {naming.layer(layer)}", format="percent", min_value=0.0, max_value=1.0,
+            f"apart in {stored.layer_title(layer)}", format="percent", min_value=0.0, max_value=1.0,
             help="The share of all pairs that are nearer to one another in this layer.",
         )
         for layer in (a, b)

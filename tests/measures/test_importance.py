@@ -127,6 +127,17 @@ def test_what_changes_nothing_has_no_importance_beside_a_layer_in_which_it_does(
     assert (importance[1, :, 1:3] != 0).all()
 
 
+def test_few_values_are_merged_as_many_are_sorted(case, monkeypatch):
+    tables, weights = case[3], case[4].weights
+    # Of equal weights, predictions tie.
+    every = (weights, np.ones_like(weights))
+    merged = [permutation_importance(tables, own) for own in every]
+    monkeypatch.setattr("mlem_core.measures.importance.MERGED", 0)
+    for own, expected in zip(every, merged, strict=True):
+        assert expected.any()
+        np.testing.assert_allclose(permutation_importance(tables, own), expected, atol=1e-12)
+
+
 def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monkeypatch):
     tables = case[3].with_interactions()
     whole, importance = fitted(tables)

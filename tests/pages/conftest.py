@@ -9,7 +9,7 @@ from screens import Own, asked, in_this_process, ran
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
-from pages.parts import stored, why
+from pages.parts import background, stored
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def window(monkeypatch):
     """No process and no thread outlives a click, and nothing of another test is known."""
     monkeypatch.setattr(runner, "start_process", in_this_process)
     # A test that wants the intervals of a canvas asks for them.
-    monkeypatch.setattr(why, "begin", lambda work: None)
+    monkeypatch.setattr(background, "begin_ahead", lambda work: None)
     monkeypatch.delenv("MLEM_SHARED", raising=False)
     stored._opened.cache_clear()
 

@@ -21,8 +21,8 @@ from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.report import capsule
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
-from pages.parts import screens, why
-from pages.parts.images import thumbnails
+from pages.parts import background, screens
+from pages.parts.stored import thumbnails
 
 # The figures of each screen of an analysis of one's own, by its address.
 FIGURES: dict[tuple[str, ...], set[str]] = {
@@ -144,7 +144,7 @@ def test_two_layers_that_share_an_artefact_fail_a_check(store):
 
 
 def test_intervals_of_two_layers_and_their_maps_arrive_by_themselves(mine, monkeypatch):
-    monkeypatch.setattr(why, "begin", lambda work: work.begin())
+    monkeypatch.setattr(background, "begin_ahead", lambda work: work.begin())
     first = Screen(analysis=mine.jobs[0].id, a="one:0", b="two:1")
     assert first.canvas["chip"]["state"] == "provisional" and first.canvas["maps"] == {}
     # The page looks again once the canvas stands; in the browser by a timer.
@@ -255,7 +255,7 @@ def test_both_similarities_of_every_two_layers_are_drawn(own):
 
 @pytest.mark.slow
 def test_a_similarity_with_terms_takes_the_place_of_rsa(mine, monkeypatch):
-    monkeypatch.setattr(why, "begin", lambda work: work.begin())
+    monkeypatch.setattr(background, "begin_ahead", lambda work: work.begin())
     screen = seen(mine, "heatmaps", a="one:0", b="one:1", similarity="cka").press("Compute CKA")
     assert "cells by squared distances" in screen.traces("similarity") and screen.errors == []
     assert any("(CKA)" in one.label for one in screen.app.metric)

@@ -126,19 +126,16 @@ def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(j
     deleted = trash.delete(job.id, "Mine", store)
     assert listed(store) == [] and not job.folder.exists() and not work.exists()
     assert notes.read_notes(job.id, store) == notes.Notes()
-    assert trash.in_trash(Store(store.root)) == [deleted] and not deleted.dismissed
+    assert trash.in_trash(Store(store.root)) == [deleted]
     with refused("deleted already"):
         trash.delete(job.id, "Mine", store)
-    deleted.dismiss()
     (found,) = trash.in_trash(store)
-    assert found.dismissed
     trash.restore(found, store)
     assert listed(store) == [job.id] and work.is_dir() and trash.in_trash(store) == []
     assert notes.read_notes(job.id, store).note == "to be looked at"
     assert analyses.find(job.id, store).analysis().results().importance.equals(before)
     with refused("no longer in the trash"):
         trash.restore(found, store)
-    found.dismiss()  # of what is not there: nothing
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.pairs.designs import Rows
-
 Array = NDArray[Any]
+# Stimulus, starts and partner of the rows of a `mlem_core.pairs.designs.PairDesign`.
+_Rows = tuple[Array, Array, Array]
 # Spreads keys over the slots (the golden ratio's fraction in 64 bits).
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -68,7 +68,7 @@ def _slot_of(key: int, keys: Array, pattern: Array) -> Any:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def number_patterns(
-    rows: Rows, differences: Differences, keys: Array, pattern: Array, first: Array, found: Array
+    rows: _Rows, differences: Differences, keys: Array, pattern: Array, first: Array, found: Array
 ) -> int:
     """The pattern of each pair, by number; new ones are numbered in the order they are met in.
 
@@ -115,7 +115,7 @@ def place_patterns(numbered: Array, keys: Array, pattern: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def place_pairs(rows: Rows, look: Lookup, found: Array, counts: Array) -> None:
+def place_pairs(rows: _Rows, look: Lookup, found: Array, counts: Array) -> None:
     """Count the pairs of each block and pattern; or, once these have numbers, find their cells.
 
     Parameters

@@ -51,6 +51,65 @@ def rank_moments(
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def product_moments(
+    rest: Array,
+    order: Array,
+    added: Array,
+    counts: Array,
+    rank_sums: Array,
+    shares: Array,
+    tie: float,
+    covariance: Array,
+    spread: Array,
+) -> None:
+    """Moments of `rank_moments`, of predictions that are every pattern's own plus every level's.
+
+    Each level has the same share of every pattern's pairs. The patterns with one level are in the
+    order of the patterns, so all of them are merged, not sorted.
+
+    Parameters
+    ----------
+    rest, order : (n_layers, n_patterns) predictions of the patterns, and their ascending order
+    added : (n_layers, n_levels) what the levels add; few
+    counts, rank_sums, tie : as in `rank_moments`
+    shares : (n_levels,) that sum to 1
+    covariance, spread : (n_layers,), filled
+    """
+    n_layers, n = rest.shape
+    n_levels = added.shape[1]
+    total = counts.sum()
+    at, ahead = np.empty(n_levels, dtype=np.int64), np.empty(n_levels)
+    for layer in range(n_layers):
+        own, place = rest[layer], order[layer]
+        tolerance = tie * (own[place[n - 1]] - own[place[0]] + np.ptp(added[layer]))
+        for v in range(n_levels):
+            at[v], ahead[v] = 0, own[place[0]] + added[layer, v]
+        below, pairs, ranks = -total / 2, 0.0, 0.0
+        products, squares = 0.0, 0.0
+        last = ahead.min()
+        for _ in range(n * n_levels):
+            v = 0
+            for other in range(1, n_levels):
+                if ahead[other] < ahead[v]:
+                    v = other
+            x, pattern = ahead[v], place[at[v]]
+            at[v] += 1
+            ahead[v] = own[place[at[v]]] + added[layer, v] if at[v] < n else np.inf
+            if x - last > tolerance:
+                rank = below + pairs / 2
+                products += rank * ranks
+                squares += rank * rank * pairs
+                below += pairs
+                pairs, ranks = 0.0, 0.0
+            last = x
+            pairs += counts[pattern] * shares[v]
+            ranks += rank_sums[layer, pattern] * shares[v]
+        rank = below + pairs / 2
+        covariance[layer] = products + rank * ranks
+        spread[layer] = squares + rank * rank * pairs
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def cell_scores(
     pattern: Array,
     level: Array,

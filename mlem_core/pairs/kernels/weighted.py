@@ -8,14 +8,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.pairs.designs import Rows
-
 Array = NDArray[Any]
+# Stimulus, starts and partner of the rows of a `mlem_core.pairs.designs.PairDesign`.
+_Rows = tuple[Array, Array, Array]
 
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _row(
-    row: int, design: Rows, kept: Array, weights: Array, groups: Array, at: Array, w: Array
+    row: int, design: _Rows, kept: Array, weights: Array, groups: Array, at: Array, w: Array
 ) -> int:
     """Places of the pairs of a row of the design that count, and their weights; how many.
 
@@ -60,7 +60,7 @@ def _to_ranks(weights: Array, total: float) -> float:
 # boundscheck off, no fastmath: sums are in one order, so a result does not depend on threads.
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_pairs(
-    design: Rows,
+    design: _Rows,
     weights: Array,
     groups: Array,
     cells: Array,
@@ -136,7 +136,7 @@ def weighted_pairs(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def weighted_two(
-    design: Rows,
+    design: _Rows,
     weights: Array,
     groups: Array,
     cells: Array,
@@ -183,7 +183,7 @@ def weighted_two(
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def gone_sums(
-    design: Rows, gone: Array, cells: Array, values: Array, counts: Array, sums: Array
+    design: _Rows, gone: Array, cells: Array, values: Array, counts: Array, sums: Array
 ) -> None:
     """Number of pairs with a stimulus that is gone, and sums of their values, by cell.
 
