@@ -274,7 +274,6 @@ class ExportFormat:
     printed : whether it is a picture with the size and font of a `figures.Paper`, which takes a
         Chrome or Chromium on the server
     resolution : whether that is of pixels
-    by_visitor : whether the visitor's browser can write it where the server has none
     """
 
     name: str
@@ -284,13 +283,13 @@ class ExportFormat:
     write: Write
     printed: bool = False
     resolution: bool = False
-    by_visitor: bool = False
 
     def download(
         self, drawn: RenderedFigure, name: str, paper: figures.Paper | None
     ) -> tuple[str, Callable[[], bytes]]:
         """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
-        pages = paper and self.by_visitor and len(pages_of(drawn, paper)) > 1
+        # A PDF has all pages.
+        pages = paper and self.name != "pdf" and len(pages_of(drawn, paper)) > 1
 
         def content() -> bytes:
             files = self.write(drawn, name, paper)
@@ -374,7 +373,6 @@ for _format in (
         "For papers and for drawing programs: lines and text stay sharp and can be edited.",
         partial(_picture, form="svg"),
         printed=True,
-        by_visitor=True,
     ),
     ExportFormat(
         "png",
@@ -384,7 +382,6 @@ for _format in (
         partial(_picture, form="png"),
         printed=True,
         resolution=True,
-        by_visitor=True,
     ),
     ExportFormat(
         "html",
