@@ -103,8 +103,7 @@ def finish(
     """Add frame, title and tools to a map of stimuli."""
     quiet(figure, height=height)
     frame_map(figure, points, stress, more=more)
-    # Dragging selects; the tool bar can still zoom.
-    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44}, dragmode="lasso")
+    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
 
 
 # Name, which stimuli, and how their points look.
