@@ -71,7 +71,7 @@ def stimulus_map(
         own: dict[str, Any] = {"name": name, "marker": marker}
         if kind == "ordered" and name != "missing":
             own["showlegend"] = False
-        figure.add_trace(go.Scatter(selectable(shown, [color]) | own))
+        figure.add_trace(go.Scatter(stimuli_trace(shown, [color]) | own))
     finish(figure, 460, title, points, stress)
     if kind != "ordered":
         figure.update_layout(legend_title_text=feature_labels([color], LEGEND)[0])
@@ -80,16 +80,14 @@ def stimulus_map(
     return figure
 
 
-def selectable(points: pd.DataFrame, features: Sequence[str]) -> Trace:
-    """The trace of stimuli that can be selected; hovering says their features."""
+def stimuli_trace(points: pd.DataFrame, features: Sequence[str]) -> Trace:
+    """The trace of stimuli; hovering says their features."""
     said = zip(points["label"], *(points[one] for one in features), strict=True)
     names = [feature_name(one) for one in features]
     hover = [
         "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
     ]
-    # A list: the browser would report numbers of a packed array by another name.
-    rows = [[int(stimulus)] for stimulus in points["stimulus"]]
-    return scatter(points["x"], points["y"], hover, customdata=rows)
+    return scatter(points["x"], points["y"], hover)
 
 
 def _named(feature: str, value: Any) -> str:

@@ -28,7 +28,7 @@ from mlem_core.figures.stimulus_maps import (
     map_caption,
     map_of_side,
     points_of,
-    selectable,
+    stimuli_trace,
 )
 from mlem_core.figures.style import (
     GREY,
@@ -234,7 +234,7 @@ def nested_map(
         # Faint: their centres are what is looked at.
         marker = {"color": hue, "symbol": symbol, "size": 5, "opacity": 0.45}
         drawn = {"marker": marker, "showlegend": False, "name": "stimuli"}
-        traces.append(selectable(own, features) | drawn)
+        traces.append(stimuli_trace(own, features) | drawn)
     traces += _branches(groups, features, colors)
     traces.append(_centres(groups, features, colors, marks))
     traces += _legend(features, colors, marks, bool((mark == OPEN).any()))
