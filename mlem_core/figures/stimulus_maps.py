@@ -87,7 +87,8 @@ def stimuli_trace(points: pd.DataFrame, features: Sequence[str]) -> Trace:
     hover = [
         "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
     ]
-    return scatter(points["x"], points["y"], hover)
+    rows = [[int(stimulus)] for stimulus in points["stimulus"]]
+    return scatter(points["x"], points["y"], hover, customdata=rows)
 
 
 def _named(feature: str, value: Any) -> str:
