@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlem_core.analysis.analysis import Selection
 from mlem_core.analysis.representations import representations_of
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.folds import in_training, untested_items

@@ -15,16 +15,15 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
+from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
 from mlem_core.base.parallel import cores
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.base.version import VERSION
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.analysis.representations import representations_of
-from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import map_stress as stress_of

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Fits, Results, results_from_tables
-from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name

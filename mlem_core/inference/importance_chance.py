@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report

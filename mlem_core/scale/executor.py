@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.parallel import cancelled_by, cores, in_order
 from mlem_core.base.text import many
-from mlem_core.base.version import VERSION
 
 
 class Executor:

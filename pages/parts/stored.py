@@ -40,7 +40,7 @@ T = TypeVar("T")
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 
 # How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
-_HASHED: Any = {"mlem_core.analysis.selection.Selection": repr}
+_HASHED: Any = {"mlem_core.analysis.analysis.Selection": repr}
 
 _OFTEN = 3600.0  # seconds: a server runs for months, and removes what nobody wants any more
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
