@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.data import Case
 from mlem_core.analysis.results import Results, results_from_tables
-from mlem_core.base.parallel import cores
+from mlem_core.base.work import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.models.extraction import extract

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores
+from mlem_core.base.work import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models.availability import Shape
 from mlem_core.pairs.columns import FeatureColumn

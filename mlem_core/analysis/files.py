@@ -20,10 +20,10 @@ from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
-from mlem_core.base.parallel import cores
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
+from mlem_core.base.work import cores
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv

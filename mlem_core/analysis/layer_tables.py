@@ -17,10 +17,10 @@ from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
-from mlem_core.base.parallel import cores, each
 from mlem_core.base.room import check_disk, check_memory, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
+from mlem_core.base.work import cores, each
 from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named

@@ -17,9 +17,9 @@ from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import listed, span
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting
+from mlem_core.base.work import check_cancelled
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.arrays import HowRead, n_subjects

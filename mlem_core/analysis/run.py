@@ -18,7 +18,6 @@ from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_tables import layer_tables
 from mlem_core.analysis.representations import layer_sources, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import listed
@@ -28,6 +27,7 @@ from mlem_core.base.typing import (
     Layer,
     Report,
 )
+from mlem_core.base.work import reporting
 from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet

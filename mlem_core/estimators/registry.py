@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each, if_large
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.ranks import Score, few_at_once, score_patterns

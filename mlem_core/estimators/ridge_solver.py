@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each, if_large
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     Moments,

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.base.parallel import cores
 from mlem_core.base.room import check_disk, check_memory
 from mlem_core.base.typing import Counted, Layer, layer_name
+from mlem_core.base.work import cores
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
 from mlem_core.storage.store import Stage, Store

@@ -15,8 +15,8 @@ from mlem_core.analysis.methods import keep_fits
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Counted, FloatArray, layer_name
+from mlem_core.base.work import cores
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import (
     BEST,

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, one_thread_each
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns, left_out, tested_blocks

@@ -22,8 +22,8 @@ from typing import Any
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import held, scratch, sweep
-from mlem_core.base.parallel import cores
 from mlem_core.base.text import many
+from mlem_core.base.work import cores
 from mlem_core.scale.executor import (
     HERE,
     Big,

@@ -16,8 +16,8 @@ from typing import Any
 
 from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cancelled_by, cores, in_order
 from mlem_core.base.text import many
+from mlem_core.base.work import cancelled_by, cores, in_order
 
 
 class Executor:

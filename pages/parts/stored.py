@@ -25,9 +25,9 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
-from mlem_core.base.parallel import cancelled_by
 from mlem_core.base.room import shared
 from mlem_core.base.typing import parse_layer
+from mlem_core.base.work import cancelled_by
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, reading, trash, visitors
 from mlem_core.tasks.analyses import Job

@@ -22,7 +22,7 @@ from waiting import until
 
 from mlem_core import InputError, Progress, Store, computing_on, explain, run, with_intervals
 from mlem_core.analysis import layer_tables
-from mlem_core.base.parallel import in_order
+from mlem_core.base.work import in_order
 from mlem_core.cli.commands import main
 from mlem_core.inference import bootstrap
 from mlem_core.inference.layer_intervals import layer_intervals
