@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.cost import check_weights
-from mlem_core.analysis.defaults import ALONE, MOST_STIMULI
+from mlem_core.analysis.planning import ALONE, MOST_STIMULI, check_weights
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -77,7 +76,7 @@ def lint(
         refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
     if tables is None or tables.n_pairs < n_pairs(n) or len(rows) < n:
         some = feature_columns(stimuli.take(rows), resolved=resolved)
-        check_weights(some, spec.interactions)
+        check_weights(some, spec)
         index = PairIndex.build(some, fold_of[rows], spec.missing)
         tables, notes = tables_without_layers(index), index.notes
     tables = tables.with_interactions(

@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.cost import check_cost
-from mlem_core.analysis.defaults import CHOSEN, recommended_values, settled, with_choices_open
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_tables import layer_tables
+from mlem_core.analysis.planning import (
+    CHOSEN,
+    check_cost,
+    recommended_values,
+    settled,
+    with_choices_open,
+)
 from mlem_core.analysis.representations import layer_sources, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.defaults import CHOSEN, said_of_choice
+from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.representations import file_representations, representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.run import run

@@ -185,7 +185,7 @@ class EstimatorSpec:
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
     among : the estimators that it stands for; an analysis has one of them, chosen before anything
-        is scored; see `mlem_core.analysis.defaults`
+        is scored; see `mlem_core.analysis.planning`
     """
 
     name: str
