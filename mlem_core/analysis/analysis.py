@@ -52,10 +52,8 @@ class Selection:
     def checked(self, features: Sequence[str], layers: Sequence[Layer]) -> Selection:
         """Selection in the order of the features and layers that there are.
 
-        Raises
-        ------
-        InputError
-            A feature, layer, estimator or similarity that there is not; no feature or layer.
+        Raises InputError: a feature, layer, estimator or similarity that there is not; no feature
+        or layer.
         """
         for name in self.features:
             check_choice("feature", name, features)
@@ -97,10 +95,7 @@ class Selection:
     def from_dict(cls, kept: Mapping[str, Any]) -> Selection:
         """Selection from the dictionary of `to_dict`; other entries are left alone.
 
-        Raises
-        ------
-        InputError
-            An entry is missing or of another form.
+        Raises InputError: an entry is missing or of another form.
         """
         return checked(cls, kept, "what is chosen of the analysis")
 
@@ -269,10 +264,7 @@ class Analysis(FinishedRun):
         As `mlem_core.measures.similarity.most_alike` has them, by the similarities `values`
         (n_layers, n_layers) of all layers; None is RSA.
 
-        Raises
-        ------
-        InputError
-            A layer that the analysis does not have, or none.
+        Raises InputError: a layer that the analysis does not have, or none.
         """
         chosen = self.select(layers=layers).layers
         at = [self.layers.index(layer) for layer in chosen]

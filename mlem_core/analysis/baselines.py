@@ -107,10 +107,7 @@ def decoding(
     Baseline, whose `majority` is the accuracy of always saying the most frequent training level.
     A fold in which no stimulus has the feature has no row.
 
-    Raises
-    ------
-    InputError
-        A layer without one row a stimulus, or with values that are not finite.
+    Raises InputError: a layer without one row a stimulus, or with values that are not finite.
 
     Source: Jalouzot et al. 2024, appendix G.
     """
@@ -329,11 +326,8 @@ def of_analysis(
     layers : of the analysis; None is all
     progress : called with the number of layers done and their total
 
-    Raises
-    ------
-    InputError
-        An unknown baseline; representations that are no longer in the store; precomputed distances,
-        which have no representations.
+    Raises InputError: an unknown baseline; representations that are no longer in the store;
+    precomputed distances, which have no representations.
     """
     check_choice("baseline", name, BASELINES)
     chosen = analysis.layers if layers is None else layers

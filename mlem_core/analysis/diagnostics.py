@@ -57,11 +57,8 @@ def lint(
     spec : its folds, seed, missing values, interactions, and features that are resolved by value
     tables : of all pairs of these stimuli, where a run has made them
 
-    Raises
-    ------
-    InputError
-        An unknown policy for missing values; features that cannot be resolved by value, or that
-        make too many patterns or weights.
+    Raises InputError: an unknown policy for missing values; features that cannot be resolved by
+    value, or that make too many patterns or weights.
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
     values = () if spec.values == AUTO else spec.values

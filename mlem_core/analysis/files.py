@@ -93,10 +93,7 @@ class Contents:
 def contents_of(folder: Path | str) -> Contents:
     """Contents of the folder that `save_analysis` wrote; only its small arrays are read.
 
-    Raises
-    ------
-    OSError, InputError
-        It is not there, or of another version.
+    Raises OSError, InputError: it is not there, or of another version.
     """
     about, spec = _about(Path(folder)), kept_spec(folder)
     models, n = dict.fromkeys(model for model, _ in about.layers), len(about.layers)
@@ -249,10 +246,7 @@ def of_selection(spec: AnalysisSpec, selection: Selection, features: list[str]) 
 def options_of(spec: AnalysisSpec) -> list[str]:
     """Options of the command line that give an analysis: ["--stimuli=probing", ...].
 
-    Raises
-    ------
-    InputError
-        A value that no option stands for, such as a name with a comma.
+    Raises InputError: a value that no option stands for, such as a name with a comma.
     """
     options: list[str] = []
     for name, value in chosen(spec).items():

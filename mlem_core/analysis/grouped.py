@@ -235,13 +235,10 @@ def names_in_choices(
 def check_divisions(said: Grouped, models: Sequence[str]) -> None:
     """Check the groups and trajectories of models.
 
-    Raises
-    ------
-    InputError
-        A group or trajectory without a member, or with a name that cannot be printed or is
-        another's; a member that is there twice, or in two groups; a group with the name of a
-        model outside it; a member of a trajectory without a step, two of one step of one run,
-        a trajectory of one step.
+    Raises InputError: a group or trajectory without a member, or with a name that cannot be printed
+    or is another's; a member that is there twice, or in two groups; a group with the name of a
+    model outside it; a member of a trajectory without a step, two of one step of one run, a
+    trajectory of one step.
     """
     for kind, named in _divisions(said):
         names = [name for name, _ in named]
@@ -279,10 +276,7 @@ def check_divisions(said: Grouped, models: Sequence[str]) -> None:
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`; empty: unknown.
 
-    Raises
-    ------
-    InputError
-        A label of another form; a factor with two values for one model.
+    Raises InputError: a label of another form; a factor with two values for one model.
     """
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}
@@ -342,10 +336,7 @@ def step_of(member: str) -> int:
 
     Random weights ("mini@random", "mini@random2"), as training would start from, are step 0.
 
-    Raises
-    ------
-    InputError
-        Its revision does not end in a number.
+    Raises InputError: its revision does not end in a number.
     """
     run, _, revision = member.rpartition("@")
     found = _STEP.search(revision)

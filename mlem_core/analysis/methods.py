@@ -21,7 +21,7 @@ from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Fits, Results, results_from_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
+from mlem_core.base.typing import Counted, FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.estimators.registry import ESTIMATORS, FoldFits, can_resolve, every_estimator
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
@@ -144,10 +144,7 @@ def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
     ----------
     first, second : of the same layers, folds and features, without features coded by value
 
-    Raises
-    ------
-    InputError
-        They are not.
+    Raises InputError: they are not.
 
     Source: Jalouzot et al. 2024, figure S7.
     """
@@ -168,10 +165,7 @@ def agreement_by_noise(rows: pd.DataFrame, methods: tuple[str, str]) -> pd.DataF
         which noise was added; `validation.noisy_profiles` makes them
     methods : the two estimators
 
-    Raises
-    ------
-    InputError
-        The two do not have the same noise levels, folds and terms.
+    Raises InputError: the two do not have the same noise levels, folds and terms.
 
     Source: Jalouzot et al. 2024, figure S8.
     """
@@ -214,21 +208,13 @@ def _of_norm_one(weights: FloatArray, times: FloatArray) -> FloatArray:
 
 _BERT, _GPT2, _MAMBA = "bert-base-uncased", "gpt2", "state-spaces/mamba-130m-hf"
 PUBLISHED_MODELS = (_BERT, _GPT2, _MAMBA)
-
-
-class _Published(NamedTuple):
-    """A number of the paper: its two layers (None: all layers), and the number."""
-
-    pair: tuple[Layer, Layer] | None
-    value: float
-
-
-# Salle et al. 2024: figure 2, and figure 4 (the highest and the lowest of the matrix).
-PUBLISHED = (
-    _Published(None, 0.69),
-    _Published(((_GPT2, 8), (_BERT, 4)), 0.77),
-    _Published(((_MAMBA, 8), (_BERT, 4)), -0.24),
-)
+# Numbers of Salle et al. 2024 by layers: figure 2 (of all), and figure 4 (the highest and the
+# lowest of the matrix).
+PUBLISHED: dict[tuple[Layer, ...], float] = {
+    (): 0.69,
+    ((_GPT2, 8), (_BERT, 4)): 0.77,
+    ((_MAMBA, 8), (_BERT, 4)): -0.24,
+}
 
 
 def beside_published(results: Results) -> pd.DataFrame | None:
@@ -247,14 +233,12 @@ def beside_published(results: Results) -> pd.DataFrame | None:
     """
     if {model for model, _ in results.layers} != set(PUBLISHED_MODELS):
         return None
-    square, rows = results.similarity_profiles, []
-    for pair, value in PUBLISHED:
-        if pair is None:
-            rows.append(("agreement", "", "", value, results.agreement))
-            continue
-        a, b = map(layer_name, pair)
-        there = a in square.index and b in square.index
-        rows.append(("weighted_tau", a, b, value, float(square.loc[a, b]) if there else math.nan))
+    square = results.similarity_profiles
+    rows = [("agreement", "", "", PUBLISHED[()], results.agreement)]
+    for a, b in filter(None, PUBLISHED):
+        names = layer_name(a), layer_name(b)
+        here = float(square.loc[names]) if {*names} <= {*square.index} else math.nan
+        rows.append(("weighted_tau", *names, PUBLISHED[a, b], here))
     return pd.DataFrame(rows, columns=["quantity", "layer_a", "layer_b", "published", "here"])
 
 
@@ -270,24 +254,17 @@ STAGE = Stage("fits", 3, _Fits)
 
 def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
     """The results of a selection if its fits, or those of each layer, are cached; else None."""
-    cached, whole = [], analysis.kept(STAGE, store, selection)
+    whole = analysis.kept(STAGE, store, selection)
     if whole is not None:
         return analysis.results_of(selection, whole)
-    for layer in selection.layers:
-        fits = analysis.kept(STAGE, store, replace(selection, layers=(layer,)))
-        if fits is None:
-            return None
-        cached.append(fits)
-    return analysis.results_of(selection, _joined(cached))
+    cached = [analysis.kept(STAGE, store, own) for own in _each(selection)]
+    there = [fits for fits in cached if fits is not None]
+    return None if len(there) < len(cached) else analysis.results_of(selection, _joined(there))
 
 
 def keep_fits(analysis: Analysis, store: Store, selection: Selection) -> Results:
     """The results of a selection whose fits are quick; they are cached."""
-    tables, _ = analysis.subset(selection)
-    fits = STAGE.get(
-        store, analysis.key(selection), lambda: _Fits(*fitted(tables, selection.estimator))
-    )
-    return analysis.results_of(selection, fits)
+    return analysis.results_of(selection, _fits(analysis, store, selection))
 
 
 def fitted_results(
@@ -299,19 +276,23 @@ def fitted_results(
     """
     cached, total = [], len(selection.layers)
     count = counting(report or (lambda _: None), "fits", "layers")
-    for done, layer in enumerate(selection.layers):
+    count(0, total)
+    for done, own in enumerate(_each(selection), 1):
+        cached.append(_fits(analysis, store, own))
         count(done, total)
-        own = replace(selection, layers=(layer,))
-        tables, _ = analysis.subset(own)
-        cached.append(
-            STAGE.get(
-                store,
-                analysis.key(own),
-                lambda tables=tables: _Fits(*fitted(tables, selection.estimator)),  # type: ignore[misc]
-            )
-        )
-    count(total, total)
     return analysis.results_of(selection, _joined(cached))
+
+
+def _each(selection: Selection) -> list[Selection]:
+    """The same selection of each of its layers."""
+    return [replace(selection, layers=(layer,)) for layer in selection.layers]
+
+
+def _fits(analysis: Analysis, store: Store, selection: Selection) -> _Fits:
+    """Fits of a selection, from the store or computed and kept."""
+    tables, _ = analysis.subset(selection)
+    key, estimator = analysis.key(selection), selection.estimator
+    return STAGE.get(store, key, lambda: _Fits(*fitted(tables, estimator)))
 
 
 def _joined(by_layer: Sequence[Fits]) -> Fits:
@@ -324,8 +305,6 @@ def _joined(by_layer: Sequence[Fits]) -> Fits:
 
 # Standard deviations of the noise, in those of each unit.
 NOISE_LEVELS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
-
-
 NOISE_STAGE = Stage("noise-agreement", 2, pd.DataFrame)
 
 
@@ -360,11 +339,8 @@ def make_noise(
     layer : of the analysis
     report : called as the fits go on
 
-    Raises
-    ------
-    InputError
-        The layer is not in the analysis, holds distances, or is no longer in the store; a method
-        cannot fit what is selected.
+    Raises InputError: the layer is not in the analysis, holds distances, or is no longer in the
+    store; a method cannot fit what is selected.
     """
     check_layers([layer], analysis.layers)
     if not can_be_made(analysis, selection, layer):
@@ -373,13 +349,13 @@ def make_noise(
             f"distance {analysis.spec.distance_of(layer[0])}), and features that are not resolved "
             "by value."
         )
-    said = report or (lambda _: None)
+    count = counting(report or (lambda _: None), "noise", "methods")
     key = _noise_key(analysis, selection, layer)
-    return NOISE_STAGE.get(store, key, lambda: _noisy(analysis, store, selection, layer, said))
+    return NOISE_STAGE.get(store, key, lambda: _noisy(analysis, store, selection, layer, count))
 
 
 def _noisy(
-    analysis: Analysis, store: Store, selection: Selection, layer: Layer, report: Report
+    analysis: Analysis, store: Store, selection: Selection, layer: Layer, count: Counted
 ) -> pd.DataFrame:
     model, number = layer
     spec, folds = analysis.spec, analysis.folds
@@ -387,7 +363,6 @@ def _noisy(
     noise = np.random.default_rng(spec.seed).standard_normal(rows.shape) * rows.std(axis=0)
     chosen = analysis.stimuli.select(selection.features)
     index = PairIndex.build(feature_columns(chosen), folds, spec.missing, design=analysis.design)
-    count = counting(report, "noise", "methods")
     count(0, len(COMPARED))
     tables = pair_tables(
         index,
@@ -402,10 +377,8 @@ def _noisy(
         found.append(results_from_tables(tables, levels, np.eye(len(levels)), folds, name))
         count(done, len(COMPARED))
     table = agreement_by_layer(found[0], found[1])
-    noises = np.array(NOISE_LEVELS)[table["layer"].to_numpy()]
-    return table.drop(columns=["model", "layer"]).assign(noise=noises)[
-        ["noise", "fold", "frobenius", "tau"]
-    ]
+    table["noise"] = np.array(NOISE_LEVELS)[table["layer"].to_numpy()]
+    return table[["noise", "fold", "frobenius", "tau"]]
 
 
 def _noise_key(analysis: Analysis, selection: Selection, layer: Layer) -> dict[str, Any]:

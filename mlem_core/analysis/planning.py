@@ -233,10 +233,7 @@ def check_weights(columns: Sequence[FeatureColumn], spec: AnalysisSpec) -> None:
     columns : of the features, some of them resolved by value
     spec : whether products of two features have weights, too
 
-    Raises
-    ------
-    InputError
-        More than `MOST_WEIGHTS` weights.
+    Raises InputError: more than `MOST_WEIGHTS` weights.
     """
     values, n = [len(column.names) for column in columns], len(columns)
     n_weights = sum(v * (v + 1) // 2 or 1 for v in values)

@@ -204,10 +204,8 @@ class StimulusSource(_Read):
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features.
 
-        Raises
-        ------
-        InputError
-            No such set or file; its content cannot be used; an option that does not go with it.
+        Raises InputError: no such set or file; its content cannot be used; an option that does not
+        go with it.
         """
         values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
         source = StimulusSource(**values)

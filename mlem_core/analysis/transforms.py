@@ -42,10 +42,8 @@ LEAST_SPREAD = 0.1
 def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
     """The rows of the stimuli that a choice of `POSITIONS` keeps, ascending.
 
-    Raises
-    ------
-    InputError
-        Stimuli are to be left out by position that are whole sentences, or too few are left.
+    Raises InputError: stimuli are to be left out by position that are whole sentences, or too few
+    are left.
     """
     if positions == "all":
         return np.arange(len(stimuli))

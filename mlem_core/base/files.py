@@ -327,10 +327,7 @@ def parsed(kind: type[T], data: bytes, what: str) -> T:
     data : the document
     what : the document in a message, such as "the capsule.json of x.zip"
 
-    Raises
-    ------
-    InputError
-        It is no JSON, or an entry is missing or of another form.
+    Raises InputError: it is no JSON, or an entry is missing or of another form.
     """
     from pydantic import ValidationError
 

@@ -197,10 +197,7 @@ class Shared:
 def shared() -> Shared | None:
     """Limits and permissions of this server; None where it is one user's own.
 
-    Raises
-    ------
-    InputError
-        The file that `MLEM_SHARED` names cannot be read, or says what cannot be.
+    Raises InputError: the file that `MLEM_SHARED` names cannot be read, or says what cannot be.
     """
     named = os.environ.get(VARIABLE)
     return _read(named) if named else None

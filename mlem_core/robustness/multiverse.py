@@ -30,6 +30,7 @@ from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.similarities import RSA
+from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Stage, Store
 
 Choices = Mapping[str, Sequence[str]]
@@ -250,7 +251,8 @@ def _multiverse(
             for name, table in _universe(universe, layers, estimator, by).items():
                 table.insert(0, "universe", number)
                 tables.setdefault(name, []).append(table)
-        told(done, len(specs))
+        if executor().is_here:
+            told(done, len(specs))
     if not rows:
         raise InputError("there is no universe at all: " + " ".join(notices))
     columns = ["universe", *varied, "own"]

@@ -165,10 +165,7 @@ class Cluster(Executor):
     def look(self) -> None:
         """See who is there, a few times a second at most.
 
-        Raises
-        ------
-        InputError
-            The scheduler went away, or no worker was there for `WORKERS` seconds.
+        Raises InputError: the scheduler went away, or no worker was there for `WORKERS` seconds.
         """
         if self.client.status != "running":
             raise self._gone()

@@ -182,10 +182,7 @@ def _alone() -> Any:
 def unit(function: Callable[..., Any], shared: Sent, item: Sent, checks: Sent) -> Any:
     """`function(*shared, item)` by a worker of a cluster, or the `InputError` that it raises.
 
-    Raises
-    ------
-    InputError
-        This worker is `unfit`, whose arguments `checks` has.
+    Raises InputError: this worker is `unfit`, whose arguments `checks` has.
     """
     from distributed import get_worker
 
