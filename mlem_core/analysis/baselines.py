@@ -255,7 +255,6 @@ def univariate(
     folds: IntArray,
     *,
     missing: str = "ignore",
-    units: Sequence[int] | None = None,
     values: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
@@ -266,14 +265,13 @@ def univariate(
     ----------
     stimuli, layer_rows, folds : as in `decoding`
     missing : see `mlem_core.pairs.patterns.PairIndex`
-    units : numbers of the units to fit; by default all
     values : features that are resolved by value
 
     Returns
     -------
     model, layer, unit, fold, rho
 
-    Raises as `decoding`; a unit that a layer does not have; fewer than three folds.
+    Raises as `decoding`; fewer than three folds.
 
     Source: Jalouzot et al. 2024, appendix I.
     """
@@ -286,13 +284,7 @@ def univariate(
     )
     scores = []
     for (model, layer), rows in _checked(layer_rows, folds):
-        n_units = rows.shape[1]
-        chosen = range(n_units) if units is None else units
-        if outside := [unit for unit in chosen if not 0 <= unit < n_units]:
-            raise InputError(
-                f"found unit {outside[0]} for layer {layer} of {model}; it has units 0 to "
-                f"{n_units - 1}."
-            )
+        chosen = range(rows.shape[1])
         # What is one representation up to rounding in the layer is one in each of its units.
         rows = rows[equal_rows(np.asarray(layer_rows[model, layer]))]
         for start in range(0, len(chosen), UNITS_AT_ONCE):

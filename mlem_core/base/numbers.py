@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, overload
+from typing import Any
 
 import numba
 import numpy as np
@@ -186,23 +186,14 @@ def _by_nnls(gram: FloatArray, moment: FloatArray) -> FloatArray:
     return solved
 
 
-@overload
-def student_quantile(degrees: int, confidence: float = ...) -> float: ...
-@overload
-def student_quantile(degrees: FloatArray, confidence: float = ...) -> FloatArray: ...
-def student_quantile(
-    degrees: int | FloatArray, confidence: float = CONFIDENCE
-) -> float | FloatArray:
-    """Half-width of an interval in standard errors, from Student's t.
+def student_quantile(degrees: int | FloatArray) -> Any:
+    """Half-width of a 95 % interval in standard errors, from Student's t.
 
-    Parameters
-    ----------
-    degrees : of freedom, at least 1 and not necessarily whole; a number or an array (...)
-    confidence : how often such an interval is to hold the truth
+    `degrees` of freedom are at least 1 and not necessarily whole; a number or an array (...).
     """
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-    found = stdtrit(degrees, 1 - (1 - confidence) / 2)
+    found = stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2)
     return float(found) if isinstance(degrees, int) else found
 
 

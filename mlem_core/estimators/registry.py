@@ -264,7 +264,7 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
 for _spec in (
     EstimatorSpec(
         name="auto",
-        model=partial(_model, "ridge_solver", "ChoosingSolver"),
+        model=partial(_model, "ridge_solver", "RidgeSolver"),
         label="auto: ridge, or ridge on ranks where inner cross-validation prefers it",
         caption="ridge or ridge on ranks",
         sentence="non-negative ridge regression on squared distances or on their ranks",
