@@ -324,9 +324,7 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
 def source_identity(model: Mapping[str, Any]) -> str:
     """The identity of the stored representations of a model that an analysis has a view of.
 
-    Parameters
-    ----------
-    model : of the manifest's `models`
+    `model` is of the manifest's `models`.
     """
     return str(model.get("source_identity") or model["identity"])
 

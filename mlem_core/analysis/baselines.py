@@ -102,10 +102,8 @@ def decoding(
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`; those of an
         analysis keep together what its metric models are not to have seen
 
-    Returns
-    -------
-    Baseline, whose `majority` is the accuracy of always saying the most frequent training level.
-    A fold in which no stimulus has the feature has no row.
+    Returns a `Baseline`, whose `majority` is the accuracy of always saying the most frequent
+    training level. A fold in which no stimulus has the feature has no row.
 
     Raises InputError: a layer without one row a stimulus, or with values that are not finite.
 
@@ -156,9 +154,7 @@ def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, t
     Of a feature that is given by its distances the first `MOST_COORDINATES` principal coordinates
     (Gower 1966) are taken, of a vector its principal components; a missing value is at their mean.
 
-    Returns
-    -------
-    (n_stimuli, n_inputs) and, for each input, the feature that it belongs to
+    Returns (n_stimuli, n_inputs) and, for each input, the feature that it belongs to.
     """
     parts, names = [], []
     for column in feature_columns(stimuli):
@@ -199,9 +195,7 @@ def random_forest(
     seed : of the forest and the permutations
     forest : arguments of scikit-learn's `RandomForestRegressor`
 
-    Returns
-    -------
-    model, layer, fold, feature, importance, rho (of the fold, nothing permuted)
+    Returns model, layer, fold, feature, importance, rho (of the fold, nothing permuted).
 
     Raises as `decoding`.
 
@@ -267,9 +261,7 @@ def univariate(
     missing : see `mlem_core.pairs.patterns.PairIndex`
     values : features that are resolved by value
 
-    Returns
-    -------
-    model, layer, unit, fold, rho
+    Returns model, layer, unit, fold, rho.
 
     Raises as `decoding`; fewer than three folds.
 

@@ -119,9 +119,7 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
     A feature that is the same everywhere in a fold's training stimuli, two features that
     distinguish the same pairs, more weights than patterns.
 
-    Parameters
-    ----------
-    tables : `with_interactions` decides how many weights there are
+    How many weights there are is as `tables` say, `with_interactions` or not.
     """
     blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
     present = [_numbers(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
@@ -287,27 +285,16 @@ def _missing(columns: Sequence[FeatureColumn], policy: str) -> Iterator[Stimulus
             groups.setdefault(key, (absent, []))[1].append(column.name)
     for (as_level, _), (absent, names) in groups.items():
         n_absent = int(absent.sum())
-        present = n - n_absent
-        without = 1 - present * (present - 1) / (n * (n - 1))
-        who = (
-            f"The feature {names[0]!r} has no value"
-            if len(names) == 1
-            else f"The features {listed([repr(name) for name in names], most=5)} have no value, "
-            "always together,"
-        )
+        without = 1 - (n - n_absent) * (n - n_absent - 1) / (n * (n - 1))
+        who, its = f"The feature {names[0]!r} has no value", "its distance"
+        if len(names) > 1:
+            several = listed([repr(name) for name in names], most=5)
+            who = f"The features {several} have no value, always together,"
+            its = "each one's distance"
+        means = f"{its} is 0 in {percent(without)} of the pairs, and its weight rests on the rest"
         if as_level:
-            means = (
-                "having none counts as a value of its own, so its importance is partly about "
-                "which stimuli have the feature at all"
-                if len(names) == 1
-                else "having none counts as a value of each, so all of them tell these stimuli "
-                "from the others and their importances cannot be separated in that"
-            )
-        else:
-            its = "its distance" if len(names) == 1 else "each one's distance"
-            means = (
-                f"{its} is 0 in {percent(without)} of the pairs, and its weight rests on the rest"
-            )
+            means = "having none counts as a value, so that an importance is partly about which "
+            means += "stimuli have a feature at all"
         yield StimulusFinding(
             "caution" if n_absent > n / 2 else "note",
             "missing",

@@ -230,9 +230,7 @@ def manifest_of(
 def of_selection(spec: AnalysisSpec, selection: Selection, features: list[str]) -> AnalysisSpec:
     """The analysis of a selection alone, as an analysis of its own.
 
-    Parameters
-    ----------
-    features : all of the analysis; layers stay those of the analysis
+    `features` are all of the analysis; layers stay those of the analysis.
     """
     chosen = None if list(selection.features) == features else selection.features
     return replace(

@@ -194,9 +194,7 @@ class Grouped:
         Where there are groups, checkpoints of trajectories that are in none are in no group: each
         would be one of its own.
 
-        Parameters
-        ----------
-        models : the rows are of these
+        Rows are of `models` alone.
         """
         grouped = {one for _, members in self.groups for one in members}
         trained = {one for _, members in self.trajectories for one in members}
@@ -374,9 +372,7 @@ def trajectories_of(
 ) -> Groups:
     """Trajectories that still have two steps of these models, each with its members among them.
 
-    Parameters
-    ----------
-    called : which members are called otherwise now; without those whose step that hides
+    `called` says which members are called otherwise now; those whose step that hides are left out.
     """
     named = called or {}
     kept = []

@@ -17,7 +17,7 @@ from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
-from mlem_core.base.room import check_disk, check_memory, give_back_memory
+from mlem_core.base.room import check_memory, check_room, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import cores, each
@@ -104,9 +104,7 @@ def layer_tables(
         give_back_memory()
         return found
 
-    some: dict[str, Any] = {}
-    if not design.is_complete:
-        some["pairs"] = [design.n_pairs, spec.estimator, "halves"]
+    some = {} if design.is_complete else {"pairs": [design.n_pairs, spec.estimator, "halves"]}
     depends_on = {
         "stimuli": stimuli.digest,
         "layers": [[source.identity, n] for (_, n), source in sources.items()],
@@ -171,9 +169,8 @@ class _Pass(NamedTuple):
 def _passed(of: _Pass, keys: Sequence[dict[str, Any]]) -> LayerTables:
     """Result of the pass over the pairs of all layers, without those that have an error.
 
-    Parameters
-    ----------
-    keys : what the entry of each layer in the store depends on, where workers make them; else none
+    `keys` are what the entry of each layer in the store depends on, where workers make them; else
+    none.
     """
     index, design, scores, layers = of.pairs, of.pairs.design, of.scores, list(of.sources)
     errors: dict[int, InputError] = {}
@@ -342,5 +339,4 @@ def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], st
         memory += of_ranks - disk
     what = f"comparing {pairs:,} pairs of stimuli in {n_layers} layers"
     fewer = f"choose fewer pairs (--pairs {max(10 * design.n_stimuli, pairs // 4)})"
-    check_memory(memory, what, fewer)
-    check_disk(store.root, disk, what, f"{fewer} or another folder for the store (MLEM_CACHE)")
+    check_room(store.root, memory, disk, what, fewer)

@@ -140,9 +140,7 @@ def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
     frobenius is the Frobenius distance of the two matrices of weights, each of norm 1, from 0 to 2;
     tau the weighted Kendall τ of the two importance profiles.
 
-    Parameters
-    ----------
-    first, second : of the same layers, folds and features, without features coded by value
+    Both are of the same layers, folds and features, without features coded by value.
 
     Raises InputError: they are not.
 
@@ -220,14 +218,9 @@ PUBLISHED: dict[tuple[Layer, ...], float] = {
 def beside_published(results: Results) -> pd.DataFrame | None:
     """The published numbers and ours: quantity, layer_a, layer_b, published, here.
 
-    Parameters
-    ----------
-    results : of an analysis
-
-    Returns
-    -------
-    None where its models are not the three of the paper. The agreement has no layers; a pair of
-    layers that is not in the analysis, and an agreement that is not defined, has no number here.
+    Returns None where its models are not the three of the paper. The agreement has no layers; a
+    pair of layers that is not in the analysis, and an agreement that is not defined, has no number
+    here.
 
     Source: Salle et al. 2024.
     """

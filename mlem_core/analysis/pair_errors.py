@@ -207,9 +207,7 @@ def errors_sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: i
 def half_samples(designs: Sequence[PairTables]) -> Iterator[PairTables]:
     """The tables of 2 (n - 1) balanced halves of n designs, each followed by the other half.
 
-    Parameters
-    ----------
-    designs : of the same layers and features, a power of 2 of them, see `together`
+    `designs` are of the same layers and features, a power of 2 of them, see `together`.
     """
     from scipy.linalg import hadamard
 

@@ -128,9 +128,7 @@ def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int],
     It is for many small analyses: a worker has one of them, not a layer. What is wrong with one is
     left to the run that asks for it, which finds the others.
 
-    Parameters
-    ----------
-    done : called with how many have been run
+    `done` is called with how many have been run.
     """
     where = executor()
     if where.is_here:

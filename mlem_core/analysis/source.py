@@ -321,9 +321,7 @@ def added_column(name: str) -> str:
 def as_added(candidate: str, models: Iterable[str]) -> str:
     """Entry of `add` that makes a candidate a feature; "" where none does.
 
-    Parameters
-    ----------
-    models : those that may have given its surprisal
+    `models` are those that may have given its surprisal.
     """
     entries = (*ADDED, *(f"{SURPRISAL}:{model}" for model in models))
     return next((entry for entry in entries if added_column(entry) == candidate), "")

@@ -98,9 +98,7 @@ class Names:
         and what else is in a column stay. For tables that are read, not for those that are read in
         again.
 
-        Parameters
-        ----------
-        features : that have a column of their own, whose heading is named too
+        `features` have a column of their own, whose heading is named too.
         """
         heads = distinct(features, [self.feature(name) for name in features])
         named = table.rename(columns=dict(zip(features, heads, strict=True)))

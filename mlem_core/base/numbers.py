@@ -137,9 +137,7 @@ def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
         without being copied
     moment : (..., n)
 
-    Returns
-    -------
-    (..., n) weights of at least 0
+    Returns (..., n) weights of at least 0.
     """
     leading = np.broadcast_shapes(gram.shape[:-2], moment.shape[:-1])
     n = moment.shape[-1]

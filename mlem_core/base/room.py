@@ -68,13 +68,17 @@ def give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def check_disk(folder: Path, n_bytes: float, what: str, advice: str) -> None:
-    """Raise InputError where a folder's disk has not that much free; `advice` is what to change."""
+def check_room(folder: Path, memory: float, disk: float, what: str, advice: str) -> None:
+    """Raise InputError where that much memory, or disk of a folder of a store, is not free.
+
+    `advice` is what to change.
+    """
+    check_memory(memory, what, advice)
     free = free_disk(folder)
-    if n_bytes > free:
+    if disk > free:
         raise InputError(
-            f"{what} needs about {n_bytes / GB:.1f} GB of disk in {str(folder)!r}, and "
-            f"{free / GB:.1f} GB are free; {advice}."
+            f"{what} needs about {disk / GB:.1f} GB of disk in {str(folder)!r}, and "
+            f"{free / GB:.1f} GB are free; {advice} or another folder for the store (MLEM_CACHE)."
         )
 
 

@@ -134,9 +134,7 @@ def as_lines(title: str, lines: Lines) -> str:
 def as_html(title: str, lines: Lines, table: Any = None) -> str:
     """HTML of a title, lines and a table for a notebook; no user's text becomes markup.
 
-    Parameters
-    ----------
-    table : a DataFrame that is shown below
+    `table` is a DataFrame that is shown below.
     """
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in lines

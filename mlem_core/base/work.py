@@ -91,11 +91,7 @@ def if_large(size: int) -> int:
 
 def each(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> list[T]:
     """`call` of each item, by so many threads; by none if it is one."""
-    call = _checked(call)
-    if threads == 1:
-        return [call(item) for item in items]
-    with one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(call, items))
+    return list(in_order(call, items, threads))
 
 
 def in_order(call: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
