@@ -321,14 +321,6 @@ def _lines(analysis: Analysis) -> tuple[str, Lines]:
     return title, lines
 
 
-def source_identity(model: Mapping[str, Any]) -> str:
-    """The identity of the stored representations of a model that an analysis has a view of.
-
-    `model` is of the manifest's `models`.
-    """
-    return str(model.get("source_identity") or model["identity"])
-
-
 def same_content(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether a model of a manifest has the weights, or the file, of another, or of facts.
 

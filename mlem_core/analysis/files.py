@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 import shlex
@@ -31,7 +30,7 @@ from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.similarity import most_alike
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import load_pair_tables, save_pair_tables
-from mlem_core.scale.executor import executor
+from mlem_core.scale.executor import executor, version_of
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
@@ -78,16 +77,11 @@ class Contents:
     """
 
     models: tuple[str, ...]
-    n_layers: int
     features: tuple[str, ...]
     notices: tuple[str, ...]
     n_stimuli: int
     similarity: float
     rsa: FloatArray
-
-    @property
-    def n_features(self) -> int:
-        return len(self.features)
 
 
 def contents_of(folder: Path | str) -> Contents:
@@ -95,14 +89,19 @@ def contents_of(folder: Path | str) -> Contents:
 
     Raises OSError, InputError: it is not there, or of another version.
     """
-    about, spec = _about(Path(folder)), kept_spec(folder)
-    models, n = dict.fromkeys(model for model, _ in about.layers), len(about.layers)
+    about = _about(Path(folder))
+    spec, layers = AnalysisSpec.from_dict(about.spec), about.layers
     rsa, folds = (_array(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
     files = [name for name, _ in spec.representations]
-    a, b = (about.layers.index(one) for one in most_alike(rsa, about.layers, files, spec.group_of))
-    similarity = float(rsa[a, b]) if a != b else np.nan
-    known = tuple(models), n, tuple(about.kinds), tuple(about.notices)
-    return Contents(*known, len(folds), similarity, rsa)
+    a, b = map(layers.index, most_alike(rsa, layers, files, spec.group_of))
+    return Contents(
+        models=tuple(dict.fromkeys(model for model, _ in layers)),
+        features=tuple(about.kinds),
+        notices=tuple(about.notices),
+        n_stimuli=len(folds),
+        similarity=float(rsa[a, b]) if a != b else np.nan,
+        rsa=rsa,
+    )
 
 
 def kept_spec(folder: Path | str) -> AnalysisSpec:
@@ -169,13 +168,6 @@ def load_analysis(folder: Path | str) -> Analysis:
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def manifest_of(
     spec: AnalysisSpec,
     whole: StimulusSet,
@@ -217,7 +209,7 @@ def manifest_of(
         "versions": {
             "mlem": VERSION,
             "python": platform.python_version(),
-            **{package: _version(package) for package in PACKAGES},
+            **{package: version_of(package) for package in PACKAGES},
         },
         "machine": {
             "platform": platform.platform(),

@@ -137,14 +137,15 @@ def about_here() -> dict[str, str]:
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
     sources = f"{VERSION}, sources {digest.hexdigest()[:12]}"
-    return {"mlem_core": sources, **{name: _version(name) for name in PACKAGES}}
+    return {"mlem_core": sources, **{name: version_of(name) or "none" for name in PACKAGES}}
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None of one that is not there."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "none"
+        return None
 
 
 @functools.cache
