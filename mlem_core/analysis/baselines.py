@@ -346,13 +346,9 @@ def kept_baseline(
     analysis: Analysis, name: str, store: Store, layers: Sequence[Layer]
 ) -> pd.DataFrame | None:
     """The table of a baseline if every one of these layers is in the store; computes nothing."""
-    tables = []
-    for layer in layers:
-        kept = analysis.kept(STAGE, store, [layer], name=name)
-        if kept is None:
-            return None
-        tables.append(kept.table)
-    return pd.concat(tables, ignore_index=True)
+    kept = [analysis.kept(STAGE, store, [layer], name=name) for layer in layers]
+    there = [baseline.table for baseline in kept if baseline is not None]
+    return None if len(there) < len(kept) else pd.concat(there, ignore_index=True)
 
 
 def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str, pd.DataFrame]:

@@ -61,8 +61,7 @@ def lint(
     value, or that make too many patterns or weights.
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
-    values = () if spec.values == AUTO else spec.values
-    columns = resolved_columns(stimuli, values)
+    columns = resolved_columns(stimuli, () if spec.values == AUTO else spec.values)
     resolved = [column.name for column in columns if column.names]
     levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
@@ -76,17 +75,14 @@ def lint(
         check_weights(some, spec)
         index = PairIndex.build(some, fold_of[rows], spec.missing)
         tables, notes = tables_without_layers(index), index.notes
-    tables = tables.with_interactions(
-        spec.interactions and not any(column.names for column in columns)
-    )
+    tables = tables.with_interactions(spec.interactions and not resolved)
     findings = [*_duplicates(stimuli), *_missing(columns, spec.missing), *_values(columns, folds)]
     findings += _size(stimuli, folds, tables)
     if refused:
         findings.append(StimulusFinding("problem", "folds", sentence_case(refused)))
     else:
         findings += _tested(stimuli, fold_of, folds, spec.folds_over)
-    findings += [StimulusFinding("note", "bins", note) for note in notes]
-    findings += _levels(levels)
+    findings += [*(StimulusFinding("note", "bins", note) for note in notes), *_levels(levels)]
     of_pairs = [*feature_findings(tables), *_determined(columns, rows), *_patterns(tables)]
     if len(rows) < n:
         where = f" (seen in a seeded sample of {len(rows):,} stimuli)."
@@ -99,13 +95,13 @@ def lint(
     return Lint(findings, correlations, len(rows), len(tables.cell_block))
 
 
-def _levels(level_of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
+def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
     """The units that the features are constant on; none where on single stimuli only."""
-    by_level: dict[str, list[str]] = {}
-    for name, level in level_of_feature.items():
-        by_level.setdefault(level, []).append(name)
-    if not set(by_level) <= {STIMULUS}:
-        parts = [f"{level}: {listed(names)}" for level, names in by_level.items()]
+    if {*of_feature.values()} - {STIMULUS}:
+        parts = [
+            f"{level}: {listed([name for name, own in of_feature.items() if own == level])}"
+            for level in dict.fromkeys(of_feature.values())
+        ]
         yield StimulusFinding(
             "note",
             "levels",
@@ -128,21 +124,15 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
     for f, name in enumerate(tables.features):
         codes = np.ascontiguousarray(tables.codes[:, f])
         folds = [k for k, used in enumerate(present) if (codes[used] == codes[used[:1]]).all()]
-        if len(folds) == tables.n_folds:
+        where = "pairs of stimuli; its weights and importances are 0"
+        if somewhere := len(folds) < tables.n_folds:
+            named = ", ".join(map(str, folds))
+            where = f"pairs that are left to train on without fold {named}; its weight there is 0"
+        if folds:
             yield StimulusFinding(
-                "problem",
+                "caution" if somewhere else "problem",
                 "constant",
-                f"The feature {name!r} has the same distance in all pairs of stimuli; its weights "
-                "and importances are 0.",
-                (name,),
-            )
-        elif folds:
-            named = ", ".join(str(k) for k in folds)
-            yield StimulusFinding(
-                "caution",
-                "constant",
-                f"The feature {name!r} has the same distance in all pairs that are left to train "
-                f"on without fold {named}; its weight there is 0.",
+                f"The feature {name!r} has the same distance in all {where}.",
                 (name,),
             )
     whole = tables.codes[_numbers(np.concatenate(present))].astype(np.int64)

@@ -176,7 +176,7 @@ class Grouped:
 
     @property
     def has_groups(self) -> bool:
-        """Whether models stand in groups or trajectories, or have labels."""
+        """Whether models stand in groups, or have labels."""
         return bool(self.groups or self.labels)
 
     @property
@@ -247,13 +247,10 @@ def check_divisions(said: Grouped, models: Sequence[str]) -> None:
                     f"{called} has {len(members)} members; expected a name that can be printed "
                     "and at least one model."
                 )
-            if names.count(name) > 1:
-                raise InputError(f"{called} is named twice; name each {kind} once.")
-            for member in members:
-                if members.count(member) > 1:
-                    raise InputError(
-                        f"the model {member!r} is named twice in {called}; name each once."
-                    )
+            twice = [member for member in members if members.count(member) > 1]
+            if names.count(name) > 1 or twice:
+                what = f"the model {twice[0]!r} of {called}" if twice else called
+                raise InputError(f"{what} is named twice; name each once.")
             if kind == "group" and name in models and name not in members:
                 raise InputError(
                     f"{called} has the name of a model that is not in it; choose another name, "
