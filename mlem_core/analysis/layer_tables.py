@@ -17,7 +17,7 @@ from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
-from mlem_core.base.room import check_memory, check_room, give_back_memory
+from mlem_core.base.room import check_free, check_memory, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import cores, each
@@ -30,7 +30,7 @@ from mlem_core.pairs.build import (
     LayerFound,
     LayerWork,
     assembled,
-    each_layer,
+    layer_passes,
     load_pair_tables,
     one_layer,
     pair_tables,
@@ -227,7 +227,7 @@ def _here(of: _Pass, ranks: PairRanks) -> Iterator[tuple[int, LayerParts | Input
 
     layers = [lambda source=source, n=n: source[n] for (_, n), source in of.sources.items()]
     works = [of.work(layer) for layer in of.sources]
-    for at, parts in each_layer(of.pairs, layers, works, kept):
+    for at, parts in layer_passes(of.pairs, layers, works, kept):
         yield at, parts
         of.progress(at + 1, len(layers))
 
@@ -339,4 +339,4 @@ def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], st
         memory += of_ranks - disk
     what = f"comparing {pairs:,} pairs of stimuli in {n_layers} layers"
     fewer = f"choose fewer pairs (--pairs {max(10 * design.n_stimuli, pairs // 4)})"
-    check_room(store.root, memory, disk, what, fewer)
+    check_free(store.root, memory, disk, what, fewer)

@@ -143,40 +143,26 @@ def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
     Both are of the same layers, folds and features, without features coded by value.
 
     Raises InputError: they are not.
-
-    Source: Jalouzot et al. 2024, figure S7.
     """
     keys = ["model", "layer", "fold"]
     sides = [
         one.weights.merge(one.importance, on=[*keys, "feature"], validate="one_to_one")
         for one in (first, second)
     ]
-    return _agreement(sides[0], sides[1], keys, list(first.feature_correlations.index))
+    return agreement_of_methods(sides[0], sides[1], keys)
 
 
-def agreement_by_noise(rows: pd.DataFrame, methods: tuple[str, str]) -> pd.DataFrame:
-    """Agreement of two methods on a layer with noise: noise, fold, frobenius, tau.
-
-    Parameters
-    ----------
-    rows : estimator, noise, fold, feature (the name of a term), weight, importance, of a layer to
-        which noise was added; `validation.noisy_profiles` makes them
-    methods : the two estimators
-
-    Raises InputError: the two do not have the same noise levels, folds and terms.
-
-    Source: Jalouzot et al. 2024, figure S8.
-    """
-    first, second = (rows[rows["estimator"] == name] for name in methods)
-    terms = rows["feature"].drop_duplicates()
-    features = terms[~terms.str.contains(SEPARATOR, regex=False)].tolist()
-    return _agreement(first, second, ["noise", "fold"], features)
-
-
-def _agreement(
-    first: pd.DataFrame, second: pd.DataFrame, keys: list[str], features: list[str]
+def agreement_of_methods(
+    first: pd.DataFrame, second: pd.DataFrame, keys: list[str]
 ) -> pd.DataFrame:
-    """`keys`, frobenius and tau, of the weights and importances of every term by two methods."""
+    """Agreement of two methods on the rows that `keys` tell: `keys`, frobenius, tau.
+
+    `first` and `second` have `keys`, feature (the name of a term), weight, importance.
+
+    Raises InputError: the two do not have the same rows and terms.
+
+    Source: Jalouzot et al. 2024, figures S7 and S8.
+    """
     sides = [
         tuple(one.pivot(index=keys, columns="feature", values=v) for v in ("weight", "importance"))
         for one in (first, second)
@@ -188,7 +174,7 @@ def _agreement(
             "two methods are compared on the same layers, folds and features; found others."
         )
     # An entry beside the diagonal stands in the matrix twice.
-    times = np.array([1.0 if term in features else 2.0 for term in weights.columns])
+    times = np.array([1.0 + (SEPARATOR in term) for term in weights.columns])
     one, other = (_of_norm_one(table.to_numpy(), times) for table in (weights, others))
     profiles = np.stack([importance.to_numpy(), other_importance.to_numpy()], axis=1)
     return weights.index.to_frame(index=False).assign(

@@ -17,7 +17,7 @@ from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.representations import representations_of
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
-from mlem_core.base.room import check_room
+from mlem_core.base.room import check_free
 from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
@@ -222,7 +222,7 @@ def _check_room(analysis: Analysis, similarity: Similarity, store: Store) -> Non
     disk = kept * (kept > IN_MEMORY_BYTES)
     what = f"comparing {n:,} pairs of stimuli in {n_layers} layers"
     fewer = "choose fewer stimuli (--sample)"
-    check_room(store.root, A_PAIR_BYTES * n + kept - disk, disk, what, fewer)
+    check_free(store.root, A_PAIR_BYTES * n + kept - disk, disk, what, fewer)
 
 
 def pair_cells(analysis: Analysis, similarity: Similarity) -> PairCells:

@@ -339,7 +339,7 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
 def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
     """Raise for an option that has no meaning for the kind of source."""
     what = "a table" if table else "a treebank" if treebank else "a built-in set"
-    wrong = () if table else ("sep", "decimal", "na", "sheet", "roles")
+    wrong: tuple[str, ...] = () if table else ("sep", "decimal", "na", "sheet", "roles")
     wrong += () if treebank else ("level", "sample", "balance", "sample_seed")
     wrong += () if table or treebank else ("encoding",)
     for name in wrong:

@@ -68,7 +68,7 @@ def give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def check_room(folder: Path, memory: float, disk: float, what: str, advice: str) -> None:
+def check_free(folder: Path, memory: float, disk: float, what: str, advice: str) -> None:
     """Raise InputError where that much memory, or disk of a folder of a store, is not free.
 
     `advice` is what to change.

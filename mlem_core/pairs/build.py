@@ -43,6 +43,7 @@ def pair_tables(
     names: Sequence[str] | None = None,
     distance: str | Sequence[str] = "euclidean",
     train_ranks: bool = False,
+    keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None,
 ) -> PairTables:
     """Pair tables of many layers, one pass over the pairs for each.
 
@@ -55,6 +56,7 @@ def pair_tables(
     distance : a name in `mlem_core.pairs.distances.DISTANCES`, or one for each layer
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
+    keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
 
     Raises InputError: as `squared_distances`; a layer whose number of rows is not that of the
     stimuli.
@@ -63,10 +65,16 @@ def pair_tables(
     each = [distance] * len(layers) if isinstance(distance, str) else distance
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
-    works = [LayerWork(of, name, train_ranks) for of, name in zip(each, names, strict=True)]
+    pairs = zip(each, names, strict=True)
+    works = [LayerWork(of, name, train_ranks, keep_ranks is not None) for of, name in pairs]
+
+    def then(at: int, found: LayerFound) -> LayerSums:
+        if keep_ranks is not None and found.doubled is not None:
+            keep_ranks(at, found.doubled)
+        return found.sums
 
     def sums() -> Iterator[LayerSums]:
-        for _, found in each_layer(index, layers, works, lambda _, found: found.sums):
+        for _, found in layer_passes(index, layers, works, then):
             if isinstance(found, InputError):
                 raise found
             yield found
@@ -121,7 +129,7 @@ def one_layer(
     return LayerFound(*summed, designs)
 
 
-def each_layer(
+def layer_passes(
     index: PairIndex,
     layers: Sequence[LayerSource],
     works: Sequence[LayerWork],
