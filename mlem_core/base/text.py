@@ -104,7 +104,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def in_letters(n: int) -> str:
-    """A whole number as a word below ten, else in digits."""
+    """A whole number as a word up to twelve, else in digits."""
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
     words += ["eleven", "twelve"]
     return words[n] if n < len(words) else f"{n:,}"
