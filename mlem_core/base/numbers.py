@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -122,7 +121,6 @@ SMALL = 2**20
 CONFIDENCE = 0.95
 # A fourth power of what lies between these is neither 0 nor infinite, nor is a sum of many.
 SMALLEST, LARGEST = 2.0**-150, 2.0**150
-_STEP = 2**22
 
 
 def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
@@ -203,14 +201,7 @@ def moderate(values: NDArray[np.floating]) -> NDArray[Any]:
     if values.dtype.itemsize <= 4 or not values.size:
         return values
     # A power where some number is not finite would be none.
-    largest = max(_largest(values))
+    largest = float(max(values.max(), -values.min()))
     if not 0 < largest < np.inf or SMALLEST < largest < LARGEST:
         return values
     return np.ldexp(values, -int(np.frexp(largest)[1]))
-
-
-def _largest(values: NDArray[np.floating]) -> Iterator[float]:
-    step = max(1, _STEP // max(1, values[0].size))
-    for start in range(0, len(values), step):
-        band = values[start : start + step]
-        yield float(max(band.max(), -band.min()))
