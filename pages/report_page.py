@@ -18,7 +18,7 @@ from mlem_core.figures import Paper
 from mlem_core.figures.plots import FIGURES, Drawing, RenderedFigure
 from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
-from mlem_core.report.formats import FORMATS, pictures
+from mlem_core.report.formats import FORMATS, pages_of, pictures
 from mlem_core.tasks import notes
 from pages.parts import frame, stored
 from pages.parts.choices import inform, plain
@@ -256,22 +256,23 @@ class _Card:
             )
 
     def _preview(self, made: RenderedFigure) -> None:
-        drawn = figures.on_paper(made.figure, self.paper)
+        pages = pages_of(made, self.paper)
         # As wide as in print; on a window that is narrower it is moved sideways, not squeezed.
         place = f"report-preview-{self.name}"
         st.html(
             f"<style>.st-key-{place} {{overflow-x: auto}} "
-            f".st-key-{place} > * {{min-width: {drawn.layout.width:.0f}px}}</style>"
+            f".st-key-{place} > * {{min-width: {pages[0].layout.width:.0f}px}}</style>"
         )
         with st.container(key=place):
-            st.plotly_chart(
-                drawn,
-                key=f"report figure {self.name}",
-                theme=None,
-                width="content",
-                config={"staticPlot": True},
-                alt=made.title,
-            )
+            for page, drawn in enumerate(pages):
+                st.plotly_chart(
+                    drawn,
+                    key=f"report figure {self.name} {page}",
+                    theme=None,
+                    width="content",
+                    config={"staticPlot": True},
+                    alt=made.title,
+                )
 
     def _words(self, made: RenderedFigure) -> None:
         """Title and caption, to be changed; empty fields give the program's own again."""

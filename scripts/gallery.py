@@ -40,8 +40,9 @@ def main() -> None:
     with figures.one_browser():
         for path, figure in drawn():
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(figures.as_file(figure, "png", paper))
-            print(path.name)
+            for name, data in figures.as_files(figure, path.stem, "png", paper).items():
+                path.with_name(name).write_bytes(data)
+                print(name)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What an analysis is made from, for the tests: made-up stimuli and layers, in files and tables."""
 
 import contextlib
+import io
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from explicit import feature_distances, random_features, random_folds, random_la
 from mlem_core import Analysis, AnalysisSpec, InputError, Store, run, write_csv
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
+from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.pairs.build import LayerWork, assembled, one_layer, pair_tables
 from mlem_core.pairs.columns import feature_columns
@@ -214,3 +216,10 @@ def arguments_of(spec):
     """The stimuli and the files of an analysis and `RIDGE`, as the command line is given them."""
     files = [f"--representations={name}={path}" for name, path in spec.representations]
     return ["--stimuli", spec.stimuli, *files, "--estimator=ridge", "--values=none"]
+
+
+def as_csv(stimuli: StimulusSet) -> bytes:
+    """Stimuli as the content of a stimulus CSV."""
+    file = io.BytesIO()
+    write_csv(stimuli, file)
+    return file.getvalue()

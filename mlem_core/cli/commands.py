@@ -33,7 +33,15 @@ from mlem_core.cli.found import (
     two,
 )
 from mlem_core.cli.options import BAD_INPUT, parser, spec_from_options
-from mlem_core.cli.streams import INTRODUCTION, any_encoding, complain, one_line, serve_app, tell
+from mlem_core.cli.streams import (
+    INTRODUCTION,
+    any_encoding,
+    check_arguments,
+    complain,
+    one_line,
+    serve_app,
+    tell,
+)
 from mlem_core.data.columns import guess_kind, text_of
 from mlem_core.data.stimulus_csv import write_csv, write_table
 from mlem_core.estimators.registry import estimator_named
@@ -386,6 +394,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     any_encoding()
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
+        check_arguments(given)
         if not given:
             tell(INTRODUCTION)
             return 0

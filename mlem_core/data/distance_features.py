@@ -83,7 +83,7 @@ def with_rdm(
     Parameters
     ----------
     name : of the feature
-    distances : (n, n), or a file of `mlem_core.data.reading.rdm_file.read_rdm`
+    distances : (n, n), or a file of `read_rdm`
     names : (n,) of its rows, which are values of a column of the stimuli (a word, an item, an
         identifier; the first of those columns with most of the names); without them the rows
         are the stimuli, in their order. A stimulus whose cell is empty has no value

@@ -8,7 +8,6 @@ has that role.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -33,7 +32,7 @@ from mlem_core.data.reading.table import (
     with_words,
 )
 from mlem_core.data.stimuli import ITEM, StimulusSet, occurrences
-from mlem_core.data.stimulus_csv import CARRIED, from_cells, write_csv
+from mlem_core.data.stimulus_csv import CARRIED, from_cells
 
 # In the order in which a list shows them, each with the sentence that explains it.
 ROLES = {
@@ -233,13 +232,6 @@ def read_csv(
     if kinds:  # once more by the feature's name, so that a mistake names the features
         stimuli.with_kinds(ordered, nominal)
     return stimuli
-
-
-def as_csv(stimuli: StimulusSet) -> bytes:
-    """Stimuli as the content of a stimulus CSV."""
-    file = io.BytesIO()
-    write_csv(stimuli, file)
-    return file.getvalue()
 
 
 def parse_role(text: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from mlem_core.figures.compare import (
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.export import (
     as_file,
+    as_files,
     can_write_images,
     image,
     on_dark_page,
@@ -34,7 +35,7 @@ from mlem_core.figures.methods import (
     published_values,
 )
 from mlem_core.figures.naming import naming
-from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_paper
+from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
 from mlem_core.figures.profiles import profiles
 from mlem_core.figures.robustness import audit_map, specification_curve
 from mlem_core.figures.similarity import similarity_matrices
@@ -48,11 +49,11 @@ from mlem_core.figures.value_maps import nested_map, value_map, value_scatter
 from mlem_core.figures.why import waterfall
 
 __all__ = [
-    "Annotations", "DPI", "FONTS", "GREY", "Paper", "WIDTHS_MM", "as_file", "audit_map",
+    "Annotations", "DPI", "FONTS", "GREY", "Paper", "WIDTHS_MM", "as_file", "as_files", "audit_map",
     "can_write_images", "feature_correlations", "feature_counts", "feature_panels",
     "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels", "method_agreement", "method_scores",
-    "naming", "nested_map", "noise_agreement", "on_dark_page", "on_paper", "one_browser",
+    "naming", "nested_map", "noise_agreement", "on_dark_page", "on_pages", "one_browser",
     "partial_matrix", "profiles", "published_values", "side_by_side", "similarity_differences",
     "similarity_matrices", "specification_curve", "stimulus_map", "term_matrices",
     "trajectories", "two_layers", "unit_scores", "universality", "value_lines", "value_map",

@@ -74,7 +74,6 @@ class Drawing:
         "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)
     screen : whether they stand on a screen beside others: panels below each other where there is
         little room, and `pair` is marked
-    marked : the rows of the stimuli that are marked in their maps
     """
 
     pair: tuple[Layer, Layer] | None = None
@@ -86,7 +85,6 @@ class Drawing:
     options: Mapping[str, str] = field(default_factory=dict)
     replicates: int = REPLICATES
     screen: bool = False
-    marked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ import shutil
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch
-from mlem_core.figures.press import PX_PER_MM, Paper, on_paper
+from mlem_core.figures.press import PX_PER_MM, Paper, on_pages
 from mlem_core.figures.style import DARK, INK, upper_half
 
 _PICTURES = ("pdf", "svg", "png", "html")
@@ -36,18 +36,20 @@ def on_dark_page(figure: go.Figure) -> go.Figure:
     return go.Figure(figure).update_layout({n: {"colorscale": own} for n, own in scales.items()})
 
 
-def as_file(
-    figure: go.Figure,
+def as_files(
+    figure: go.Figure | Sequence[go.Figure],
+    name: str,
     format: str,
     paper: Paper | None = None,
     *,
     title: str = "",
     caption: str = "",
-) -> bytes:
-    """Content of a file of a figure.
+) -> dict[str, bytes]:
+    """Files of a figure by their names; of an SVG or PNG each further page is one, `name`-2.svg.
 
     Parameters
     ----------
+    figure : or, of a PDF, SVG or PNG, its pages on this paper, as `on_pages` gives them
     format : "pdf", "svg", "png" or "html"; PDF and SVG are vector graphics whose text stays text.
         An SVG names its font, a PDF carries it. HTML is interactive, needs no network and keeps the
         figure's own size.
@@ -62,18 +64,27 @@ def as_file(
     """
     check_choice("format of a figure", format, _PICTURES)
     if format == "html":
-        return _page(figure, title, caption)
+        return {f"{name}.html": _page(figure, title, caption)}
     paper = paper or Paper()
     # Pixels are whole: the exact resolution goes into the file.
     scale = paper.scale * (paper.dpi / 96 if format == "png" else 1)
-    page = on_paper(figure, paper)
-    size = {"width": page.layout.width, "height": page.layout.height, "scale": scale}
-    written = image(page, format, **size)
+    written = [
+        image(page, format, width=page.layout.width, height=page.layout.height, scale=scale)
+        for page in (on_pages(figure, paper) if isinstance(figure, go.Figure) else figure)
+    ]
     if format == "pdf":
-        return _with_title(written, title)
-    if format == "png":
-        return _with_dpi(written, paper.dpi)
-    return _in_mm(written, paper, title)
+        return {f"{name}.pdf": _document(written, title)}
+    return {
+        f"{name}{f'-{at}' * (at > 1)}.{format}": _with_dpi(one, paper.dpi)
+        if format == "png"
+        else _in_mm(one, paper, title)
+        for at, one in enumerate(written, 1)
+    }
+
+
+def as_file(figure: go.Figure, format: str, paper: Paper | None = None, **words: str) -> bytes:
+    """Content of the first file of `as_files`, which takes the same."""
+    return next(iter(as_files(figure, "", format, paper, **words).values()))
 
 
 def can_write_images() -> bool:
@@ -199,11 +210,13 @@ def _in_mm(svg: bytes, paper: Paper, title: str) -> bytes:
     return root + called.encode() + svg[head.end() :]
 
 
-def _with_title(pdf: bytes, title: str) -> bytes:
-    """The PDF with a title in place of its writer's."""
+def _document(pages: Sequence[bytes], title: str) -> bytes:
+    """One PDF of these pages, with a title in place of its writer's."""
     from pypdf import PdfWriter
 
-    document, file = PdfWriter(clone_from=io.BytesIO(pdf)), io.BytesIO()
+    document, file = PdfWriter(clone_from=io.BytesIO(pages[0])), io.BytesIO()
+    for page in pages[1:]:
+        document.append(io.BytesIO(page))
     document.add_metadata({"/Title": title} if title else {})
     document.write(file)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""A figure on paper: its size, its type, its legends, letters and names at lines."""
+"""A figure on paper: its size, its type, its legends, letters and names at lines, its pages."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ class Paper:
             raise InputError(f"found {self.dpi} dpi; expected 72 to 1200.")
 
 
-def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
-    """A copy of a figure as it is printed: dark text on white, in the paper's font and width.
+def on_pages(figure: go.Figure, paper: Paper) -> list[go.Figure]:
+    """Pages of a figure as it is printed: dark text on white, in the paper's font and width.
 
-    Panels that make it higher than a page are set lower, as far as they can be read. It is
-    `paper.width` pixels wide; multiplied by `paper.scale` it has the paper's size. So text, lines
-    and marks keep their proportions at every size.
+    Panels that make it higher than a page are set lower, as far as they can be read, and then on
+    further pages, row by row. A page is `paper.width` pixels wide; multiplied by `paper.scale` it
+    has the paper's size. So text, lines and marks keep their proportions at every size.
 
     Raises
     ------
@@ -99,29 +99,69 @@ def on_paper(figure: go.Figure, paper: Paper) -> go.Figure:
         A size or font that cannot be.
     """
     paper.check()
-    copy = go.Figure(figure)
-    copy.update_layout(
+    copy = go.Figure(figure).update_layout(
         width=paper.width,
-        height=int(copy.layout.height or 460),
+        height=int(figure.layout.height or 460),
         paper_bgcolor="white",
         plot_bgcolor="white",
         font={"family": FONTS[paper.font], "color": INK},
         title_font_weight=400,
     )
     _letter(copy)
-    panels = panels_of(copy)
+    rows, pages = rows_of(panels_of(copy)), [_laid_out(go.Figure(copy), paper)]
+    while len(pages) < len(rows) and any(one.layout.height > paper.most + 1 for one in pages):
+        parts = np.array_split(np.arange(len(rows)), len(pages) + 1)
+        pages = [_laid_out(_part(copy, rows[at[0] : at[-1] + 1]), paper) for at in parts]
+    return pages
+
+
+def _part(figure: go.Figure, rows: Sequence[Sequence[Panel]]) -> go.Figure:
+    """Figure of some rows of another one, with its whole legend and the scale that panels share."""
+    panels, layout, traces = panels_of(figure), figure.layout.to_plotly_json(), []
+    kept = [one.ref for row in rows for one in row]
+    gone = {axis + one.ref for one in panels for axis in "xy" if one.ref not in kept}
+    for trace in (one.to_plotly_json() for one in figure.data):
+        legend = trace["type"] == "scatter" and trace.get("showlegend") is not False
+        if trace.get("xaxis", "x") not in gone:
+            traces.append(trace)
+        elif legend or trace.get("marker", {}).get("showscale"):
+            # Without points it explains colours still.
+            here = {"x": [None], "y": [None], "xaxis": f"x{kept[0]}", "yaxis": f"y{kept[0]}"}
+            traces.append(trace | here)
+    for name in {"annotations", "shapes"} & layout.keys():
+        layout[name] = [one for one in layout[name] if one["yref"].split()[0] not in gone]
+    for ref in gone:
+        del layout[f"{ref[0]}axis{ref[1:]}"]
+    page = go.Figure(traces, layout)
+    if any(axis.matches for axis in figure.select_yaxes()):
+        values = np.concatenate([[0.0], *(np.asarray(one.y, dtype=float) for one in figure.data)])
+        ends = [1.06 * np.nanmin(values), 1.06 * np.nanmax(values)]
+        page.update_yaxes(matches=None, range=ends)
+    for panel in _lowest(panels_of(page)):
+        # Names that stand below the last row only.
+        below = next((one for one in _lowest(panels) if panel.over(one)), panel).x
+        if panel.x.showticklabels is False:
+            panel.x.showticklabels = below.showticklabels
+        panel.x.title.text = panel.x.title.text or below.title.text
+    return page
+
+
+def _laid_out(figure: go.Figure, paper: Paper) -> go.Figure:
+    """The figure, its panels near each other and its legends where they have room."""
+    panels = panels_of(figure)
     rows = rows_of(panels)
-    set_near(copy, rows, np.inf)
-    ends = _ends(copy, panels)
-    if (paper.narrow or _has_long_legend(copy)) and copy.layout.showlegend is not False:
-        _legends_below(copy)
+    set_near(figure, rows, np.inf)
+    ends = _ends(figure, panels)
+    # A legend that is higher than the figure would be cut off.
+    high = _LEGEND_ROW * max(map(len, _in_legends(figure).values()), default=0)
+    below = paper.narrow or high > figure.layout.height - 80
+    if below and figure.layout.showlegend is not False:
+        _legends_below(figure)
     else:
-        _beside(copy)
-    set_near(copy, rows, paper.most)
-    if not rows:
-        copy.layout.height = min(copy.layout.height, paper.most)
-    _name_lines(copy, panels, ends)
-    return copy
+        _beside(figure)
+    set_near(figure, rows, paper.most)
+    _name_lines(figure, panels, ends)
+    return figure
 
 
 def _letter(figure: go.Figure) -> None:
@@ -186,8 +226,7 @@ def in_narrow_window(figure: go.Figure) -> go.Figure:
     copy = go.Figure(figure)
     if copy.layout.showlegend is False:
         return copy
-    copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460))
-    _legends_below(copy)
+    _legends_below(copy.update_layout(width=_PHONE, height=int(copy.layout.height or 460)))
     # The window says how wide it is.
     return copy.update_layout(width=None)
 
@@ -205,12 +244,6 @@ def _wide(names: Sequence[str]) -> int:
     """Width of the entries of a legend in px."""
     lines = (html.unescape(line) for name in names for line in name.split("<br>"))
     return 7 * max(map(len, lines)) + 48
-
-
-def _has_long_legend(figure: go.Figure) -> bool:
-    """Whether a legend is higher than the figure, which would cut it off in print."""
-    longest = max(map(len, _in_legends(figure).values()), default=0)
-    return bool(longest * _LEGEND_ROW > figure.layout.height - 80)
 
 
 def _legends_below(figure: go.Figure) -> None:
@@ -307,15 +340,10 @@ def of_lines(figure: go.Figure) -> bool:
 
 
 def set_near(figure: go.Figure, rows: Sequence[Sequence[Panel]], most: float) -> None:
-    """Set rows as near as their texts allow; panels become lower where the figure is too high.
-
-    Parameters
-    ----------
-    rows : of `rows_of`
-    most : px of the figure
-    """
+    """Set rows as near as their texts allow, and lower where the figure is over `most` px."""
     full = len(rows) == 1 and np.ptp(rows[0][0].y.domain) > 0.99
     if not rows or (full and figure.layout.height <= most):
+        figure.layout.height = min(figure.layout.height, most)
         return
     _say_once(figure, rows)
     heights, gaps, beside = _heights(figure, rows, most)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,6 @@ def stimulus_map(
     color: str,
     kind: str,
     title: str,
-    marked: Sequence[int] = (),
     stress: float = UNKNOWN,
 ) -> go.Figure:
     """Stimuli of one layer as points (MDS of their distances), coloured by a feature.
@@ -58,7 +56,6 @@ def stimulus_map(
     ----------
     points : stimulus, x, y, label (for hovering) and the column `color`
     kind : "ordered", or another one, whose values have a colour each; missing values are grey
-    marked : stimuli to stand out; the others are then faint
     stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
     """
     figure = go.Figure()
@@ -71,13 +68,10 @@ def stimulus_map(
         groups.insert(0, ("missing", values.isna(), faint))
     for name, chosen, marker in groups:
         shown = points[chosen]
-        if len(marked):
-            out = shown["stimulus"].isin(marked).to_numpy()
-            marker |= standing_out(out, marker["size"], marker["size"] + 3)
         own: dict[str, Any] = {"name": name, "marker": marker}
         if kind == "ordered" and name != "missing":
             own["showlegend"] = False
-        figure.add_trace(go.Scatter(selectable(shown, [color]) | own))
+        figure.add_trace(go.Scatter(stimuli_trace(shown, [color]) | own))
     finish(figure, 460, title, points, stress)
     if kind != "ordered":
         figure.update_layout(legend_title_text=feature_labels([color], LEGEND)[0])
@@ -86,28 +80,19 @@ def stimulus_map(
     return figure
 
 
-def selectable(points: pd.DataFrame, features: Sequence[str]) -> Trace:
-    """The trace of stimuli that can be selected; hovering says their features."""
+def stimuli_trace(points: pd.DataFrame, features: Sequence[str]) -> Trace:
+    """The trace of stimuli; hovering says their features."""
     said = zip(points["label"], *(points[one] for one in features), strict=True)
     names = [feature_name(one) for one in features]
     hover = [
         "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
     ]
-    # A list: the browser would report numbers of a packed array by another name.
-    rows = [[int(stimulus)] for stimulus in points["stimulus"]]
-    # What stands out says `marked`, in both maps of two layers alike.
-    unselected = {"marker": {"opacity": None}}
-    return scatter(points["x"], points["y"], hover, customdata=rows, unselected=unselected)
+    return scatter(points["x"], points["y"], hover)
 
 
 def _named(feature: str, value: Any) -> str:
     text = short(float(value)) if isinstance(value, float | np.floating) else str(value)
     return f"{feature}: {'missing' if pd.isna(value) else plain(text)}"
-
-
-def standing_out(out: np.ndarray, small: int, large: int) -> dict[str, Any]:
-    """Look of stimuli where some are marked: (n_stimuli,) `out`."""
-    return {"size": np.where(out, large, small), "opacity": np.where(out, 1.0, 0.12)}
 
 
 def finish(
@@ -116,8 +101,7 @@ def finish(
     """Add frame, title and tools to a map of stimuli."""
     quiet(figure, height=height)
     frame_map(figure, points, stress, more=more)
-    # Dragging selects; the tool bar can still zoom.
-    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44}, dragmode="lasso")
+    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
 
 
 # Name, which stimuli, and how their points look.
@@ -187,7 +171,7 @@ def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None
     title = context.names.layer_title(layer)
     kind = next(one.kind for one in stimuli.features if one.name == color)
     return RenderedFigure(
-        stimulus_map(points, color, kind, title, list(context.drawing.marked), stress),
+        stimulus_map(points, color, kind, title, stress),
         f"Stimuli in {title}",
         map_caption(len(points), len(stimuli), context.names.feature(color)),
         points,
@@ -294,8 +278,7 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
     drawn = maps.some_layers(own, MOST)
     if store is None or not drawn:
         return None
-    plain = replace(context, drawing=replace(context.drawing, marked=()))
-    found = [_coloured_map(plain, layer) for layer in drawn]
+    found = [_coloured_map(context, layer) for layer in drawn]
     there = [one for one in found if one is not None]
     if len(there) < len(found):
         return None

@@ -28,8 +28,7 @@ from mlem_core.figures.stimulus_maps import (
     map_caption,
     map_of_side,
     points_of,
-    selectable,
-    standing_out,
+    stimuli_trace,
 )
 from mlem_core.figures.style import (
     GREY,
@@ -214,8 +213,7 @@ def nested_map(
 
     Parameters
     ----------
-    points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature;
-        where there is a column marked, those that are stand out
+    points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature
     groups : of `mlem_core.analysis.maps.nested_groups`
     features : two: the first one's levels are the colours, those of the second the marks
     outlines : by the levels of a group, its outline (n_corners, 2)
@@ -234,12 +232,9 @@ def nested_map(
     color, mark = points[first].map(colors).fillna(GREY), points[second].map(marks).fillna(OPEN)
     for (hue, symbol), own in points.groupby([color, mark], sort=False):
         # Faint: their centres are what is looked at.
-        look: dict[str, Any] = {"size": 5, "opacity": 0.45}
-        if "marked" in own:
-            look = standing_out(own["marked"].to_numpy(), 5, 9)
-        marker = {"color": hue, "symbol": symbol, **look}
+        marker = {"color": hue, "symbol": symbol, "size": 5, "opacity": 0.45}
         drawn = {"marker": marker, "showlegend": False, "name": "stimuli"}
-        traces.append(selectable(own, features) | drawn)
+        traces.append(stimuli_trace(own, features) | drawn)
     traces += _branches(groups, features, colors)
     traces.append(_centres(groups, features, colors, marks))
     traces += _legend(features, colors, marks, bool((mark == OPEN).any()))
@@ -339,8 +334,6 @@ def draw_stimulus_map(context: FigureContext, side: int) -> RenderedFigure | Non
         return drawn
     by, (_, stress) = [color, within], points_of(context, context.pair[side])
     points = maps.with_levels(drawn.data, context.analysis.stimuli, by)
-    if context.drawing.marked:
-        points = points.assign(marked=points["stimulus"].isin(context.drawing.marked))
     groups, title = maps.nested_groups(points, by), context.names.layer_title(context.pair[side])
     return RenderedFigure(
         nested_map(points, groups, by, maps.outlines(points, by), title, stress),

@@ -271,8 +271,8 @@ def _figure_files(
             if progress is not None:
                 progress(Progress("figures", None, done, len(drawn), "figures"))
             for form in pictures(images):
-                data = form.write(one, name, None)
-                files[f"figures/{name}.{form.name}"] = data if images else _without_plotly(data)
+                for path, data in form.write(one, name, None).items():
+                    files[f"figures/{path}"] = data if images else _without_plotly(data)
     if progress is not None:
         progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
     return files if images else {**files, "figures/plotly.min.js": plotly_source().encode()}

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mlem_core import figures
 from mlem_core.base.parameters import Registry
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.context import RenderedFigure
+from mlem_core.report.contents import in_zip
 
 # What a document has to load: rules, tables over several pages, pictures.
 PACKAGES = ("booktabs", "longtable", "graphicx")
@@ -169,20 +171,26 @@ def _letters(rows: Sequence[Sequence[str]]) -> int:
     return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
 
 
-def figure(path: str, width_mm: float, caption: str = "", label: str = "", title: str = "") -> str:
+def figure(
+    path: str, size: tuple[float, int], caption: str = "", label: str = "", title: str = ""
+) -> str:
     """A figure that includes a picture at its own width.
 
     Parameters
     ----------
     path : of the picture, from where the document lies
-    width_mm : width of the picture; over `ONE_COLUMN_MM` it spans two columns
+    size : width of the picture in mm, over `ONE_COLUMN_MM` it spans two columns; and its pages
     caption, label, title : as for `table`
     """
+    width_mm, pages = size
     kind = "figure*" if width_mm > ONE_COLUMN_MM else "figure"
     return _lines(
         rf"\begin{{{kind}}}",
         r"\centering",
-        rf"\includegraphics[width={width_mm:g}mm]{{{path}}}",
+        *(
+            rf"\includegraphics[width={width_mm:g}mm{f',page={page}' * (page > 1)}]{{{path}}}"
+            for page in range(1, pages + 1)
+        ),
         _caption(caption, title),
         _label(label),
         rf"\end{{{kind}}}",
@@ -248,8 +256,8 @@ def _cell(value: Any, digits: int, column: str) -> str:
     return escape(value)
 
 
-# Gives the file of a figure of this name, at the size and in the font of a paper.
-Write = Callable[[RenderedFigure, str, figures.Paper | None], bytes]
+# Gives the files of a figure by their names, at the size and in the font of a paper.
+Write = Callable[[RenderedFigure, str, figures.Paper | None], dict[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -262,11 +270,10 @@ class ExportFormat:
     label : what buttons call it
     mime : its MIME type
     sentence : what it is for
-    write : gives the file of a figure
+    write : gives the files of a figure; of pixels and SVG one a page
     printed : whether it is a picture with the size and font of a `figures.Paper`, which takes a
         Chrome or Chromium on the server
     resolution : whether that is of pixels
-    by_visitor : whether the visitor's browser can write it where the server has none
     """
 
     name: str
@@ -276,7 +283,19 @@ class ExportFormat:
     write: Write
     printed: bool = False
     resolution: bool = False
-    by_visitor: bool = False
+
+    def download(
+        self, drawn: RenderedFigure, name: str, paper: figures.Paper | None
+    ) -> tuple[str, Callable[[], bytes]]:
+        """Name of the one file that is downloaded, a zip of several pages, and what gives it."""
+        # A PDF has all pages.
+        pages = paper and self.name != "pdf" and len(pages_of(drawn, paper)) > 1
+
+        def content() -> bytes:
+            files = self.write(drawn, name, paper)
+            return in_zip(files) if pages else next(iter(files.values()))
+
+        return f"{name}.{'zip' if pages else self.name}", content
 
 
 FORMATS = Registry[ExportFormat]("format of export")
@@ -294,6 +313,14 @@ def pictures(images: bool) -> list[ExportFormat]:
     return [one for one in FORMATS.values() if one.printed and not one.resolution]
 
 
+def pages_of(drawn: RenderedFigure, paper: figures.Paper) -> list[Figure]:
+    """Pages of a figure on a paper, laid out once for all of its files, see `figures.on_pages`."""
+    known: dict[figures.Paper, list[Figure]] = vars(drawn).setdefault("_pages", {})
+    if paper not in known:
+        known[paper] = figures.on_pages(drawn.figure, paper)
+    return known[paper]
+
+
 def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str = "pdf") -> str:
     """A figure and its table as LaTeX.
 
@@ -304,7 +331,8 @@ def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str =
     form : ending of the picture; LaTeX reads PDF
     """
     path, title = f"figures/{name}.{form}", drawn.title
-    picture = figure(path, paper.width_mm, drawn.caption, f"fig:{name}", title)
+    size = paper.width_mm, len(pages_of(drawn, paper))
+    picture = figure(path, size, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, table(drawn.printed, "", f"tab:{name}", title=title)))
 
 
@@ -315,13 +343,18 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
     return file.getvalue()
 
 
-def _picture(drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str) -> bytes:
+def _picture(
+    drawn: RenderedFigure, name: str, paper: figures.Paper | None, form: str
+) -> dict[str, bytes]:
     words = {"title": drawn.title or name, "caption": drawn.caption}
-    return figures.as_file(drawn.figure, form, paper, **words)
+    paper = paper or figures.Paper()
+    pages = drawn.figure if form == "html" else pages_of(drawn, paper)
+    return figures.as_files(pages, name, form, paper, **words)
 
 
-def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> bytes:
-    return table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title).encode()
+def _table(drawn: RenderedFigure, name: str, paper: figures.Paper | None) -> dict[str, bytes]:
+    written = table(drawn.printed, drawn.caption, f"tab:{name}", title=drawn.title)
+    return {f"{name}.tex": written.encode()}
 
 
 for _format in (
@@ -340,7 +373,6 @@ for _format in (
         "For papers and for drawing programs: lines and text stay sharp and can be edited.",
         partial(_picture, form="svg"),
         printed=True,
-        by_visitor=True,
     ),
     ExportFormat(
         "png",
@@ -350,7 +382,6 @@ for _format in (
         partial(_picture, form="png"),
         printed=True,
         resolution=True,
-        by_visitor=True,
     ),
     ExportFormat(
         "html",
@@ -365,7 +396,7 @@ for _format in (
         "text/csv",
         "The table that the figure is drawn from. Cells that a spreadsheet would run as formulas "
         "are escaped.",
-        lambda drawn, name, paper: csv_bytes(drawn.data),
+        lambda drawn, name, paper: {f"{name}.csv": csv_bytes(drawn.data)},
     ),
     ExportFormat(
         "tex",

@@ -30,7 +30,6 @@ from mlem_core.models import tokens
 from mlem_core.pairs.columns import MISSING
 from mlem_core.pairs.distances import PRECOMPUTED, metrics
 from mlem_core.pairs.similarities import RSA
-from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Stage, Store
 
 Choices = Mapping[str, Sequence[str]]
@@ -230,9 +229,15 @@ def _multiverse(
         dict(zip(runs, values, strict=True)) for values in itertools.product(*runs.values())
     ]
     specs = [replace(own, **chosen) for chosen in combinations]
-    told = counting(report, "multiverse", "runs")
-    told(0, len(specs))
-    run_ahead(specs, store, lambda done: told(done, len(specs)))
+    told, ahead = counting(report, "multiverse", "runs"), 0
+
+    def counted(done: int) -> None:
+        """Report runs that are done, by workers or here."""
+        nonlocal ahead
+        told(ahead := max(ahead, done), len(specs))
+
+    counted(0)
+    run_ahead(specs, store, counted)
     for done, (chosen, spec) in enumerate(zip(combinations, specs, strict=True), 1):
         try:
             universe = run(spec, store, progress=False)
@@ -251,8 +256,7 @@ def _multiverse(
             for name, table in _universe(universe, layers, estimator, by).items():
                 table.insert(0, "universe", number)
                 tables.setdefault(name, []).append(table)
-        if executor().is_here:
-            told(done, len(specs))
+        counted(done)
     if not rows:
         raise InputError("there is no universe at all: " + " ".join(notices))
     columns = ["universe", *varied, "own"]

@@ -236,12 +236,13 @@ def _export(panel: Panel) -> None:
     drawn = panel.drawn
     if size is not None and panel.again is not None:
         drawn = panel.again(size.narrow, False)
+    file, write = form.download(drawn, panel.name, size)
     with st.container(horizontal=True):
         st.download_button(
             f"Download {form.label}",
-            data=stored.token_bound(partial(form.write, drawn, panel.name, size)),
-            file_name=f"{panel.name}.{form.name}",
-            mime=form.mime,
+            data=stored.token_bound(write),
+            file_name=file,
+            mime=form.mime if file.endswith(form.name) else "application/zip",
             key=f"download {panel.name}",
             type="primary",
             icon=":material/download:",

@@ -6,14 +6,14 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from inputs import WORDS, for_each, refused
+from inputs import WORDS, as_csv, for_each, refused
 
 from mlem_core.analysis.grouped import labels_of, step_of
 from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, as_csv, guess_roles, read_csv
+from mlem_core.data.roles import apply_roles, guess_roles, read_csv
 
 GROUPED = AnalysisSpec(models=("a", "a@r2", "b"), representations=(("c", "c.npz"),))
 STEPS = AnalysisSpec(

@@ -11,14 +11,14 @@ import pytest
 from damaging import contents, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import for_each, refused
+from inputs import as_csv, for_each, refused
 
 from mlem_core import InputError, ReadAs, read_csv
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading import table as records
 from mlem_core.data.reading import workbook as workbooks
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import apply_roles, as_csv
+from mlem_core.data.roles import apply_roles
 
 FRENCH = pd.DataFrame(
     {

@@ -6,13 +6,13 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from inputs import for_each, refused
+from inputs import as_csv, for_each, refused
 
 from mlem_core import from_frame, read_csv
 from mlem_core.data.added import add_bins, add_feature
 from mlem_core.data.levels import level_of
 from mlem_core.data.reading.table import read_table
-from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, as_csv, guess_roles
+from mlem_core.data.roles import ROLES, TEMPLATE, apply_roles, guess_roles
 from mlem_core.models.tokens import pooled
 from mlem_core.pairs.resampling_units import Units
 

@@ -36,7 +36,7 @@ OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group", "erasure")
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
-TALLEST, LOW = 170, 235  # mm of a page above its caption, and of one column
+TALLEST, LOW = 170, 120  # mm of a page above its caption, and in one column
 WORDS = 60  # of a caption
 Box = np.ndarray  # (4, 2) corners of a letter, in points
 
@@ -189,7 +189,8 @@ def test_no_text_is_cut_or_covers_another(name, mm, draw, page):
     assert not signs, "a 0 with a sign, or a hint on how to use a screen"
     if mm != WIDTHS[0]:
         return  # one width shows that no letter is lost on the way
-    texts = texts_of(figures.as_file(made.figure, "svg", paper, title=made.title), page)
+    files = figures.as_files(made.figure, name, "svg", paper, title=made.title)
+    texts = [text for svg in files.values() for text in texts_of(svg, page)]
     missing = Counter(plain_letters("".join(texts))) - Counter(plain_letters(written))
     assert not missing, "letters of these texts are not on the page"
 

@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import threading
+import zipfile
 import zlib
 from collections.abc import Callable
 from itertools import product
@@ -16,14 +17,16 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from figure_tables import distances_of, importance_of, layer_map_of, scores_of
+from figure_tables import FEATURES, distances_of, importance_of, layer_map_of, scores_of
 from pypdf import PdfReader
 
 from mlem_core import InputError, figures
 from mlem_core.base.labels import Names
 from mlem_core.figures import Paper
+from mlem_core.figures.context import RenderedFigure
 from mlem_core.figures.naming import feature_name
 from mlem_core.figures.terms import HOVER
+from mlem_core.report import formats
 
 
 class Given(NamedTuple):
@@ -203,7 +206,7 @@ def test_a_pdf_has_the_asked_width_text_fonts_and_title(one_browser, width, font
     pdf = PdfReader(io.BytesIO(figures.as_file(figure_of(), "pdf", paper, title=title)))
     (page,) = pdf.pages
     assert float(page.mediabox.width) * MM == pytest.approx(width, abs=0.5)
-    height = figures.on_paper(figure_of(), paper).layout.height * paper.scale / 96 * 25.4
+    height = figures.on_pages(figure_of(), paper)[0].layout.height * paper.scale / 96 * 25.4
     assert float(page.mediabox.height) * MM == pytest.approx(height, abs=0.5)
     assert pdf.metadata.title == title
     sizes = []
@@ -241,6 +244,28 @@ def test_a_png_has_the_asked_pixels_and_says_its_resolution(one_browser):
     across, down, unit = struct.unpack(">IIB", png[at + 4 : at + 13])
     assert across == down == round(600 / 0.0254) and unit == 1
     assert struct.unpack(">I", png[at + 13 : at + 17])[0] == zlib.crc32(png[at : at + 13])
+
+
+def test_what_does_not_fit_a_page_has_further_files_or_further_pages_of_one(one_browser):
+    importance, paper = importance_of(layers=dict.fromkeys("abcde", 2)), Paper(width_mm=89)
+    panels = figures.profiles(importance, scores_of(importance), FEATURES, across=1)
+    drawn = RenderedFigure(panels, "a & b", "", importance)
+    both = formats.pages_of(drawn, paper)
+    assert len({axis.range for page in both for axis in page.select_yaxes()}) == 1
+    legends = [{one.name for one in page.data if one.showlegend is not False} for page in both]
+    assert legends[0] == legends[1] and len(legends[0]) > len(FEATURES)
+    (name, svg), (other, pdf) = (
+        formats.FORMATS[form].download(drawn, "a", paper) for form in ("svg", "pdf")
+    )
+    with zipfile.ZipFile(io.BytesIO(svg())) as archive:
+        svgs = {file: archive.read(file) for file in archive.namelist()}
+    assert (name, other, set(svgs)) == ("a.zip", "a.pdf", {"a.svg", "a-2.svg"})
+    assert all(b"<title>a &amp; b</title>" in svg for svg in svgs.values())
+    pages = PdfReader(io.BytesIO(pdf())).pages
+    assert len(pages) == 2
+    assert all(float(page.mediabox.height) * MM <= 120.5 for page in pages)
+    tex = formats.as_latex(drawn, "a", paper)
+    assert "[width=89mm]{figures/a.pdf}" in tex and "[width=89mm,page=2]{figures/a.pdf}" in tex
 
 
 def test_an_html_page_works_alone_and_takes_nothing_for_markup():

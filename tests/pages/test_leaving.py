@@ -14,6 +14,7 @@ from streamlit.elements.widgets.button import ButtonMixin
 from mlem_core import figures
 from mlem_core.cli.commands import main
 from mlem_core.tasks import notes
+from pages.parts.stored import EXAMPLE
 
 
 @pytest.fixture
@@ -98,6 +99,18 @@ def test_figure_4_of_the_paper_takes_four_clicks(mine, offered, chromium_path):
     profiles(mine).unfold("export profiles").choose("export width", "one column", "button_group")
     (page,) = PdfReader(io.BytesIO(offered["profiles.pdf"]())).pages
     assert float(page.mediabox.width) / 72 * 25.4 == pytest.approx(89, abs=0.5)
+
+
+@pytest.mark.slow
+def test_all_pages_of_a_figure_are_shown_and_saved(store, offered, chromium_path):
+    screen = Screen("report", analysis=EXAMPLE).press("report add layer_maps")
+    screen.choose("export width", "one column", "button_group")
+    assert len(screen.app.get("plotly_chart")) == 2
+    screen = Screen("layers", analysis=EXAMPLE).unfold("export layer-map")
+    for setting, value in (("format", "SVG"), ("width", "one column")):
+        screen.choose(f"export {setting}", value, "button_group")
+    with zipfile.ZipFile(io.BytesIO(offered["layer-map.zip"]())) as archive:
+        assert archive.namelist() == ["layer-map-2.svg", "layer-map.svg"]
 
 
 @pytest.mark.slow
