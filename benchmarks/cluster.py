@@ -14,7 +14,7 @@ from benchmarks.timing import Table, in_turn
 from mlem_core.analysis.layer_tables import TABLES
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.parallel import cores
+from mlem_core.base.work import cores
 from mlem_core.scale.cluster import computing_on
 from mlem_core.storage.store import Store
 

@@ -21,7 +21,7 @@ from benchmarks.data import FOLDS, SEED
 from mlem_core.analysis.results import results_from_tables
 from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
-from mlem_core.pairs.build import PassOptions, load_pair_tables, pair_tables, save_pair_tables
+from mlem_core.pairs.build import load_pair_tables, pair_tables, save_pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.designs import PairDesign
 from mlem_core.pairs.patterns import PairIndex
@@ -77,9 +77,7 @@ def main(n_stimuli: int, by_value: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ranks = PairRanks(N_LAYERS, index.design.n_pairs, Path(folder))
         sources = [lambda number=number: layer(number) for number in range(N_LAYERS)]
-        tables = pair_tables(
-            index, sources, options=PassOptions(keep_ranks=ranks.put), train_ranks=True
-        )
+        tables = pair_tables(index, sources, keep_ranks=ranks.put, train_ranks=True)
         rsa = ranks.rsa()
         # As the store keeps it, which an analysis goes on with.
         save_pair_tables(tables, Path(folder) / "tables.npz")

@@ -15,12 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.data import Case
 from mlem_core.analysis.results import Results, results_from_tables
-from mlem_core.base.parallel import cores
+from mlem_core.base.work import cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.models.extraction import extract
 from mlem_core.models.forward import LoadedModel
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import n_pairs
 from mlem_core.pairs.distances import squared_distances
@@ -56,7 +56,7 @@ def engine(case: Case) -> tuple[PairTables, NDArray[np.float64], Results]:
     tables = pair_tables(
         index,
         [lambda rows=rows: rows for rows in case.rows],
-        options=PassOptions(keep_ranks=ranks.put),
+        keep_ranks=ranks.put,
         train_ranks=True,
     )
     rsa = ranks.rsa()

@@ -18,71 +18,45 @@ from __future__ import annotations
 
 import importlib
 
-from mlem_core.base.version import VERSION as __version__
+from mlem_core.base import VERSION as __version__
 
 TYPE_CHECKING = False  # as of `typing`, which may be a file of that name: see `__main__`
 if TYPE_CHECKING:
     from typing import Any
 
-    from mlem_core.analysis.analysis import Analysis
-    from mlem_core.analysis.maps import stimulus_map
-    from mlem_core.analysis.results import Results
-    from mlem_core.analysis.run import run
-    from mlem_core.analysis.similarities import LayerSimilarity, compared
-    from mlem_core.analysis.spec import AnalysisSpec
-    from mlem_core.base.errors import InputError
-    from mlem_core.base.typing import Progress
-    from mlem_core.comparing import ArrayComparison, compare
-    from mlem_core.data.distance_features import with_rdm, with_vector
-    from mlem_core.data.reading.content import ReadAs
-    from mlem_core.data.roles import read_csv
-    from mlem_core.data.stimuli import Feature, StimulusSet
-    from mlem_core.data.stimulus_csv import from_frame, write_csv
-    from mlem_core.data.treebank import read_treebank
-    from mlem_core.estimators.base import RidgeMLEM
-    from mlem_core.estimators.spearman import FRRSA, SoftRankMLEM, SpearmanMLEM
-    from mlem_core.inference.explained import Explanation
-    from mlem_core.inference.explanation import explain, with_intervals, with_transfer
-    from mlem_core.inference.what_else import explain_rest
-    from mlem_core.robustness.erasure import Erasure, erase
-    from mlem_core.scale.cluster import computing_on
-    from mlem_core.storage.store import Store
-
-__all__ = [
-    "FRRSA",
-    "Analysis",
-    "AnalysisSpec",
-    "ArrayComparison",
-    "Erasure",
-    "Explanation",
-    "Feature",
-    "InputError",
-    "LayerSimilarity",
-    "Progress",
-    "ReadAs",
-    "Results",
-    "RidgeMLEM",
-    "SoftRankMLEM",
-    "SpearmanMLEM",
-    "StimulusSet",
-    "Store",
-    "compare",
-    "compared",
-    "computing_on",
-    "erase",
-    "explain",
-    "explain_rest",
-    "from_frame",
-    "read_csv",
-    "read_treebank",
-    "run",
-    "stimulus_map",
-    "with_intervals",
-    "with_rdm",
-    "with_transfer",
-    "with_vector",
-    "write_csv",
-]
+    from mlem_core.analysis.analysis import Analysis as Analysis
+    from mlem_core.analysis.maps import stimulus_map as stimulus_map
+    from mlem_core.analysis.results import Results as Results
+    from mlem_core.analysis.run import run as run
+    from mlem_core.analysis.similarities import LayerSimilarity as LayerSimilarity
+    from mlem_core.analysis.similarities import compared as compared
+    from mlem_core.analysis.spec import AnalysisSpec as AnalysisSpec
+    from mlem_core.base.errors import InputError as InputError
+    from mlem_core.base.typing import Progress as Progress
+    from mlem_core.comparing import ArrayComparison as ArrayComparison
+    from mlem_core.comparing import compare as compare
+    from mlem_core.data.distance_features import with_rdm as with_rdm
+    from mlem_core.data.distance_features import with_vector as with_vector
+    from mlem_core.data.reading.content import ReadAs as ReadAs
+    from mlem_core.data.roles import read_csv as read_csv
+    from mlem_core.data.stimuli import Feature as Feature
+    from mlem_core.data.stimuli import StimulusSet as StimulusSet
+    from mlem_core.data.stimulus_csv import from_frame as from_frame
+    from mlem_core.data.stimulus_csv import write_csv as write_csv
+    from mlem_core.data.treebank import read_treebank as read_treebank
+    from mlem_core.estimators.base import RidgeMLEM as RidgeMLEM
+    from mlem_core.estimators.spearman import FRRSA as FRRSA
+    from mlem_core.estimators.spearman import SoftRankMLEM as SoftRankMLEM
+    from mlem_core.estimators.spearman import SpearmanMLEM as SpearmanMLEM
+    from mlem_core.inference.explained import Explanation as Explanation
+    from mlem_core.inference.explanation import explain as explain
+    from mlem_core.inference.explanation import with_intervals as with_intervals
+    from mlem_core.inference.explanation import with_transfer as with_transfer
+    from mlem_core.inference.what_else import explain_rest as explain_rest
+    from mlem_core.robustness.erasure import Erasure as Erasure
+    from mlem_core.robustness.erasure import erase as erase
+    from mlem_core.scale.cluster import computing_on as computing_on
+    from mlem_core.storage.store import Store as Store
 
 _HOMES = {
     "analysis.analysis": ("Analysis",),
@@ -109,6 +83,7 @@ _HOMES = {
     "scale.cluster": ("computing_on",),
     "storage.store": ("Store",),
 }
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:

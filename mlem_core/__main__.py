@@ -30,7 +30,7 @@ def run_command() -> "NoReturn":
         sys.exit(2)
     try:
         # Imports take seconds; Ctrl-C ends them as it ends a command.
-        from mlem_core.base.bars import heed_signals
+        from mlem_core.base.work import heed_signals
         from mlem_core.cli.commands import main
         from mlem_core.cli.streams import said_whole
 
@@ -41,7 +41,7 @@ def run_command() -> "NoReturn":
         # dataclass), and would die of the signal though we caught it; running any text forgets it.
         exec("")
         print("stopped", file=sys.stderr)
-        from mlem_core.base.bars import stopped_with
+        from mlem_core.base.work import stopped_with
 
         sys.exit(stopped_with())
 

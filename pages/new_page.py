@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.cost import Cost, cost_of
+from mlem_core.analysis.planning import Cost, cost_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
@@ -92,11 +92,9 @@ def new_body() -> None:
     cost = None
     if spec is not None and lint is not None:
         assert now.stimuli is not None
-        offers = [offer for offer in models.offers() if offer.where != "away"]
-        shapes = {offer.name: offer.shape for offer in offers}
+        shapes = {one.name: one.shape for one in models.offers() if one.where != "away"}
         n_layers = [len(content.names) for content in files.values()]
-        fetched = sum(offer.n_bytes or 0 for offer in offers)
-        cost = cost_of(spec, now.stimuli, lint.n_cells, shapes, n_layers, fetched)
+        cost = cost_of(spec, now.stimuli, lint.n_cells, shapes, n_layers)
     _bar(now, wrong, cost, spec)
 
 
@@ -203,8 +201,9 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
     text = f"Runs {plain(_systems())} on {on}. Computes on {plain(where)}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"
-        if cost.n_fetched:
-            takes += f", after {models.in_bytes(cost.n_fetched)} from the hub"
+        offers = [offer for offer in models.offers() if offer.where != "away"]
+        if fetched := sum(offer.n_bytes or 0 for offer in offers):
+            takes += f", after {models.in_bytes(fetched)} from the hub"
         text += f"  \n:small[:gray[{plain(takes)}; less where parts are cached.]]"
     return text
 

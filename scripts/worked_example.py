@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.measures.decomposition import UNEXPLAINED, by_pattern
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
@@ -37,7 +37,7 @@ def six_words() -> tuple[PairTables, float]:
     index = PairIndex.build(feature_columns(FEATURES), np.zeros(len(WORDS), dtype=np.int64))
     ranks = PairRanks(len(LAYERS), len(WORDS) * (len(WORDS) - 1) // 2)
     layers = [lambda layer=layer: layer for layer in LAYERS]
-    tables = pair_tables(index, layers, options=PassOptions(keep_ranks=ranks.put))
+    tables = pair_tables(index, layers, keep_ranks=ranks.put)
     return tables, float(ranks.rsa()[0, 1])
 
 

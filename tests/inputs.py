@@ -16,10 +16,10 @@ from mlem_core.data import datasets
 from mlem_core.data.folds import group_folds
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.build import LayerWork, assembled, one_layer, pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.patterns import PairIndex
-from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.ranks import PairRanks, pair_ranks
 
 # What numbers are compared with, wherever nothing else is said.
 RIDGE: dict[str, Any] = {"estimator": "ridge", "values": ()}
@@ -90,6 +90,18 @@ def tables_of(features, layers, folds, resolved=(), missing="ignore", **more):
 def sums_of(index, layers, **more):
     """Pair tables of arrays by an index; `more` goes to `pair_tables`."""
     return pair_tables(index, [lambda layer=layer: layer for layer in layers], **more)
+
+
+def sums_and_ranks(index, layers):
+    """Pair tables of arrays by an index, the ranks of the pairs, the tables of designs by layer."""
+    ranks, designs, sums = PairRanks(len(layers), index.design.n_pairs), {}, []
+    for at, layer in enumerate(layers):
+        work = LayerWork("euclidean", f"layer {at}", train_ranks=True, ranks=True, designs=True)
+        found = one_layer(index, lambda layer=layer: layer, work)
+        ranks.put(at, found.doubled)
+        designs[at] = found.designs
+        sums.append(found.sums)
+    return assembled(index, sums, len(layers)), ranks, designs
 
 
 def tables_of_rows(features, folds, rows, layers):

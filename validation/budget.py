@@ -13,9 +13,10 @@ from mlem_core.analysis.pair_errors import DesignScores
 from mlem_core.base.numbers import student_quantile
 from mlem_core.data.folds import group_folds
 from mlem_core.measures.importance import fitted
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import LayerFound, LayerWork, assembled, layer_passes
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.designs import DESIGNS, PairDesign
+from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
 from validation.work import Row, Task
@@ -54,8 +55,17 @@ def _numbers(n: int, budget: int | None, seed: int) -> pd.DataFrame:
     index = PairIndex.build(feature_columns(features), folds, design=design)
     scores = DesignScores("ridge", interactions=False)
     ranks = PairRanks(len(layers), design.n_pairs)
-    options = PassOptions(keep_ranks=ranks.put, of_design=scores.put, workers=1)
-    tables = pair_tables(index, [lambda own=own: own for own in layers], options=options)
+
+    def kept(at: int, found: LayerFound) -> LayerSums:
+        assert found.doubled is not None
+        ranks.put(at, found.doubled)
+        if found.designs:
+            scores.keep(at, scores.of(found.designs))
+        return found.sums
+
+    works = [LayerWork("euclidean", str(at), ranks=True, designs=True) for at in range(len(layers))]
+    passes = layer_passes(index, [lambda own=own: own for own in layers], works, kept)
+    tables = assembled(index, (sums for _, sums in passes), len(layers))
     rsa = ranks.rsa()
     if budget is not None:
         parts = ranks.rsa(design.starts[design.parts])

@@ -9,7 +9,7 @@ from mlem_core.base.typing import FloatArray
 from mlem_core.data.folds import group_folds
 from mlem_core.measures.decomposition import by_pattern, decompose
 from mlem_core.measures.shapley import sampled_orders, shapley
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.crossfit import FeatureSet, fold_ceilings, share_alone
 from mlem_core.pairs.patterns import PairIndex
@@ -36,7 +36,7 @@ def tables_of(features: pd.DataFrame, layers: list[FloatArray]) -> tuple[PairTab
     tables = pair_tables(
         index,
         [lambda rows=rows: rows for rows in layers],
-        options=PassOptions(keep_ranks=ranks.put, workers=1),
+        keep_ranks=ranks.put,
     )
     return tables, ranks.rsa()
 

@@ -18,7 +18,7 @@ from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import Replicates
 from mlem_core.measures.decomposition import UNEXPLAINED, ceilings_of, decompose
 from mlem_core.measures.importance import permutation_importance
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
@@ -85,7 +85,7 @@ def tables_of(
     tables = pair_tables(
         index,
         [lambda rows=rows: rows for rows in layers],
-        options=PassOptions(keep_ranks=ranks.put, workers=1),
+        keep_ranks=ranks.put,
     )
     return tables, ranks.rsa(), index
 

@@ -16,7 +16,7 @@ from mlem_core.estimators.base import RidgeMLEM, TableModel, held_out_scores
 from mlem_core.estimators.spearman import FRRSA, Ascent, SpearmanMLEM, ascend
 from mlem_core.measures.importance import permutation_importance
 from mlem_core.models.representations import from_model
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.tables import PairTables
@@ -79,9 +79,7 @@ def index_of(seed: int) -> PairIndex:
 
 def tables_of(rows: NDArray[np.floating], seed: int = 0) -> PairTables:
     """The pair tables of one layer."""
-    return pair_tables(
-        index_of(seed), [lambda: rows], train_ranks=True, options=PassOptions(workers=1)
-    )
+    return pair_tables(index_of(seed), [lambda: rows], train_ranks=True)
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ from mlem_core.data.folds import group_folds
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import Comparison
 from mlem_core.measures.decomposition import UNEXPLAINED
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import feature_columns
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
@@ -50,9 +50,7 @@ def pairs_of(features: pd.DataFrame, layers: list[FloatArray], seed: int) -> Lay
     groups = np.arange(len(features))
     folds = group_folds(groups, 5, seed)
     index = PairIndex.build(feature_columns(features), folds)
-    tables = pair_tables(
-        index, [lambda rows=rows: rows for rows in layers], options=PassOptions(workers=1)
-    )
+    tables = pair_tables(index, [lambda rows=rows: rows for rows in layers])
     both = (("m", 0), ("m", 1))
     return LayerPairs(both, tables, (), (), index.design, index.cell, groups, folds)
 

@@ -15,7 +15,7 @@ from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.base import RidgeMLEM
 from mlem_core.estimators.registry import held_out_scores
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
-from mlem_core.pairs.build import PassOptions, pair_tables
+from mlem_core.pairs.build import pair_tables
 from mlem_core.pairs.columns import ends, feature_columns, pair_numbers, resolved_columns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import PairRanks
@@ -44,9 +44,7 @@ def tables_of(
 ) -> PairTables:
     """The pair tables of some layers, some features resolved by value."""
     index = PairIndex.build(resolved_columns(stimuli, resolved), folds)
-    return pair_tables(
-        index, [lambda rows=rows: rows for rows in layers], options=PassOptions(workers=1)
-    )
+    return pair_tables(index, [lambda rows=rows: rows for rows in layers])
 
 
 def sample(n: int, draw: int) -> IntArray:
@@ -214,7 +212,7 @@ def with_noise() -> list[Row]:
         tables = pair_tables(
             index,
             [lambda rows=rows: rows for rows in layers],
-            options=PassOptions(keep_ranks=ranks.put, workers=1),
+            keep_ranks=ranks.put,
         )
         split = decompose(tables, ranks.rsa())
         terms = dict(zip((*tables.features, UNEXPLAINED), split.values[:, 0, 1], strict=True))

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlem_core.analysis.analysis import Selection
 from mlem_core.analysis.representations import representations_of
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer
 from mlem_core.data.folds import in_training, untested_items
@@ -102,15 +102,10 @@ def decoding(
     folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`; those of an
         analysis keep together what its metric models are not to have seen
 
-    Returns
-    -------
-    Baseline, whose `majority` is the accuracy of always saying the most frequent training level.
-    A fold in which no stimulus has the feature has no row.
+    Returns a `Baseline`, whose `majority` is the accuracy of always saying the most frequent
+    training level. A fold in which no stimulus has the feature has no row.
 
-    Raises
-    ------
-    InputError
-        A layer without one row a stimulus, or with values that are not finite.
+    Raises InputError: a layer without one row a stimulus, or with values that are not finite.
 
     Source: Jalouzot et al. 2024, appendix G.
     """
@@ -159,9 +154,7 @@ def encoded_features(stimuli: StimulusSet | pd.DataFrame) -> tuple[FloatArray, t
     Of a feature that is given by its distances the first `MOST_COORDINATES` principal coordinates
     (Gower 1966) are taken, of a vector its principal components; a missing value is at their mean.
 
-    Returns
-    -------
-    (n_stimuli, n_inputs) and, for each input, the feature that it belongs to
+    Returns (n_stimuli, n_inputs) and, for each input, the feature that it belongs to.
     """
     parts, names = [], []
     for column in feature_columns(stimuli):
@@ -202,9 +195,7 @@ def random_forest(
     seed : of the forest and the permutations
     forest : arguments of scikit-learn's `RandomForestRegressor`
 
-    Returns
-    -------
-    model, layer, fold, feature, importance, rho (of the fold, nothing permuted)
+    Returns model, layer, fold, feature, importance, rho (of the fold, nothing permuted).
 
     Raises as `decoding`.
 
@@ -258,7 +249,6 @@ def univariate(
     folds: IntArray,
     *,
     missing: str = "ignore",
-    units: Sequence[int] | None = None,
     values: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Held-out ρ of a metric fitted to the distances |x_i - x_j| of each unit alone.
@@ -269,14 +259,11 @@ def univariate(
     ----------
     stimuli, layer_rows, folds : as in `decoding`
     missing : see `mlem_core.pairs.patterns.PairIndex`
-    units : numbers of the units to fit; by default all
     values : features that are resolved by value
 
-    Returns
-    -------
-    model, layer, unit, fold, rho
+    Returns model, layer, unit, fold, rho.
 
-    Raises as `decoding`; a unit that a layer does not have; fewer than three folds.
+    Raises as `decoding`; fewer than three folds.
 
     Source: Jalouzot et al. 2024, appendix I.
     """
@@ -289,13 +276,7 @@ def univariate(
     )
     scores = []
     for (model, layer), rows in _checked(layer_rows, folds):
-        n_units = rows.shape[1]
-        chosen = range(n_units) if units is None else units
-        if outside := [unit for unit in chosen if not 0 <= unit < n_units]:
-            raise InputError(
-                f"found unit {outside[0]} for layer {layer} of {model}; it has units 0 to "
-                f"{n_units - 1}."
-            )
+        chosen = range(rows.shape[1])
         # What is one representation up to rounding in the layer is one in each of its units.
         rows = rows[equal_rows(np.asarray(layer_rows[model, layer]))]
         for start in range(0, len(chosen), UNITS_AT_ONCE):
@@ -329,11 +310,8 @@ def of_analysis(
     layers : of the analysis; None is all
     progress : called with the number of layers done and their total
 
-    Raises
-    ------
-    InputError
-        An unknown baseline; representations that are no longer in the store; precomputed distances,
-        which have no representations.
+    Raises InputError: an unknown baseline; representations that are no longer in the store;
+    precomputed distances, which have no representations.
     """
     check_choice("baseline", name, BASELINES)
     chosen = analysis.layers if layers is None else layers
@@ -368,13 +346,9 @@ def kept_baseline(
     analysis: Analysis, name: str, store: Store, layers: Sequence[Layer]
 ) -> pd.DataFrame | None:
     """The table of a baseline if every one of these layers is in the store; computes nothing."""
-    tables = []
-    for layer in layers:
-        kept = analysis.kept(STAGE, store, [layer], name=name)
-        if kept is None:
-            return None
-        tables.append(kept.table)
-    return pd.concat(tables, ignore_index=True)
+    kept = [analysis.kept(STAGE, store, [layer], name=name) for layer in layers]
+    there = [baseline.table for baseline in kept if baseline is not None]
+    return None if len(there) < len(kept) else pd.concat(there, ignore_index=True)
 
 
 def with_rho(analysis: Analysis, store: Store, selection: Selection) -> dict[str, pd.DataFrame]:

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.cost import check_weights
-from mlem_core.analysis.defaults import ALONE, MOST_STIMULI
+from mlem_core.analysis.planning import ALONE, MOST_STIMULI, check_weights
 from mlem_core.analysis.results import correlations_of_features
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
@@ -58,15 +57,11 @@ def lint(
     spec : its folds, seed, missing values, interactions, and features that are resolved by value
     tables : of all pairs of these stimuli, where a run has made them
 
-    Raises
-    ------
-    InputError
-        An unknown policy for missing values; features that cannot be resolved by value, or that
-        make too many patterns or weights.
+    Raises InputError: an unknown policy for missing values; features that cannot be resolved by
+    value, or that make too many patterns or weights.
     """
     n, folds, seed = len(stimuli), spec.folds, spec.seed
-    values = () if spec.values == AUTO else spec.values
-    columns = resolved_columns(stimuli, values)
+    columns = resolved_columns(stimuli, () if spec.values == AUTO else spec.values)
     resolved = [column.name for column in columns if column.names]
     levels = {feature.name: level_of(stimuli, feature.name) for feature in stimuli.features}
     rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_STIMULI])
@@ -77,20 +72,17 @@ def lint(
         refused, fold_of = str(error), np.arange(n) % min(max(folds, 2), n)
     if tables is None or tables.n_pairs < n_pairs(n) or len(rows) < n:
         some = feature_columns(stimuli.take(rows), resolved=resolved)
-        check_weights(some, spec.interactions)
+        check_weights(some, spec)
         index = PairIndex.build(some, fold_of[rows], spec.missing)
         tables, notes = tables_without_layers(index), index.notes
-    tables = tables.with_interactions(
-        spec.interactions and not any(column.names for column in columns)
-    )
+    tables = tables.with_interactions(spec.interactions and not resolved)
     findings = [*_duplicates(stimuli), *_missing(columns, spec.missing), *_values(columns, folds)]
     findings += _size(stimuli, folds, tables)
     if refused:
         findings.append(StimulusFinding("problem", "folds", sentence_case(refused)))
     else:
         findings += _tested(stimuli, fold_of, folds, spec.folds_over)
-    findings += [StimulusFinding("note", "bins", note) for note in notes]
-    findings += _levels(levels)
+    findings += [*(StimulusFinding("note", "bins", note) for note in notes), *_levels(levels)]
     of_pairs = [*feature_findings(tables), *_determined(columns, rows), *_patterns(tables)]
     if len(rows) < n:
         where = f" (seen in a seeded sample of {len(rows):,} stimuli)."
@@ -103,13 +95,13 @@ def lint(
     return Lint(findings, correlations, len(rows), len(tables.cell_block))
 
 
-def _levels(level_of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
+def _levels(of_feature: Mapping[str, str]) -> Iterator[StimulusFinding]:
     """The units that the features are constant on; none where on single stimuli only."""
-    by_level: dict[str, list[str]] = {}
-    for name, level in level_of_feature.items():
-        by_level.setdefault(level, []).append(name)
-    if not set(by_level) <= {STIMULUS}:
-        parts = [f"{level}: {listed(names)}" for level, names in by_level.items()]
+    if {*of_feature.values()} - {STIMULUS}:
+        parts = [
+            f"{level}: {listed([name for name, own in of_feature.items() if own == level])}"
+            for level in dict.fromkeys(of_feature.values())
+        ]
         yield StimulusFinding(
             "note",
             "levels",
@@ -123,9 +115,7 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
     A feature that is the same everywhere in a fold's training stimuli, two features that
     distinguish the same pairs, more weights than patterns.
 
-    Parameters
-    ----------
-    tables : `with_interactions` decides how many weights there are
+    How many weights there are is as `tables` say, `with_interactions` or not.
     """
     blocks = training_blocks(tables, [(k,) for k in range(tables.n_folds)])
     present = [_numbers(tables.cell_pattern[use[tables.cell_block]]) for use in blocks]
@@ -134,21 +124,15 @@ def feature_findings(tables: PairTables) -> Iterator[StimulusFinding]:
     for f, name in enumerate(tables.features):
         codes = np.ascontiguousarray(tables.codes[:, f])
         folds = [k for k, used in enumerate(present) if (codes[used] == codes[used[:1]]).all()]
-        if len(folds) == tables.n_folds:
+        where = "pairs of stimuli; its weights and importances are 0"
+        if somewhere := len(folds) < tables.n_folds:
+            named = ", ".join(map(str, folds))
+            where = f"pairs that are left to train on without fold {named}; its weight there is 0"
+        if folds:
             yield StimulusFinding(
-                "problem",
+                "caution" if somewhere else "problem",
                 "constant",
-                f"The feature {name!r} has the same distance in all pairs of stimuli; its weights "
-                "and importances are 0.",
-                (name,),
-            )
-        elif folds:
-            named = ", ".join(str(k) for k in folds)
-            yield StimulusFinding(
-                "caution",
-                "constant",
-                f"The feature {name!r} has the same distance in all pairs that are left to train "
-                f"on without fold {named}; its weight there is 0.",
+                f"The feature {name!r} has the same distance in all {where}.",
                 (name,),
             )
     whole = tables.codes[_numbers(np.concatenate(present))].astype(np.int64)
@@ -291,27 +275,16 @@ def _missing(columns: Sequence[FeatureColumn], policy: str) -> Iterator[Stimulus
             groups.setdefault(key, (absent, []))[1].append(column.name)
     for (as_level, _), (absent, names) in groups.items():
         n_absent = int(absent.sum())
-        present = n - n_absent
-        without = 1 - present * (present - 1) / (n * (n - 1))
-        who = (
-            f"The feature {names[0]!r} has no value"
-            if len(names) == 1
-            else f"The features {listed([repr(name) for name in names], most=5)} have no value, "
-            "always together,"
-        )
+        without = 1 - (n - n_absent) * (n - n_absent - 1) / (n * (n - 1))
+        who, its = f"The feature {names[0]!r} has no value", "its distance"
+        if len(names) > 1:
+            several = listed([repr(name) for name in names], most=5)
+            who = f"The features {several} have no value, always together,"
+            its = "each one's distance"
+        means = f"{its} is 0 in {percent(without)} of the pairs, and its weight rests on the rest"
         if as_level:
-            means = (
-                "having none counts as a value of its own, so its importance is partly about "
-                "which stimuli have the feature at all"
-                if len(names) == 1
-                else "having none counts as a value of each, so all of them tell these stimuli "
-                "from the others and their importances cannot be separated in that"
-            )
-        else:
-            its = "its distance" if len(names) == 1 else "each one's distance"
-            means = (
-                f"{its} is 0 in {percent(without)} of the pairs, and its weight rests on the rest"
-            )
+            means = "having none counts as a value, so that an importance is partly about which "
+            means += "stimuli have a feature at all"
         yield StimulusFinding(
             "caution" if n_absent > n / 2 else "note",
             "missing",

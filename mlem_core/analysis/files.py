@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 import shlex
@@ -15,16 +14,15 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis import pair_errors
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.spec import AnalysisSpec, chosen, parameters
+from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import parsed
-from mlem_core.base.parallel import cores
 from mlem_core.base.parameters import in_text
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
-from mlem_core.base.version import VERSION
+from mlem_core.base.work import cores
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
@@ -32,7 +30,7 @@ from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.similarity import most_alike
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import load_pair_tables, save_pair_tables
-from mlem_core.scale.executor import executor
+from mlem_core.scale.executor import executor, version_of
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
@@ -79,34 +77,31 @@ class Contents:
     """
 
     models: tuple[str, ...]
-    n_layers: int
     features: tuple[str, ...]
     notices: tuple[str, ...]
     n_stimuli: int
     similarity: float
     rsa: FloatArray
 
-    @property
-    def n_features(self) -> int:
-        return len(self.features)
-
 
 def contents_of(folder: Path | str) -> Contents:
     """Contents of the folder that `save_analysis` wrote; only its small arrays are read.
 
-    Raises
-    ------
-    OSError, InputError
-        It is not there, or of another version.
+    Raises OSError, InputError: it is not there, or of another version.
     """
-    about, spec = _about(Path(folder)), kept_spec(folder)
-    models, n = dict.fromkeys(model for model, _ in about.layers), len(about.layers)
+    about = _about(Path(folder))
+    spec, layers = AnalysisSpec.from_dict(about.spec), about.layers
     rsa, folds = (_array(Path(folder) / f"{name}.npy") for name in ("rsa", "folds"))
     files = [name for name, _ in spec.representations]
-    a, b = (about.layers.index(one) for one in most_alike(rsa, about.layers, files, spec.group_of))
-    similarity = float(rsa[a, b]) if a != b else np.nan
-    known = tuple(models), n, tuple(about.kinds), tuple(about.notices)
-    return Contents(*known, len(folds), similarity, rsa)
+    a, b = map(layers.index, most_alike(rsa, layers, files, spec.group_of))
+    return Contents(
+        models=tuple(dict.fromkeys(model for model, _ in layers)),
+        features=tuple(about.kinds),
+        notices=tuple(about.notices),
+        n_stimuli=len(folds),
+        similarity=float(rsa[a, b]) if a != b else np.nan,
+        rsa=rsa,
+    )
 
 
 def kept_spec(folder: Path | str) -> AnalysisSpec:
@@ -173,13 +168,6 @@ def load_analysis(folder: Path | str) -> Analysis:
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "transformers")
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def manifest_of(
     spec: AnalysisSpec,
     whole: StimulusSet,
@@ -221,7 +209,7 @@ def manifest_of(
         "versions": {
             "mlem": VERSION,
             "python": platform.python_version(),
-            **{package: _version(package) for package in PACKAGES},
+            **{package: version_of(package) for package in PACKAGES},
         },
         "machine": {
             "platform": platform.platform(),
@@ -234,9 +222,7 @@ def manifest_of(
 def of_selection(spec: AnalysisSpec, selection: Selection, features: list[str]) -> AnalysisSpec:
     """The analysis of a selection alone, as an analysis of its own.
 
-    Parameters
-    ----------
-    features : all of the analysis; layers stay those of the analysis
+    `features` are all of the analysis; layers stay those of the analysis.
     """
     chosen = None if list(selection.features) == features else selection.features
     return replace(
@@ -250,10 +236,7 @@ def of_selection(spec: AnalysisSpec, selection: Selection, features: list[str]) 
 def options_of(spec: AnalysisSpec) -> list[str]:
     """Options of the command line that give an analysis: ["--stimuli=probing", ...].
 
-    Raises
-    ------
-    InputError
-        A value that no option stands for, such as a name with a comma.
+    Raises InputError: a value that no option stands for, such as a name with a comma.
     """
     options: list[str] = []
     for name, value in chosen(spec).items():

@@ -176,7 +176,7 @@ class Grouped:
 
     @property
     def has_groups(self) -> bool:
-        """Whether models stand in groups or trajectories, or have labels."""
+        """Whether models stand in groups, or have labels."""
         return bool(self.groups or self.labels)
 
     @property
@@ -194,9 +194,7 @@ class Grouped:
         Where there are groups, checkpoints of trajectories that are in none are in no group: each
         would be one of its own.
 
-        Parameters
-        ----------
-        models : the rows are of these
+        Rows are of `models` alone.
         """
         grouped = {one for _, members in self.groups for one in members}
         trained = {one for _, members in self.trajectories for one in members}
@@ -235,13 +233,10 @@ def names_in_choices(
 def check_divisions(said: Grouped, models: Sequence[str]) -> None:
     """Check the groups and trajectories of models.
 
-    Raises
-    ------
-    InputError
-        A group or trajectory without a member, or with a name that cannot be printed or is
-        another's; a member that is there twice, or in two groups; a group with the name of a
-        model outside it; a member of a trajectory without a step, two of one step of one run,
-        a trajectory of one step.
+    Raises InputError: a group or trajectory without a member, or with a name that cannot be printed
+    or is another's; a member that is there twice, or in two groups; a group with the name of a
+    model outside it; a member of a trajectory without a step, two of one step of one run, a
+    trajectory of one step.
     """
     for kind, named in _divisions(said):
         names = [name for name, _ in named]
@@ -252,13 +247,10 @@ def check_divisions(said: Grouped, models: Sequence[str]) -> None:
                     f"{called} has {len(members)} members; expected a name that can be printed "
                     "and at least one model."
                 )
-            if names.count(name) > 1:
-                raise InputError(f"{called} is named twice; name each {kind} once.")
-            for member in members:
-                if members.count(member) > 1:
-                    raise InputError(
-                        f"the model {member!r} is named twice in {called}; name each once."
-                    )
+            twice = [member for member in members if members.count(member) > 1]
+            if names.count(name) > 1 or twice:
+                what = f"the model {twice[0]!r} of {called}" if twice else called
+                raise InputError(f"{what} is named twice; name each once.")
             if kind == "group" and name in models and name not in members:
                 raise InputError(
                     f"{called} has the name of a model that is not in it; choose another name, "
@@ -279,10 +271,7 @@ def check_divisions(said: Grouped, models: Sequence[str]) -> None:
 def labels_of(groups: Groups, labels: Groups, models: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The labels of each factor, a value a model in the order of `models`; empty: unknown.
 
-    Raises
-    ------
-    InputError
-        A label of another form; a factor with two values for one model.
+    Raises InputError: a label of another form; a factor with two values for one model.
     """
     members = {name: (name,) for name in models} | dict(groups)
     found: dict[str, dict[str, str]] = {}
@@ -342,10 +331,7 @@ def step_of(member: str) -> int:
 
     Random weights ("mini@random", "mini@random2"), as training would start from, are step 0.
 
-    Raises
-    ------
-    InputError
-        Its revision does not end in a number.
+    Raises InputError: its revision does not end in a number.
     """
     run, _, revision = member.rpartition("@")
     found = _STEP.search(revision)
@@ -383,9 +369,7 @@ def trajectories_of(
 ) -> Groups:
     """Trajectories that still have two steps of these models, each with its members among them.
 
-    Parameters
-    ----------
-    called : which members are called otherwise now; without those whose step that hides
+    `called` says which members are called otherwise now; those whose step that hides are left out.
     """
     named = called or {}
     kept = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,19 +17,20 @@ from mlem_core.analysis.pair_errors import DesignScores, OfDesigns
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
-from mlem_core.base.parallel import cores, each
-from mlem_core.base.room import check_disk, check_memory, give_back_memory
+from mlem_core.base.room import check_free, check_memory, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
+from mlem_core.base.work import cores, each
 from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import (
     LARGE,
+    LayerFound,
     LayerWork,
-    PassOptions,
     assembled,
+    layer_passes,
     load_pair_tables,
     one_layer,
     pair_tables,
@@ -97,16 +98,13 @@ def layer_tables(
             "choose fewer layers or features, or code fewer features by value",
         )
         of = _Pass(index, spec, sources, scores, store, progress)
-        passed = _by_workers(of, keys) if keys else _here(of)
-        found = _made(passed, index, list(sources), scores)
+        found = _passed(of, keys)
         usable = [list(sources.items())[i] for i in found.kept]
         found.notes.extend(_cost_of_bins(index, columns, spec, usable))
         give_back_memory()
         return found
 
-    some: dict[str, Any] = {}
-    if not design.is_complete:
-        some["pairs"] = [design.n_pairs, spec.estimator, "halves"]
+    some = {} if design.is_complete else {"pairs": [design.n_pairs, spec.estimator, "halves"]}
     depends_on = {
         "stimuli": stimuli.digest,
         "layers": [[source.identity, n] for (_, n), source in sources.items()],
@@ -162,70 +160,45 @@ class _Pass(NamedTuple):
     store: Store
     progress: Counted
 
+    def work(self, layer: Layer) -> LayerWork:
+        """Choices of the pass over one layer."""
+        name = f"{layer[0]} layer {layer[1]}"
+        return LayerWork(self.spec.distance_of(layer[0]), name, True, True, True)
 
-class Passed(NamedTuple):
-    """Result of the pass over all layers.
 
-    tables : of the layers without an error
-    errors : by the position of a layer
-    rsa : (n_layers, n_layers)
-    of_designs : (n_designs, n_layers, n_layers) the same of each independent design; None where all
-        pairs are compared
+def _passed(of: _Pass, keys: Sequence[dict[str, Any]]) -> LayerTables:
+    """Result of the pass over the pairs of all layers, without those that have an error.
+
+    `keys` are what the entry of each layer in the store depends on, where workers make them; else
+    none.
     """
+    index, design, scores, layers = of.pairs, of.pairs.design, of.scores, list(of.sources)
+    errors: dict[int, InputError] = {}
+    ranks = PairRanks(len(layers), design.n_pairs, None if keys else of.store.root)
 
-    tables: PairTables
-    errors: dict[int, InputError]
-    rsa: FloatArray
-    of_designs: FloatArray | None
+    def sums() -> Iterator[LayerSums]:
+        for at, parts in _by_workers(of, keys, ranks) if keys else _here(of, ranks):
+            if not isinstance(parts, InputError):
+                if parts.designs is not None:
+                    scores.keep(at, parts.designs)
+                yield parts.sums
+                continue
+            errors[at] = parts
+            if len(errors) == len(layers):
+                raise errors[0]
 
-
-def _made(
-    found: Passed, index: PairIndex, layers: Sequence[Layer], scores: DesignScores
-) -> LayerTables:
-    """Result of the pass without the layers that have an error, and its notes."""
-    kept = [i for i in range(len(layers)) if i not in found.errors]
-    rsa = found.rsa[np.ix_(kept, kept)]
-    notes = [f"A layer was left out: {found.errors[i]}" for i in sorted(found.errors)]
+    tables = assembled(index, sums(), len(layers))
+    kept = [at for at in range(len(layers)) if at not in errors]
+    workers = (executor(), of.store.root) if keys else ()
+    rsa = ranks.rsa(None, *workers)[np.ix_(kept, kept)]
+    notes = [f"A layer was left out: {errors[at]}" for at in sorted(errors)]
     of_pairs = pair_errors.none()
-    if found.of_designs is not None:
-        parts = found.of_designs[:, kept][:, :, kept]
-        of_pairs = scores.table([layers[i] for i in kept], kept, found.tables, rsa, parts)
-        about = found.tables.n_pairs, n_pairs(index.design.n_stimuli), index.design.n_designs
+    if not design.is_complete:
+        parts = ranks.rsa(design.starts[design.parts], *workers)[:, kept][:, :, kept]
+        of_pairs = scores.table([layers[at] for at in kept], kept, tables, rsa, parts)
+        about = tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
         notes = [pair_errors.errors_sentence(of_pairs, *about), *notes]
-    return LayerTables(
-        found.tables, rsa, [*index.notes, *coarse_notes(found.tables), *notes], kept, of_pairs
-    )
-
-
-def _here(of: _Pass) -> Passed:
-    """The pass over the pairs of all layers by the cores of this machine."""
-    index, spec, sources, scores, store, progress = of
-    design, errors = index.design, dict[int, InputError]()
-    ranks = PairRanks(len(sources), design.n_pairs, store.root)
-    tables = pair_tables(
-        index,
-        [lambda source=source, n=n: source[n] for (_, n), source in sources.items()],  # type: ignore[misc]
-        names=[f"{model} layer {n}" for model, n in sources],
-        distance=[spec.distance_of(model) for model, _ in sources],
-        train_ranks=True,
-        options=PassOptions(
-            keep_ranks=ranks.put,
-            of_design=scores.put,
-            failed=partial(_left_out, errors, len(sources)),
-            progress=progress,
-        ),
-    )
-    parts = None if design.is_complete else ranks.rsa(design.starts[design.parts])
-    return Passed(tables, errors, ranks.rsa(), parts)
-
-
-def _left_out(
-    errors: dict[int, InputError], n_layers: int, position: int, error: InputError
-) -> None:
-    """Note that a layer cannot be used; raise the error of the first where none can."""
-    errors[position] = error
-    if len(errors) == n_layers:
-        raise errors[0]
+    return LayerTables(tables, rsa, [*index.notes, *coarse_notes(tables), *notes], kept, of_pairs)
 
 
 @dataclass(frozen=True)
@@ -237,6 +210,26 @@ class LayerParts:
 
     sums: LayerSums
     designs: OfDesigns | None = None
+
+    @classmethod
+    def of(cls, found: LayerFound, scores: DesignScores) -> LayerParts:
+        """Result for the tables, of a pass."""
+        return cls(found.sums, scores.of(found.designs) if found.designs else None)
+
+
+def _here(of: _Pass, ranks: PairRanks) -> Iterator[tuple[int, LayerParts | InputError]]:
+    """The pass over each layer by the cores of this machine, or what is wrong with one."""
+
+    def kept(at: int, found: LayerFound) -> LayerParts:
+        assert found.doubled is not None
+        ranks.put(at, found.doubled)
+        return LayerParts.of(found, of.scores)
+
+    layers = [lambda source=source, n=n: source[n] for (_, n), source in of.sources.items()]
+    works = [of.work(layer) for layer in of.sources]
+    for at, parts in layer_passes(of.pairs, layers, works, kept):
+        yield at, parts
+        of.progress(at + 1, len(layers))
 
 
 # A unit of a cluster is a layer. Its result is an entry, so that a run that was broken off goes on
@@ -267,7 +260,7 @@ def keep_layer(index: PairIndex, scores: DesignScores, root: Path, item: LayerIt
         path.parent.mkdir(exist_ok=True)
         with replacing(path, synced=False) as temporary:
             found.doubled.tofile(temporary)
-        return LayerParts(found.sums, scores.of(found.designs) if found.designs else None)
+        return LayerParts.of(found, scores)
 
     LAYERS.get(store, item.key, make)
 
@@ -278,47 +271,36 @@ def _ranks(store: Store, key: dict[str, Any]) -> Path:
     return store.root / "layer-ranks" / name
 
 
-def _by_workers(of: _Pass, keys: Sequence[dict[str, Any]]) -> Passed:
-    """The pass over the layers that the store does not have by the workers of a cluster.
+def _by_workers(
+    of: _Pass, keys: Sequence[dict[str, Any]], ranks: PairRanks
+) -> Iterator[tuple[int, LayerParts | InputError]]:
+    """The pass over each layer by the workers of a cluster, unless the store has its result.
 
     Workers read representations from the store and write results into it: names travel, and the
     rows of layers of files.
-
-    Parameters
-    ----------
-    keys : what the entry of each layer depends on
     """
-    index, spec, sources, scores, store, progress = of
-    layers, design, errors = list(sources.items()), index.design, dict[int, InputError]()
+    index, _, sources, scores, store, progress = of
+    layers = list(sources.items())
     missing = [at for at, key in enumerate(keys) if not _has_layer(store, key)]
 
     def item(at: int) -> Any:
         (model, number), source = layers[at]
-        name = f"{model} layer {number}"
-        work = LayerWork(spec.distance_of(model), name, True, True, True)
+        work = of.work((model, number))
         if source.folder is not None and source.folder.is_relative_to(store.root):
             return LayerItem(source, number, work, keys[at])
         return Big(lambda: LayerItem(np.asarray(source[number]), number, work, keys[at]))
 
-    done = len(layers) - len(missing)
+    errors: dict[int, InputError] = {}
+    shared, done = (replace(index), scores, store.root), len(layers) - len(missing)
     progress(done, len(layers))
-    shared, there = (replace(index), scores, store.root), executor()
-    for number, error in there.each_of(keep_layer, map(item, missing), shared, store.root):
+    for number, error in executor().each_of(keep_layer, map(item, missing), shared, store.root):
         if error is not None:
-            _left_out(errors, len(layers), missing[number], error)
+            errors[missing[number]] = error
         progress(done := done + 1, len(layers))
-    sums, ranks = [], PairRanks(len(layers), design.n_pairs)
     for at, key in enumerate(keys):
         if at not in errors:
-            parts = LAYERS.get(store, key, _gone)
             ranks.put(at, _ranks(store, key))
-            sums.append(parts.sums)
-            if parts.designs is not None:
-                scores.keep(at, parts.designs)
-    edges, workers = design.starts[design.parts], (there, store.root)
-    of_designs = None if design.is_complete else ranks.rsa(edges, *workers)
-    tables = assembled(index, sums, len(sums))
-    return Passed(tables, errors, ranks.rsa(None, *workers), of_designs)
+        yield at, errors.get(at) or LAYERS.get(store, key, _gone)
 
 
 def _has_layer(store: Store, key: dict[str, Any]) -> bool:
@@ -357,5 +339,4 @@ def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], st
         memory += of_ranks - disk
     what = f"comparing {pairs:,} pairs of stimuli in {n_layers} layers"
     fewer = f"choose fewer pairs (--pairs {max(10 * design.n_stimuli, pairs // 4)})"
-    check_memory(memory, what, fewer)
-    check_disk(store.root, disk, what, f"{fewer} or another folder for the store (MLEM_CACHE)")
+    check_free(store.root, memory, disk, what, fewer)

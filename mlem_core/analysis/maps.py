@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.analysis.representations import representations_of
-from mlem_core.analysis.selection import check_layers
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.measures.similarity import map_stress as stress_of
@@ -43,9 +42,7 @@ def levels(values: pd.Series, kind: str) -> pd.Series:
 def outlines(points: pd.DataFrame, features: Sequence[str]) -> dict[tuple[str, ...], FloatArray]:
     """The `outline` of each group by the first feature that has three stimuli, by its level.
 
-    Parameters
-    ----------
-    points, features : as of `nested_groups`
+    `points` and `features` are as of `nested_groups`.
     """
     groups = points.dropna(subset=[features[0]]).groupby(features[0], sort=True)
     places = {str(level): own[["x", "y"]].to_numpy(dtype=np.float64) for level, own in groups}
@@ -61,13 +58,11 @@ def nested_groups(points: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame
         such a stimulus is in no group by that feature
     features : in the order in which they divide
 
-    Returns
-    -------
-    depth (1: by the first feature, 2: by the first and the second ...), the level of each feature
-    (`NONE` below the depth), n, x, y, between. between is of a depth: the share of the squared
-    distances to the middle of the map that lies between its groups, less what as many groups of
-    random stimuli have on average (ε², Kelley 1935), over the stimuli that have all features; NaN
-    with as many groups as stimuli.
+    Returns depth (1: by the first feature, 2: by the first and the second ...), the level of each
+    feature (`NONE` below the depth), n, x, y, between. between is of a depth: the share of the
+    squared distances to the middle of the map that lies between its groups, less what as many
+    groups of random stimuli have on average (ε², Kelley 1935), over the stimuli that have all
+    features; NaN with as many groups as stimuli.
 
     Source: Jalouzot et al. 2024, figures 6 and S13.
     """
@@ -103,9 +98,7 @@ def outline(places: FloatArray, share: float = 0.5) -> FloatArray:
     Their middle is the median of each coordinate: a few stimuli far out do not move the outline.
     Fewer than three points, or points on a line, give the two ends.
 
-    Parameters
-    ----------
-    places : (n, 2)
+    `places` are (n, 2).
     """
     from scipy.spatial import ConvexHull, QhullError
 
@@ -158,7 +151,7 @@ def kept_points(analysis: Analysis, layer: Layer, store: Store | None) -> FloatA
     """(n_shown, 2) the points of `stimulus_map`; None where the map is not kept yet."""
     if layer in analysis.maps:
         return analysis.maps[layer]
-    kept = None if store is None else MAPS.find(store, analysis.key([layer]))
+    kept = analysis.kept(MAPS, store, [layer])
     return None if kept is None else kept.points
 
 

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Fits, Results, results_from_tables
-from mlem_core.analysis.selection import Selection, check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import SEPARATOR
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
+from mlem_core.base.typing import Counted, FloatArray, Layer, Progress, Report, counting, layer_name
 from mlem_core.estimators.registry import ESTIMATORS, FoldFits, can_resolve, every_estimator
 from mlem_core.measures.importance import fitted
 from mlem_core.measures.similarity import weighted_tau
@@ -141,51 +140,29 @@ def agreement_by_layer(first: Results, second: Results) -> pd.DataFrame:
     frobenius is the Frobenius distance of the two matrices of weights, each of norm 1, from 0 to 2;
     tau the weighted Kendall τ of the two importance profiles.
 
-    Parameters
-    ----------
-    first, second : of the same layers, folds and features, without features coded by value
+    Both are of the same layers, folds and features, without features coded by value.
 
-    Raises
-    ------
-    InputError
-        They are not.
-
-    Source: Jalouzot et al. 2024, figure S7.
+    Raises InputError: they are not.
     """
     keys = ["model", "layer", "fold"]
     sides = [
         one.weights.merge(one.importance, on=[*keys, "feature"], validate="one_to_one")
         for one in (first, second)
     ]
-    return _agreement(sides[0], sides[1], keys, list(first.feature_correlations.index))
+    return agreement_of_methods(sides[0], sides[1], keys)
 
 
-def agreement_by_noise(rows: pd.DataFrame, methods: tuple[str, str]) -> pd.DataFrame:
-    """Agreement of two methods on a layer with noise: noise, fold, frobenius, tau.
-
-    Parameters
-    ----------
-    rows : estimator, noise, fold, feature (the name of a term), weight, importance, of a layer to
-        which noise was added; `validation.noisy_profiles` makes them
-    methods : the two estimators
-
-    Raises
-    ------
-    InputError
-        The two do not have the same noise levels, folds and terms.
-
-    Source: Jalouzot et al. 2024, figure S8.
-    """
-    first, second = (rows[rows["estimator"] == name] for name in methods)
-    terms = rows["feature"].drop_duplicates()
-    features = terms[~terms.str.contains(SEPARATOR, regex=False)].tolist()
-    return _agreement(first, second, ["noise", "fold"], features)
-
-
-def _agreement(
-    first: pd.DataFrame, second: pd.DataFrame, keys: list[str], features: list[str]
+def agreement_of_methods(
+    first: pd.DataFrame, second: pd.DataFrame, keys: list[str]
 ) -> pd.DataFrame:
-    """`keys`, frobenius and tau, of the weights and importances of every term by two methods."""
+    """Agreement of two methods on the rows that `keys` tell: `keys`, frobenius, tau.
+
+    `first` and `second` have `keys`, feature (the name of a term), weight, importance.
+
+    Raises InputError: the two do not have the same rows and terms.
+
+    Source: Jalouzot et al. 2024, figures S7 and S8.
+    """
     sides = [
         tuple(one.pivot(index=keys, columns="feature", values=v) for v in ("weight", "importance"))
         for one in (first, second)
@@ -197,7 +174,7 @@ def _agreement(
             "two methods are compared on the same layers, folds and features; found others."
         )
     # An entry beside the diagonal stands in the matrix twice.
-    times = np.array([1.0 if term in features else 2.0 for term in weights.columns])
+    times = np.array([1.0 + (SEPARATOR in term) for term in weights.columns])
     one, other = (_of_norm_one(table.to_numpy(), times) for table in (weights, others))
     profiles = np.stack([importance.to_numpy(), other_importance.to_numpy()], axis=1)
     return weights.index.to_frame(index=False).assign(
@@ -215,47 +192,32 @@ def _of_norm_one(weights: FloatArray, times: FloatArray) -> FloatArray:
 
 _BERT, _GPT2, _MAMBA = "bert-base-uncased", "gpt2", "state-spaces/mamba-130m-hf"
 PUBLISHED_MODELS = (_BERT, _GPT2, _MAMBA)
-
-
-class _Published(NamedTuple):
-    """A number of the paper: its two layers (None: all layers), and the number."""
-
-    pair: tuple[Layer, Layer] | None
-    value: float
-
-
-# Salle et al. 2024: figure 2, and figure 4 (the highest and the lowest of the matrix).
-PUBLISHED = (
-    _Published(None, 0.69),
-    _Published(((_GPT2, 8), (_BERT, 4)), 0.77),
-    _Published(((_MAMBA, 8), (_BERT, 4)), -0.24),
-)
+# Numbers of Salle et al. 2024 by layers: figure 2 (of all), and figure 4 (the highest and the
+# lowest of the matrix).
+PUBLISHED: dict[tuple[Layer, ...], float] = {
+    (): 0.69,
+    ((_GPT2, 8), (_BERT, 4)): 0.77,
+    ((_MAMBA, 8), (_BERT, 4)): -0.24,
+}
 
 
 def beside_published(results: Results) -> pd.DataFrame | None:
     """The published numbers and ours: quantity, layer_a, layer_b, published, here.
 
-    Parameters
-    ----------
-    results : of an analysis
-
-    Returns
-    -------
-    None where its models are not the three of the paper. The agreement has no layers; a pair of
-    layers that is not in the analysis, and an agreement that is not defined, has no number here.
+    Returns None where its models are not the three of the paper. The agreement has no layers; a
+    pair of layers that is not in the analysis, and an agreement that is not defined, has no number
+    here.
 
     Source: Salle et al. 2024.
     """
     if {model for model, _ in results.layers} != set(PUBLISHED_MODELS):
         return None
-    square, rows = results.similarity_profiles, []
-    for pair, value in PUBLISHED:
-        if pair is None:
-            rows.append(("agreement", "", "", value, results.agreement))
-            continue
-        a, b = map(layer_name, pair)
-        there = a in square.index and b in square.index
-        rows.append(("weighted_tau", a, b, value, float(square.loc[a, b]) if there else math.nan))
+    square = results.similarity_profiles
+    rows = [("agreement", "", "", PUBLISHED[()], results.agreement)]
+    for a, b in filter(None, PUBLISHED):
+        names = layer_name(a), layer_name(b)
+        here = float(square.loc[names]) if {*names} <= {*square.index} else math.nan
+        rows.append(("weighted_tau", *names, PUBLISHED[a, b], here))
     return pd.DataFrame(rows, columns=["quantity", "layer_a", "layer_b", "published", "here"])
 
 
@@ -271,24 +233,17 @@ STAGE = Stage("fits", 3, _Fits)
 
 def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
     """The results of a selection if its fits, or those of each layer, are cached; else None."""
-    cached, whole = [], analysis.kept(STAGE, store, selection)
+    whole = analysis.kept(STAGE, store, selection)
     if whole is not None:
         return analysis.results_of(selection, whole)
-    for layer in selection.layers:
-        fits = analysis.kept(STAGE, store, replace(selection, layers=(layer,)))
-        if fits is None:
-            return None
-        cached.append(fits)
-    return analysis.results_of(selection, _joined(cached))
+    cached = [analysis.kept(STAGE, store, own) for own in _each(selection)]
+    there = [fits for fits in cached if fits is not None]
+    return None if len(there) < len(cached) else analysis.results_of(selection, _joined(there))
 
 
 def keep_fits(analysis: Analysis, store: Store, selection: Selection) -> Results:
     """The results of a selection whose fits are quick; they are cached."""
-    tables, _ = analysis.subset(selection)
-    fits = STAGE.get(
-        store, analysis.key(selection), lambda: _Fits(*fitted(tables, selection.estimator))
-    )
-    return analysis.results_of(selection, fits)
+    return analysis.results_of(selection, _fits(analysis, store, selection))
 
 
 def fitted_results(
@@ -300,19 +255,23 @@ def fitted_results(
     """
     cached, total = [], len(selection.layers)
     count = counting(report or (lambda _: None), "fits", "layers")
-    for done, layer in enumerate(selection.layers):
+    count(0, total)
+    for done, own in enumerate(_each(selection), 1):
+        cached.append(_fits(analysis, store, own))
         count(done, total)
-        own = replace(selection, layers=(layer,))
-        tables, _ = analysis.subset(own)
-        cached.append(
-            STAGE.get(
-                store,
-                analysis.key(own),
-                lambda tables=tables: _Fits(*fitted(tables, selection.estimator)),  # type: ignore[misc]
-            )
-        )
-    count(total, total)
     return analysis.results_of(selection, _joined(cached))
+
+
+def _each(selection: Selection) -> list[Selection]:
+    """The same selection of each of its layers."""
+    return [replace(selection, layers=(layer,)) for layer in selection.layers]
+
+
+def _fits(analysis: Analysis, store: Store, selection: Selection) -> _Fits:
+    """Fits of a selection, from the store or computed and kept."""
+    tables, _ = analysis.subset(selection)
+    key, estimator = analysis.key(selection), selection.estimator
+    return STAGE.get(store, key, lambda: _Fits(*fitted(tables, estimator)))
 
 
 def _joined(by_layer: Sequence[Fits]) -> Fits:
@@ -325,8 +284,6 @@ def _joined(by_layer: Sequence[Fits]) -> Fits:
 
 # Standard deviations of the noise, in those of each unit.
 NOISE_LEVELS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
-
-
 NOISE_STAGE = Stage("noise-agreement", 2, pd.DataFrame)
 
 
@@ -361,11 +318,8 @@ def make_noise(
     layer : of the analysis
     report : called as the fits go on
 
-    Raises
-    ------
-    InputError
-        The layer is not in the analysis, holds distances, or is no longer in the store; a method
-        cannot fit what is selected.
+    Raises InputError: the layer is not in the analysis, holds distances, or is no longer in the
+    store; a method cannot fit what is selected.
     """
     check_layers([layer], analysis.layers)
     if not can_be_made(analysis, selection, layer):
@@ -374,13 +328,13 @@ def make_noise(
             f"distance {analysis.spec.distance_of(layer[0])}), and features that are not resolved "
             "by value."
         )
-    said = report or (lambda _: None)
+    count = counting(report or (lambda _: None), "noise", "methods")
     key = _noise_key(analysis, selection, layer)
-    return NOISE_STAGE.get(store, key, lambda: _noisy(analysis, store, selection, layer, said))
+    return NOISE_STAGE.get(store, key, lambda: _noisy(analysis, store, selection, layer, count))
 
 
 def _noisy(
-    analysis: Analysis, store: Store, selection: Selection, layer: Layer, report: Report
+    analysis: Analysis, store: Store, selection: Selection, layer: Layer, count: Counted
 ) -> pd.DataFrame:
     model, number = layer
     spec, folds = analysis.spec, analysis.folds
@@ -388,7 +342,6 @@ def _noisy(
     noise = np.random.default_rng(spec.seed).standard_normal(rows.shape) * rows.std(axis=0)
     chosen = analysis.stimuli.select(selection.features)
     index = PairIndex.build(feature_columns(chosen), folds, spec.missing, design=analysis.design)
-    count = counting(report, "noise", "methods")
     count(0, len(COMPARED))
     tables = pair_tables(
         index,
@@ -403,10 +356,8 @@ def _noisy(
         found.append(results_from_tables(tables, levels, np.eye(len(levels)), folds, name))
         count(done, len(COMPARED))
     table = agreement_by_layer(found[0], found[1])
-    noises = np.array(NOISE_LEVELS)[table["layer"].to_numpy()]
-    return table.drop(columns=["model", "layer"]).assign(noise=noises)[
-        ["noise", "fold", "frobenius", "tau"]
-    ]
+    table["noise"] = np.array(NOISE_LEVELS)[table["layer"].to_numpy()]
+    return table[["noise", "fold", "frobenius", "tau"]]
 
 
 def _noise_key(analysis: Analysis, selection: Selection, layer: Layer) -> dict[str, Any]:

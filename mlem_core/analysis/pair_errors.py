@@ -78,12 +78,8 @@ class DesignScores:
         self._found: dict[int, OfDesigns] = {}
         self._names: tuple[str, ...] = ()
 
-    def put(self, position: int, designs: Sequence[PairTables]) -> None:
-        """Fit one layer on balanced halves of its designs."""
-        self.keep(position, self.of(designs))
-
     def of(self, designs: Sequence[PairTables]) -> OfDesigns:
-        """Scores and sums of one layer's designs, for the store."""
+        """Scores and sums of one layer's designs, fitted on balanced halves of them."""
         halves = np.concatenate([self._scores(tables) for tables in half_samples(designs)])
         whole = together(designs)
         ceilings = np.array([fold_ceilings(tables).mean() for tables in designs])
@@ -116,7 +112,7 @@ class DesignScores:
 
         Parameters
         ----------
-        positions : of these layers, as `put` was given them
+        positions : of these layers, as `keep` was given them
         tables, rsa : of these layers, from all designs
         of_designs : (n_designs, n_layers, n_layers) RSA from each
         """
@@ -211,9 +207,7 @@ def errors_sentence(errors: pd.DataFrame, n_pairs: int, n_all: int, n_designs: i
 def half_samples(designs: Sequence[PairTables]) -> Iterator[PairTables]:
     """The tables of 2 (n - 1) balanced halves of n designs, each followed by the other half.
 
-    Parameters
-    ----------
-    designs : of the same layers and features, a power of 2 of them, see `together`
+    `designs` are of the same layers and features, a power of 2 of them, see `together`.
     """
     from scipy.linalg import hadamard
 

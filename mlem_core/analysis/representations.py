@@ -17,9 +17,9 @@ from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.text import listed, span
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting
+from mlem_core.base.work import check_cancelled
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.arrays import HowRead, n_subjects
@@ -41,10 +41,7 @@ def with_subjects(spec: AnalysisSpec) -> AnalysisSpec:
     The systems are called NAME@subject1 and so on. Where the file is in a group already, they are
     in the place of its name there.
 
-    Raises
-    ------
-    InputError
-        A file that is to have several subjects and has none, or cannot be read.
+    Raises InputError: a file that is to have several subjects and has none, or cannot be read.
     """
     said, first_column = dict(spec.subjects), dict(spec.first_column)
     of: dict[str, tuple[str, ...]] = {}
@@ -84,10 +81,7 @@ def layer_sources(
 ) -> tuple[dict[Layer, Representations], list[str]]:
     """The representations that each layer of an analysis is of, and notices of what is left out.
 
-    Raises
-    ------
-    InputError
-        No model or no layer is left.
+    Raises InputError: no model or no layer is left.
     """
     found, notices = _all_representations(spec, whole, store, report)
     rows = spec.kept.rows(whole)
@@ -205,10 +199,7 @@ def _extracted_by_workers(
 def _keep_states(stimuli: StimulusSet, options: ExtractionOptions, root: Path, model: str) -> None:
     """Put the hidden states of one model into the store at `root`, as a worker does it.
 
-    Raises
-    ------
-    InputError
-        The model cannot be used on this machine.
+    Raises InputError: the model cannot be used on this machine.
     """
     try:
         representations.from_model(
@@ -272,11 +263,8 @@ def _over_repetitions(repeated: Representations, distance: str, layer: int) -> F
 def representations_of(analysis: Analysis, model: str, store: Store) -> Representations:
     """The representations of one of the models of an analysis, from the store or from its file.
 
-    Raises
-    ------
-    InputError
-        They are no longer in the store, or the file has gone; or its content, or the weights of
-        the model, are others than those that were analysed.
+    Raises InputError: they are no longer in the store, or the file has gone; or its content, or the
+    weights of the model, are others than those that were analysed.
     """
     spec, files = analysis.spec, dict(analysis.spec.representations)
     source: Representations | None

@@ -185,9 +185,7 @@ def write_tables(
     those of the same analysis, and what another command has written, stay beside. A folder that is
     not there is made.
 
-    Returns
-    -------
-    the tables of another analysis that stay, as another command has written them
+    Returns the tables of another analysis that stay, as another command has written them.
     """
     target = Path(folder)
     names, there = {*tables}, _tables_there(target / "manifest.json", manifest)

@@ -11,14 +11,18 @@ from typing import Any
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.cost import check_cost
-from mlem_core.analysis.defaults import CHOSEN, recommended_values, settled, with_choices_open
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.files import manifest_of
 from mlem_core.analysis.layer_tables import layer_tables
+from mlem_core.analysis.planning import (
+    CHOSEN,
+    check_cost,
+    recommended_values,
+    settled,
+    with_choices_open,
+)
 from mlem_core.analysis.representations import layer_sources, with_subjects
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.bars import reporting
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import listed
@@ -28,6 +32,7 @@ from mlem_core.base.typing import (
     Layer,
     Report,
 )
+from mlem_core.base.work import reporting
 from mlem_core.data.datasets import SETS
 from mlem_core.data.folds import FEWEST_TESTED, stimulus_folds, tested
 from mlem_core.data.stimuli import StimulusSet
@@ -123,9 +128,7 @@ def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int],
     It is for many small analyses: a worker has one of them, not a layer. What is wrong with one is
     left to the run that asks for it, which finds the others.
 
-    Parameters
-    ----------
-    done : called with how many have been run
+    `done` is called with how many have been run.
     """
     where = executor()
     if where.is_here:

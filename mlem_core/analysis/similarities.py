@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.representations import representations_of
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
-from mlem_core.base.room import check_disk, check_memory
+from mlem_core.base.room import check_free
 from mlem_core.base.text import many
 from mlem_core.base.typing import Counted, FloatArray, Layer, layer_name
 from mlem_core.measures.decomposition import Decomposition, decompose, with_sums
@@ -92,9 +91,7 @@ class LayerSimilarity:
     def written(self, split: Decomposition | None = None) -> dict[str, pd.DataFrame]:
         """Tables for files, by file name: the square, and the terms where it has some.
 
-        Parameters
-        ----------
-        split : the terms, where they are beyond chance
+        `split` has the terms, where they are beyond chance.
         """
         name = self.similarity.name
         square = self.square.rename_axis(index="layer", columns=None).reset_index()
@@ -218,16 +215,14 @@ def check_comparable(analysis: Analysis, similarity: Similarity) -> None:
 
 def _check_room(analysis: Analysis, similarity: Similarity, store: Store) -> None:
     """Raise before anything is computed where memory or disk will not do."""
-    n, kept = analysis.design.n_pairs, 0
     if not similarity.divides:
         return
-    if not similarity.sparse:
-        kept = FLOAT_BYTES * n * len(analysis.layers)
-    what = f"comparing {n:,} pairs of stimuli in {len(analysis.layers)} layers"
-    fewer = "choose fewer stimuli (--sample)"
+    n, n_layers = analysis.design.n_pairs, len(analysis.layers)
+    kept = 0 if similarity.sparse else FLOAT_BYTES * n * n_layers
     disk = kept * (kept > IN_MEMORY_BYTES)
-    check_memory(A_PAIR_BYTES * n + kept - disk, what, fewer)
-    check_disk(store.root, disk, what, f"{fewer} or another folder for the store (MLEM_CACHE)")
+    what = f"comparing {n:,} pairs of stimuli in {n_layers} layers"
+    fewer = "choose fewer stimuli (--sample)"
+    check_free(store.root, A_PAIR_BYTES * n + kept - disk, disk, what, fewer)
 
 
 def pair_cells(analysis: Analysis, similarity: Similarity) -> PairCells:

@@ -204,10 +204,8 @@ class StimulusSource(_Read):
     def load_stimuli(self) -> StimulusSet:
         """The stimuli with the kinds of their features, all features.
 
-        Raises
-        ------
-        InputError
-            No such set or file; its content cannot be used; an option that does not go with it.
+        Raises InputError: no such set or file; its content cannot be used; an option that does not
+        go with it.
         """
         values = {each.name: frozen(getattr(self, each.name)) for each in _FIELDS}
         source = StimulusSource(**values)
@@ -228,7 +226,7 @@ READING = tuple(each.name for each in _FIELDS if each.name not in ("stimuli", "o
 def as_written(source: Source, path: str) -> Source:
     """Source of the stimuli of `path`, which `write_csv` has written there."""
     defaults: dict[str, Any] = {each.name: each.default for each in _FIELDS if each.name in READING}
-    return replace(source, **{**defaults, "stimuli": path})
+    return replace(source, **defaults | {"stimuli": path})
 
 
 class _ReadFrom(NamedTuple):
@@ -261,18 +259,18 @@ def _load(source: StimulusSource, read_from: _ReadFrom) -> StimulusSet:
 def _loaded(source: StimulusSource, paths: list[Path]) -> StimulusSet:
     treebank = bool(paths) and all(path.suffix.lower() == SUFFIX for path in paths)
     _check_options(source, treebank, table=bool(paths) and not treebank)
-    if not paths and source.stimuli not in datasets.SETS:
+    if treebank:
+        sampling = Sampling(source.sample, source.balance, source.sample_seed)
+        stimuli = read_treebank(paths, source.level, sampling, source.encoding)
+    elif paths:
+        stimuli = _read_table(source, paths[0])
+    elif source.stimuli in datasets.SETS:
+        stimuli = datasets.load(source.stimuli)
+    else:
         raise InputError(
             f"there is no {SUFFIX} file in {source.stimuli!r}; expected a stimulus file, a folder "
             f"of {SUFFIX} files, or one of {', '.join(datasets.SETS)}."
         )
-    if not paths:
-        stimuli = datasets.load(source.stimuli)
-    elif treebank:
-        sampling = Sampling(source.sample, source.balance, source.sample_seed)
-        stimuli = read_treebank(paths, source.level, sampling, source.encoding)
-    else:
-        stimuli = _read_table(source, paths[0])
     for name in source.add:
         stimuli = _added(stimuli, name, source.language)
     for name, number in source.bins:
@@ -323,9 +321,7 @@ def added_column(name: str) -> str:
 def as_added(candidate: str, models: Iterable[str]) -> str:
     """Entry of `add` that makes a candidate a feature; "" where none does.
 
-    Parameters
-    ----------
-    models : those that may have given its surprisal
+    `models` are those that may have given its surprisal.
     """
     entries = (*ADDED, *(f"{SURPRISAL}:{model}" for model in models))
     return next((entry for entry in entries if added_column(entry) == candidate), "")
@@ -342,14 +338,11 @@ def _added(stimuli: StimulusSet, name: str, language: str) -> StimulusSet:
 
 def _check_options(source: StimulusSource, treebank: bool, table: bool) -> None:
     """Raise for an option that has no meaning for the kind of source."""
-    defaults = {each.name: each.default for each in _FIELDS}
-    of_tables = ("sep", "decimal", "na", "sheet", "roles")
-    of_treebanks = ("level", "sample", "balance", "sample_seed")
-    wrong = (*(of_tables if not table else ()), *(of_treebanks if not treebank else ()))
-    if not (table or treebank):
-        wrong = (*wrong, "encoding")
     what = "a table" if table else "a treebank" if treebank else "a built-in set"
+    wrong: tuple[str, ...] = () if table else ("sep", "decimal", "na", "sheet", "roles")
+    wrong += () if treebank else ("level", "sample", "balance", "sample_seed")
+    wrong += () if table or treebank else ("encoding",)
     for name in wrong:
-        if getattr(source, name) != defaults[name]:
+        if getattr(source, name) != getattr(StimulusSource, name):
             option = "role" if name == "roles" else name.replace("_", "-")
             raise InputError(f"--{option} has no meaning for {what}, which {source.stimuli!r} is.")

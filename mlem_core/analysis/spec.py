@@ -267,12 +267,11 @@ class AnalysisSpec(_OfModels):
     @property
     def pair_choices(self) -> dict[str, Any]:
         """Choices for distances, folds and codes of the pairs, for the keys of cached results."""
-        names: tuple[str, ...]
         names = ("distance", "missing", "folds", "seed", "folds_over", "values", "pairs")
-        # Named where it is so, as what was kept before has no such entry.
-        names += ("already_squared",) * self.already_squared
+        # Named where they are so, as what was kept before has no such entries.
+        squared = {"already_squared": True} if self.already_squared else {}
         untested = {"untested": "pairs of one item"} if self.folds_over != "sentences" else {}
-        return {name: getattr(self, name) for name in names} | untested
+        return {name: getattr(self, name) for name in names} | squared | untested
 
     def distance_of(self, model: str) -> str:
         """The neural distance in the layers of a model or file: "precomputed" if it gives them."""
@@ -335,12 +334,9 @@ AnalysisSpec.__doc__ = "\n".join(
 
 def chosen(spec: AnalysisSpec) -> dict[str, Any]:
     """Values of the fields that are not the default, and the stimuli."""
-    own = {name: value for name, value in vars(spec).items() if name in parameters()}
-    return {
-        name: value
-        for name, value in own.items()
-        if name == "stimuli" or value != getattr(AnalysisSpec, name)
-    }
+    own = {name: getattr(spec, name) for name in parameters()}
+    default = {name: getattr(AnalysisSpec, name) for name in own if name != "stimuli"}
+    return {name: value for name, value in own.items() if value != default.get(name)}
 
 
 def over_repetitions(spec: AnalysisSpec, model: str) -> bool:

@@ -42,10 +42,8 @@ LEAST_SPREAD = 0.1
 def kept_stimuli(stimuli: StimulusSet, positions: str) -> IntArray:
     """The rows of the stimuli that a choice of `POSITIONS` keeps, ascending.
 
-    Raises
-    ------
-    InputError
-        Stimuli are to be left out by position that are whole sentences, or too few are left.
+    Raises InputError: stimuli are to be left out by position that are whole sentences, or too few
+    are left.
     """
     if positions == "all":
         return np.arange(len(stimuli))
@@ -110,9 +108,7 @@ def outlier_units(variance: FloatArray) -> IntArray:
     the median of |v - m|, but at least `LEAST_SPREAD`: those with v > m + `OUTLIER` s. They are
     fewer than half of the units.
 
-    Parameters
-    ----------
-    variance : (n_units,) see `variances`
+    `variance` is (n_units,), see `variances`.
 
     Source: outlier dimensions are described by Kovaleva et al. (2021) and, as what dominates
     similarities, by Timkey and van Schijndel (2021).
@@ -181,9 +177,7 @@ for _units in (
 def view(source: Representations, rows: IntArray, kept: str, units: str) -> Representations:
     """Representations as an analysis with these choices sees them.
 
-    Parameters
-    ----------
-    rows, kept : that it keeps, `Kept.rows` and its `Kept.identity`
+    `rows` and `kept` are `Kept.rows` and `Kept.identity`.
     """
     if kept == "all" and units == "raw":
         return source

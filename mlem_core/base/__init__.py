@@ -1,1 +1,3 @@
-"""Basics for every package: errors, types, text, threads."""
+"""What every package uses: errors, types, texts, files, threads; and the program's version."""
+
+VERSION = "0.1.0"

@@ -171,9 +171,7 @@ def is_full(error: OSError) -> bool:
 def check_target(path: str, kind: str) -> None:
     """Raise InputError where nothing can be written at a path, before any work is done.
 
-    Parameters
-    ----------
-    kind : "file" or "folder"; one that is not there can be made
+    `kind` is "file" or "folder"; one that is not there can be made.
     """
     if not path:
         raise InputError(f"the name of the {kind} to write is empty; give it one.")
@@ -327,10 +325,7 @@ def parsed(kind: type[T], data: bytes, what: str) -> T:
     data : the document
     what : the document in a message, such as "the capsule.json of x.zip"
 
-    Raises
-    ------
-    InputError
-        It is no JSON, or an entry is missing or of another form.
+    Raises InputError: it is no JSON, or an entry is missing or of another form.
     """
     from pydantic import ValidationError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATOR = " × "  # between the features of an interaction
-_RIGHT_TO_LEFT, _LEFT = frozenset(("R", "AL")), frozenset(("L", "EN"))
+# Letters of Hebrew, Arabic and their kin, with the spaces and signs between them.
+_OWN = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]"
+_FROM_RIGHT = re.compile(rf"{_OWN}(?:[\W_]*{_OWN})*")
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,7 @@ class Names:
         and what else is in a column stay. For tables that are read, not for those that are read in
         again.
 
-        Parameters
-        ----------
-        features : that have a column of their own, whose heading is named too
+        `features` have a column of their own, whose heading is named too.
         """
         heads = distinct(features, [self.feature(name) for name in features])
         named = table.rename(columns=dict(zip(features, heads, strict=True)))
@@ -219,15 +220,4 @@ def _shared(group: Sequence[str]) -> int:
 
 def isolated(text: str) -> str:
     """Text whose parts from right to left (Arabic, Hebrew) do not change the order around them."""
-    if text.isascii():
-        return text
-    kinds = [unicodedata.bidirectional(letter) for letter in text]
-    runs: list[tuple[int, int]] = []
-    for at, kind in enumerate(kinds):
-        if kind in _RIGHT_TO_LEFT:
-            # Words that only spaces, signs and marks part are one run.
-            joined = runs and not _LEFT & {*kinds[runs[-1][1] : at]}
-            runs[-1:] = [(runs[-1][0], at + 1)] if joined else [*runs[-1:], (at, at + 1)]
-    for start, stop in reversed(runs):
-        text = f"{text[:start]}\u2068{text[start:stop]}\u2069{text[stop:]}"
-    return text
+    return _FROM_RIGHT.sub("\u2068\\g<0>\u2069", text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, overload
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores, on_all_cores
 from mlem_core.base.room import keep_compiled
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, on_all_cores
 
 keep_compiled()
 
@@ -122,7 +121,6 @@ SMALL = 2**20
 CONFIDENCE = 0.95
 # A fourth power of what lies between these is neither 0 nor infinite, nor is a sum of many.
 SMALLEST, LARGEST = 2.0**-150, 2.0**150
-_STEP = 2**22
 
 
 def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
@@ -137,9 +135,7 @@ def nonnegative_quadratic(gram: FloatArray, moment: FloatArray) -> FloatArray:
         without being copied
     moment : (..., n)
 
-    Returns
-    -------
-    (..., n) weights of at least 0
+    Returns (..., n) weights of at least 0.
     """
     leading = np.broadcast_shapes(gram.shape[:-2], moment.shape[:-1])
     n = moment.shape[-1]
@@ -186,23 +182,14 @@ def _by_nnls(gram: FloatArray, moment: FloatArray) -> FloatArray:
     return solved
 
 
-@overload
-def student_quantile(degrees: int, confidence: float = ...) -> float: ...
-@overload
-def student_quantile(degrees: FloatArray, confidence: float = ...) -> FloatArray: ...
-def student_quantile(
-    degrees: int | FloatArray, confidence: float = CONFIDENCE
-) -> float | FloatArray:
-    """Half-width of an interval in standard errors, from Student's t.
+def student_quantile(degrees: int | FloatArray) -> Any:
+    """Half-width of a 95 % interval in standard errors, from Student's t.
 
-    Parameters
-    ----------
-    degrees : of freedom, at least 1 and not necessarily whole; a number or an array (...)
-    confidence : how often such an interval is to hold the truth
+    `degrees` of freedom are at least 1 and not necessarily whole; a number or an array (...).
     """
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-    found = stdtrit(degrees, 1 - (1 - confidence) / 2)
+    found = stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2)
     return float(found) if isinstance(degrees, int) else found
 
 
@@ -214,14 +201,7 @@ def moderate(values: NDArray[np.floating]) -> NDArray[Any]:
     if values.dtype.itemsize <= 4 or not values.size:
         return values
     # A power where some number is not finite would be none.
-    largest = max(_largest(values))
+    largest = float(max(values.max(), -values.min()))
     if not 0 < largest < np.inf or SMALLEST < largest < LARGEST:
         return values
     return np.ldexp(values, -int(np.frexp(largest)[1]))
-
-
-def _largest(values: NDArray[np.floating]) -> Iterator[float]:
-    step = max(1, _STEP // max(1, values[0].size))
-    for start in range(0, len(values), step):
-        band = values[start : start + step]
-        yield float(max(band.max(), -band.min()))

@@ -134,10 +134,7 @@ def several(asked: Field[Any], value: Any) -> Any:
     features, "0,3" two layers, "brain=brain.npz" is a file and its name. A number is one layer.
     The value of a field that does not hold several is left as it is.
 
-    Raises
-    ------
-    InputError
-        A text that the command line would not take.
+    Raises InputError: a text that the command line would not take.
     """
     # Annotations are texts: see `from __future__ import annotations` where the fields are.
     if not str(asked.type).startswith("tuple"):

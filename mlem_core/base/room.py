@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.files import checked
 
 # The memory that a container may use, and what it uses: there free memory is that of the machine.
 _LIMITS = (
@@ -67,13 +68,17 @@ def give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def check_disk(folder: Path, n_bytes: float, what: str, advice: str) -> None:
-    """Raise InputError where a folder's disk has not that much free; `advice` is what to change."""
+def check_free(folder: Path, memory: float, disk: float, what: str, advice: str) -> None:
+    """Raise InputError where that much memory, or disk of a folder of a store, is not free.
+
+    `advice` is what to change.
+    """
+    check_memory(memory, what, advice)
     free = free_disk(folder)
-    if n_bytes > free:
+    if disk > free:
         raise InputError(
-            f"{what} needs about {n_bytes / GB:.1f} GB of disk in {str(folder)!r}, and "
-            f"{free / GB:.1f} GB are free; {advice}."
+            f"{what} needs about {disk / GB:.1f} GB of disk in {str(folder)!r}, and "
+            f"{free / GB:.1f} GB are free; {advice} or another folder for the store (MLEM_CACHE)."
         )
 
 
@@ -196,10 +201,7 @@ class Shared:
 def shared() -> Shared | None:
     """Limits and permissions of this server; None where it is one user's own.
 
-    Raises
-    ------
-    InputError
-        The file that `MLEM_SHARED` names cannot be read, or says what cannot be.
+    Raises InputError: the file that `MLEM_SHARED` names cannot be read, or says what cannot be.
     """
     named = os.environ.get(VARIABLE)
     return _read(named) if named else None
@@ -224,48 +226,22 @@ def _read(named: str) -> Shared:
 
 def _checked(found: Mapping[str, Any], home: Path) -> Shared:
     """Settings as found in a file of the folder `home`; raises `InputError`."""
-    known = {field.name: field.default for field in fields(Shared)}
-    chosen: dict[str, Any] = {}
-    for name, value in found.items():
-        check_choice("setting", name, known)
-        if name == "models":
-            chosen[name] = _folders(value, home)
-        elif name == "proxies":
-            chosen[name] = _networks(value)
-        elif name == "hub":
-            if not isinstance(value, bool):
-                raise InputError(f"found hub = {value!r}; expected true or false.")
-            chosen[name] = value
-        else:
-            whole = isinstance(known[name], int) and name.startswith("runs")
-            chosen[name] = _positive(name, value, whole)
-    return replace(Shared(), **chosen)
-
-
-def _folders(value: Any, home: Path) -> tuple[Path, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise InputError(f"found models = {value!r}; expected a list of folders.")
-    folders = tuple(home / Path(one).expanduser() for one in value)
-    for folder in folders:
+    for name in found:
+        check_choice("setting", name, [field.name for field in fields(Shared)])
+    read = checked(Shared, found, "the file")
+    for name, value in vars(read).items():
+        if isinstance(value, int | float) and name != "hub" and not 0 < value < math.inf:
+            raise InputError(f"found {name} = {value}; expected a number above 0.")
+    models = tuple(home / folder.expanduser() for folder in read.models)
+    for folder in models:
         if not folder.is_dir():
             raise InputError(f"there is no folder {str(folder)!r}, which models names.")
-    return folders
-
-
-def _networks(value: Any) -> tuple[str, ...]:
     try:
-        return tuple(str(ipaddress.ip_network(str(one))) for one in [*value])
-    except (TypeError, ValueError) as error:
+        for address in read.proxies:
+            ipaddress.ip_network(address)
+    except ValueError as error:
         raise InputError(
-            f"found proxies = {value!r}; expected a list of addresses or networks, such as "
+            f"found proxies = {list(read.proxies)}; expected addresses or networks, such as "
             '["127.0.0.1", "10.0.0.0/8"].'
         ) from error
-
-
-def _positive(name: str, value: Any, whole: bool) -> float:
-    expected = "a whole number, at least 1" if whole else "a number above 0"
-    allowed = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not allowed or not math.isfinite(value) or value <= 0:
-        raise InputError(f"found {name} = {value!r}; expected {expected}.")
-    number: float = value
-    return number
+    return replace(read, models=models)

@@ -104,7 +104,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def in_letters(n: int) -> str:
-    """A whole number as a word below ten, else in digits."""
+    """A whole number as a word up to twelve, else in digits."""
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
     words += ["eleven", "twelve"]
     return words[n] if n < len(words) else f"{n:,}"
@@ -134,9 +134,7 @@ def as_lines(title: str, lines: Lines) -> str:
 def as_html(title: str, lines: Lines, table: Any = None) -> str:
     """HTML of a title, lines and a table for a notebook; no user's text becomes markup.
 
-    Parameters
-    ----------
-    table : a DataFrame that is shown below
+    `table` is a DataFrame that is shown below.
     """
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in lines

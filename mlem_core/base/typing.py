@@ -35,10 +35,7 @@ def parse_layer(text: str) -> Layer:
 def layers_in(asked: Layers) -> tuple[Layer, ...]:
     """The layers that are named: ("minilm", 3), "minilm:3", "minilm:0,minilm:3", or a list of such.
 
-    Raises
-    ------
-    InputError
-        A name of another form.
+    Raises InputError: a name of another form.
     """
     if isinstance(asked, str):
         return tuple(parse_layer(part.strip()) for part in asked.split(",") if part.strip())

@@ -18,12 +18,12 @@ from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import parse_layer
+from mlem_core.base.work import Bars
 from mlem_core.cli.found import (
     analysis_of_two,
     bounds_of_all,

@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis, same_content
-from mlem_core.analysis.defaults import CHOSEN, said_of_choice
+from mlem_core.analysis.planning import CHOSEN, said_of_choice
 from mlem_core.analysis.representations import file_representations, representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.bars import Bars
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
+from mlem_core.base.work import Bars
 from mlem_core.cli.options import spec_from_options
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.captions import tau_by_chance

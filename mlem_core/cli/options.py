@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 from mlem_core.analysis.representations import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
+from mlem_core.base import VERSION
 from mlem_core.base.parameters import Parameter, parse_names, parse_pair
 from mlem_core.base.typing import parse_layer
-from mlem_core.base.version import VERSION
 from mlem_core.cli.of_results import add_erase, add_export, add_verify
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.numbers import nonnegative_quadratic
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray
+from mlem_core.base.work import each, if_large
 from mlem_core.pairs.columns import ends
 from mlem_core.pairs.tables import PairTables
 

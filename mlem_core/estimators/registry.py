@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each, if_large
 from mlem_core.pairs.columns import AUTO
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.ranks import Score, few_at_once, score_patterns
@@ -185,7 +185,7 @@ class EstimatorSpec:
     needs : the package that it needs beside those of the program, or "". What takes all estimators
         takes those that need none
     among : the estimators that it stands for; an analysis has one of them, chosen before anything
-        is scored; see `mlem_core.analysis.defaults`
+        is scored; see `mlem_core.analysis.planning`
     """
 
     name: str
@@ -264,7 +264,7 @@ def check_values(name: str, resolved: Sequence[str], interactions: bool) -> None
 for _spec in (
     EstimatorSpec(
         name="auto",
-        model=partial(_model, "ridge_solver", "ChoosingSolver"),
+        model=partial(_model, "ridge_solver", "RidgeSolver"),
         label="auto: ridge, or ridge on ranks where inner cross-validation prefers it",
         caption="ridge or ridge on ranks",
         sentence="non-negative ridge regression on squared distances or on their ranks",

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each, if_large
 from mlem_core.estimators.normal_equations import (
     NOT_APART,
     Moments,
@@ -256,13 +256,3 @@ def across_folds(tables: PairTables, ranked: bool = False) -> FloatArray:
             rho[some] += score_patterns(predicted, counts, sums[some], squares[some]).rho
     best: FloatArray = rho.max(axis=1) / len(pairs)
     return best
-
-
-class ChoosingSolver(Solver):
-    """Fits ridge, or ridge on ranks where `across_folds` prefers it."""
-
-    def solve(self, tables: PairTables, left_out: Sequence[int | None]) -> Solution:
-        gained = 0.0
-        if tables.n_folds >= FEWEST_TO_CHOOSE:
-            gained = (across_folds(tables, ranked=True) - across_folds(tables)).mean()
-        return RidgeSolver("rank" if gained > GAIN else "distance").solve(tables, left_out)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import on_all_cores
 from mlem_core.estimators.ascent import CONSTRAINTS, RankObjective, WeightForm, maximise
 from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import training_blocks

@@ -11,10 +11,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mlem_core.analysis import similarities
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.defaults import said_of_choice
+from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.planning import said_of_choice
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.labels import Names
 from mlem_core.base.parameters import Registry

@@ -98,7 +98,7 @@ def noise_agreement(agreement: pd.DataFrame, across: int = 2) -> go.Figure:
 
     Parameters
     ----------
-    agreement : noise, fold, frobenius, tau, see `mlem_core.analysis.methods.agreement_by_noise`
+    agreement : noise, fold, frobenius, tau, see `mlem_core.analysis.methods.agreement_of_methods`
     across : 2 beside each other, 1 below each other
     """
     layout, traces = _panels("noise (sd of each unit)", across), list[Trace]()

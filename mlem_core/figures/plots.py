@@ -16,9 +16,8 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import Layer, Layers, Progress, Report, layer_name
 from mlem_core.figures.context import (

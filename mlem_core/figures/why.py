@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import Layer, layer_name, parse_layer

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.base.parallel import cores
-from mlem_core.base.room import check_disk, check_memory
+from mlem_core.base.room import check_free
 from mlem_core.base.typing import Counted, Layer, layer_name
+from mlem_core.base.work import cores
 from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks, pair_ranks
 from mlem_core.storage.store import Stage, Store
@@ -122,8 +122,7 @@ def _room(n_layers: int, n_pairs: int, store: Store) -> PairRanks:
     what, fewer = f"the noise ceiling over {n_pairs:,} pairs", "choose fewer pairs (--pairs)"
     ranks = 4 * n_layers * n_pairs
     disk = ranks * (ranks > IN_MEMORY_BYTES)
-    check_memory(24 * n_pairs + ranks - disk, what, fewer)
-    check_disk(store.root, disk, what, fewer)
+    check_free(store.root, 24 * n_pairs + ranks - disk, disk, what, fewer)
     return PairRanks(n_layers, n_pairs, store.root)
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from mlem_core.analysis.analysis import Selection
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.numbers import student_quantile
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.groups.members import NO_STEP, Members

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.grouped import Member, labels_of
 from mlem_core.analysis.methods import keep_fits
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
-from mlem_core.base.parallel import cores
 from mlem_core.base.typing import Counted, FloatArray, layer_name
+from mlem_core.base.work import cores
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import (
     BEST,

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlem_core.base.parallel import cores, on_all_cores
 from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.base.work import cores, on_all_cores
 from mlem_core.estimators.registry import Solution, estimator_named
 from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
 from mlem_core.inference.resample import resample

@@ -20,9 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlem_core.base.numbers import student_quantile
-from mlem_core.base.parallel import cores
 from mlem_core.base.text import listed, percent
 from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.base.work import cores
 from mlem_core.data.levels import MOVED, STIMULUS, Exchange, exchanges
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.intervals import PERMUTATIONS

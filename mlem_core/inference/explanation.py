@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection, check_layers
+from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in

@@ -19,11 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, each
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Progress, Report
+from mlem_core.base.work import cores, each
 from mlem_core.data.levels import MOVED, exchanges
 from mlem_core.estimators.registry import FoldFits, estimator_named
 from mlem_core.inference.chance import corrected_p, largest_chance

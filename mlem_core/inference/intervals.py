@@ -19,7 +19,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.analysis import check_layers
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.typing import FloatArray, Report, counting

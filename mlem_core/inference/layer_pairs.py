@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.analysis.representations import representations_of
-from mlem_core.analysis.selection import check_layers
-from mlem_core.base.parallel import on_all_cores
 from mlem_core.base.typing import FloatArray, IntArray, Layer, layer_name
+from mlem_core.base.work import on_all_cores
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.inference.resample import PERMUTED
 from mlem_core.pairs.build import pair_tables

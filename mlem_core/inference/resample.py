@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import CONFIDENCE, student_quantile
-from mlem_core.base.parallel import cores, each
 from mlem_core.base.text import fraction, listed, percent
 from mlem_core.base.typing import Counted, FloatArray
+from mlem_core.base.work import cores, each
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs

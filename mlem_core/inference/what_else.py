@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.selection import Selection
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction, listed, many, percent, sentence_case
 from mlem_core.base.typing import FloatArray, IntArray, Layer, Layers, Report, counting

@@ -18,9 +18,9 @@ import pandas as pd
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import Names
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.text import minus
 from mlem_core.base.typing import FloatArray, IntArray, Layer
+from mlem_core.base.work import each, if_large
 from mlem_core.estimators.registry import (
     FoldFits,
     Solution,

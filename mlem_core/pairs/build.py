@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores, one_thread_each
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, one_thread_each
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns, left_out, tested_blocks
@@ -32,27 +32,8 @@ from mlem_core.scale.executor import HERE
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
 
+T = TypeVar("T")
 LayerSource = Callable[[], NDArray[np.floating]]
-
-
-@dataclass(frozen=True)
-class PassOptions:
-    """Options of the pass over the pairs, and its callbacks; the tables are the same.
-
-    keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
-    of_design : called with a layer's position, and the tables of this layer from each of the
-        independent designs that an incomplete design of the pairs is of
-    failed : called with the position of a layer whose distances cannot be computed and the error;
-        the layer is then left out of the tables. Without it the error is raised
-    progress : called with the number of layers done and their total
-    workers : threads; by default one a core
-    """
-
-    keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None
-    of_design: Callable[[int, list[PairTables]], None] | None = None
-    failed: Callable[[int, InputError], None] | None = None
-    progress: Callable[[int, int], None] | None = None
-    workers: int | None = None
 
 
 def pair_tables(
@@ -62,7 +43,7 @@ def pair_tables(
     names: Sequence[str] | None = None,
     distance: str | Sequence[str] = "euclidean",
     train_ranks: bool = False,
-    options: PassOptions | None = None,
+    keep_ranks: Callable[[int, NDArray[np.uint32]], None] | None = None,
 ) -> PairTables:
     """Pair tables of many layers, one pass over the pairs for each.
 
@@ -75,45 +56,30 @@ def pair_tables(
     distance : a name in `mlem_core.pairs.distances.DISTANCES`, or one for each layer
     train_ranks : also sum the ranks among the training pairs of each fold, which the estimators
         that fit ranks need
+    keep_ranks : called with a layer's position and its (n_pairs,) doubled ranks
 
     Raises InputError: as `squared_distances`; a layer whose number of rows is not that of the
     stimuli.
     """
-    options = options or PassOptions()
     names = names or [f"layer {i}" for i in range(len(layers))]
-    each = [distance] * len(layers) if isinstance(distance, str) else list(distance)
+    each = [distance] * len(layers) if isinstance(distance, str) else distance
     for one_of in dict.fromkeys(each):
         distance_named(one_of)
-    # All cores share a layer that holds much memory.
-    alone = index.design.n_pairs > LARGE
-    workers = 1 if alone else min(options.workers or cores(), max(1, len(layers)))
-    threads = max(1, (options.workers or cores()) // workers)
-    keep_ranks, of_design = options.keep_ranks, options.of_design
+    pairs = zip(each, names, strict=True)
+    works = [LayerWork(of, name, train_ranks, keep_ranks is not None) for of, name in pairs]
 
-    def one(position: int) -> LayerSums:
-        wanted = train_ranks, keep_ranks is not None, of_design is not None
-        work = LayerWork(each[position], names[position], *wanted)
-        found = one_layer(index, layers[position], work, threads)
-        if of_design is not None and found.designs:
-            of_design(position, found.designs)
+    def then(at: int, found: LayerFound) -> LayerSums:
         if keep_ranks is not None and found.doubled is not None:
-            keep_ranks(position, found.doubled)
+            keep_ranks(at, found.doubled)
         return found.sums
 
-    def usable() -> Iterator[LayerSums]:
-        # The cores are shared out already: among the layers, or the bands of one.
-        with one_thread_each():
-            for position, found in HERE.each_of(one, range(len(layers)), threads=workers):
-                if isinstance(found, LayerSums):
-                    yield found
-                elif options.failed is None:
-                    raise found
-                else:
-                    options.failed(position, found)
-                if options.progress is not None:
-                    options.progress(position + 1, len(layers))
+    def sums() -> Iterator[LayerSums]:
+        for _, found in layer_passes(index, layers, works, then):
+            if isinstance(found, InputError):
+                raise found
+            yield found
 
-    return assembled(index, usable(), len(layers))
+    return assembled(index, sums(), len(layers))
 
 
 @dataclass(frozen=True)
@@ -161,6 +127,27 @@ def one_layer(
             designs.append(assembled(part, [sums]))
     summed = layer_sums(index, squared, train, ranks=work.ranks, overwrite=True, threads=threads)
     return LayerFound(*summed, designs)
+
+
+def layer_passes(
+    index: PairIndex,
+    layers: Sequence[LayerSource],
+    works: Sequence[LayerWork],
+    then: Callable[[int, LayerFound], T],
+) -> Iterator[tuple[int, T | InputError]]:
+    """The position of each layer and what `then` gives for it and its pass, in their order.
+
+    Where the distances of a layer cannot be computed, its error is in the place of that.
+    """
+    # All cores share a layer that holds much memory.
+    workers = 1 if index.design.n_pairs > LARGE else min(cores(), max(1, len(layers)))
+
+    def one(at: int) -> T:
+        return then(at, one_layer(index, layers[at], works[at], max(1, cores() // workers)))
+
+    # The cores are shared out already: among the layers, or the bands of one.
+    with one_thread_each():
+        yield from HERE.each_of(one, range(len(layers)), threads=workers)
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:

@@ -31,7 +31,7 @@ MOST_RESOLVED: dict[str, int] = {"nominal": 24, "ordered": 12, **dict.fromkeys(G
 FEWEST_BINS, MOST_BINS = 2, 64
 MISSING_NAME = "(missing)"
 ALL, NONE = ("all",), ("none",)
-# An analysis decides which features are resolved, see `mlem_core.analysis.defaults`.
+# An analysis decides which features are resolved, see `mlem_core.analysis.planning`.
 AUTO = ("auto",)
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each, if_large
 from mlem_core.pairs.patterns import tested_blocks
 from mlem_core.pairs.tables import PairTables, group_rows, summed
 

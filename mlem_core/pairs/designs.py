@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores
 from mlem_core.base.typing import IntArray
+from mlem_core.base.work import cores
 
 # Pairs beyond which a design takes the place of all pairs, where nothing else is asked.
 BUDGET = 50_000_000

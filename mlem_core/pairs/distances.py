@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
-from mlem_core.base.parallel import each
 from mlem_core.base.parameters import Registry
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray
+from mlem_core.base.work import each
 from mlem_core.pairs.designs import PairDesign, n_pairs, row_slices
 from mlem_core.pairs.rows import (
     PAIR_ELEMENTS,

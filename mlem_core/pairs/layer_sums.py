@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import each, in_order
 from mlem_core.base.typing import Counted, FloatArray, IntArray
+from mlem_core.base.work import each, in_order
 from mlem_core.pairs.designs import pairs_among
 from mlem_core.pairs.patterns import PairIndex, left_out, tested_blocks
 from mlem_core.pairs.ranks import (

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.labels import Names
-from mlem_core.base.parallel import each
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.columns import (
     MISSING,

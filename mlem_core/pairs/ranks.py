@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores, each, in_order
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, each, in_order
 from mlem_core.scale.executor import Executor
 
 # Predictions that differ by less than this part of their range differ only in how the sum was

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlem_core.base.parallel import cores, in_order
 from mlem_core.base.text import plural
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import cores, in_order
 from mlem_core.data.folds import kept_together
 from mlem_core.data.stimuli import StimulusSet, group_name
 from mlem_core.pairs.designs import PairDesign

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.numbers import moderate
-from mlem_core.base.parallel import each
 from mlem_core.base.typing import FloatArray
+from mlem_core.base.work import each
 from mlem_core.pairs.designs import bands
 
 # A tile of the matrix of distances, (stop - start, n): of rows start..stop-1 to the n rows from

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.parallel import each, if_large
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.base.work import each, if_large
 from mlem_core.pairs.columns import bin_steps, in_bins
 from mlem_core.pairs.patterns import Patterns, left_out, tested_blocks
 from mlem_core.pairs.terms import Columns, Terms

@@ -26,10 +26,9 @@ from pathlib import Path
 import pandas as pd
 
 from mlem_core import figures
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import RDMS, save_analysis
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import kept_similarity
 from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mlem_core import figures
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import checked
 from mlem_core.base.text import as_markdown

@@ -15,9 +15,8 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError

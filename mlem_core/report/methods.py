@@ -10,11 +10,10 @@ from typing import Any
 
 import jinja2
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.defaults import said_of_choice
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.grouped import trajectories_of
+from mlem_core.analysis.planning import said_of_choice
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.labels import Names
 from mlem_core.base.text import as_markdown, listed, many, span
 from mlem_core.data.columns import GIVEN

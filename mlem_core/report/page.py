@@ -21,7 +21,7 @@ from typing import Any
 
 import jinja2
 
-from mlem_core.analysis.selection import check_layers
+from mlem_core.analysis.analysis import check_layers
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing
 from mlem_core.base.text import many

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.defaults import CHOSEN
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.grouped import trajectories_of
+from mlem_core.analysis.planning import CHOSEN
 from mlem_core.analysis.representations import LEFT_OUT
 from mlem_core.analysis.run import run
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.source import as_written
 from mlem_core.analysis.spec import AnalysisSpec, with_files, with_models
 from mlem_core.base.errors import InputError, check_choice

@@ -23,8 +23,8 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cores
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
+from mlem_core.base.work import cores
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name

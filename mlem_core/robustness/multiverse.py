@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, check_layers
 from mlem_core.analysis.run import run, run_ahead
-from mlem_core.analysis.selection import check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec, parameters, with_files, with_models
 from mlem_core.analysis.transforms import POSITIONS

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis, source_identity
+from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -133,7 +133,9 @@ def _models(analysis: Analysis) -> list[str]:
 
 
 def _weights(analysis: Analysis, model: str) -> str:
-    return source_identity(analysis.manifest["models"][model])
+    """The identity of the stored representations of a model that the analysis has a view of."""
+    known = analysis.manifest["models"][model]
+    return str(known.get("source_identity") or known["identity"])
 
 
 def _apart(one: list[str], other: list[str]) -> tuple[str, str]:

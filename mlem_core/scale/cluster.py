@@ -22,8 +22,8 @@ from typing import Any
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.files import held, scratch, sweep
-from mlem_core.base.parallel import cores
 from mlem_core.base.text import many
+from mlem_core.base.work import cores
 from mlem_core.scale.executor import (
     HERE,
     Big,
@@ -58,7 +58,6 @@ LOCAL = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-TLS = ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
 _LOOK = 0.5  # seconds between two looks at the workers
 
 
@@ -165,10 +164,7 @@ class Cluster(Executor):
     def look(self) -> None:
         """See who is there, a few times a second at most.
 
-        Raises
-        ------
-        InputError
-            The scheduler went away, or no worker was there for `WORKERS` seconds.
+        Raises InputError: the scheduler went away, or no worker was there for `WORKERS` seconds.
         """
         if self.client.status != "running":
             raise self._gone()
@@ -275,8 +271,6 @@ def _connected(where: Any, owned: contextlib.ExitStack) -> Cluster:
     try:
         if name.startswith("local:"):
             where = _local(name, owned)
-        if name.startswith(("tls:", "wss:")):
-            _check_certificate(name)
         client: Any = where
         if not isinstance(client, distributed.Client):
             client = distributed.Client(
@@ -291,7 +285,7 @@ def _connected(where: Any, owned: contextlib.ExitStack) -> Cluster:
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise InputError(
             f"no Dask scheduler answers at {name or where}; start one with dask scheduler, and "
-            "workers with dask worker."
+            "workers with dask worker; one of tls:// wants a certificate (docs/cluster.md)."
         ) from error
     return cluster
 
@@ -316,22 +310,6 @@ def _check_workers(client: Any, name: str) -> None:
             )
         if reason:
             raise InputError(f"the worker {worker} {reason}")
-
-
-def _check_certificate(name: str) -> None:
-    """Raise where Dask is not told by which certificate this process shows who it is."""
-    from distributed.security import Security
-
-    found = ""
-    try:
-        if Security().get_connection_args("client")["ssl_context"] is not None:
-            return
-    except (OSError, ValueError) as error:
-        found = f", and what they name cannot be read ({error})"
-    raise InputError(
-        f"{name} wants a certificate{found}; name the files of one in "
-        f"{', '.join(f'DASK_DISTRIBUTED__COMM__TLS__{one}' for one in TLS)}."
-    )
 
 
 def _local(name: str, owned: contextlib.ExitStack) -> Any:

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mlem_core.base import VERSION
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import cancelled_by, cores, in_order
 from mlem_core.base.text import many
-from mlem_core.base.version import VERSION
+from mlem_core.base.work import cancelled_by, cores, in_order
 
 
 class Executor:
@@ -137,14 +137,15 @@ def about_here() -> dict[str, str]:
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
     sources = f"{VERSION}, sources {digest.hexdigest()[:12]}"
-    return {"mlem_core": sources, **{name: _version(name) for name in PACKAGES}}
+    return {"mlem_core": sources, **{name: version_of(name) or "none" for name in PACKAGES}}
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None of one that is not there."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "none"
+        return None
 
 
 @functools.cache
@@ -182,10 +183,7 @@ def _alone() -> Any:
 def unit(function: Callable[..., Any], shared: Sent, item: Sent, checks: Sent) -> Any:
     """`function(*shared, item)` by a worker of a cluster, or the `InputError` that it raises.
 
-    Raises
-    ------
-    InputError
-        This worker is `unfit`, whose arguments `checks` has.
+    Raises InputError: this worker is `unfit`, whose arguments `checks` has.
     """
     from distributed import get_worker
 

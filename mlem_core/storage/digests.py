@@ -49,9 +49,7 @@ def canonical(value: Any) -> bytes:
 def seal(folder: Path, about: Mapping[str, Any]) -> None:
     """Write the `entry.json` of a folder that is finished, and have all of it on the disk.
 
-    Parameters
-    ----------
-    about : what else it says, as JSON can hold it; without "files"
+    `about` is what else it says, as JSON can hold it; without "files".
     """
     files = {
         path.relative_to(folder).as_posix(): {
@@ -71,9 +69,7 @@ def sealed(folder: Path, about: Mapping[str, Any], only: str = "") -> bool:
 
     Its files are hashed once by a process, and again where their sizes or times have changed.
 
-    Parameters
-    ----------
-    only : the one file that is looked at; empty: all of them
+    `only` is the one file that is looked at; empty: all of them.
     """
     try:
         info = json.loads((folder / INFO).read_bytes())

@@ -91,10 +91,6 @@ class Store:
         """The key of an entry, 64 hex digits; `depends_on` holds what JSON can hold."""
         return hashlib.sha256(canonical(_identity(stage, version, depends_on))).hexdigest()
 
-    def folder(self, stage: str, version: int, /, **depends_on: Any) -> Path:
-        """Folder of an entry, once it is there."""
-        return self.root / stage / self.key(stage, version, **depends_on)
-
     def find(self, stage: str, version: int, /, **depends_on: Any) -> Path | None:
         """The folder of a finished and sound entry, or None."""
         identity = _identity(stage, version, depends_on)

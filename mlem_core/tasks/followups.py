@@ -16,9 +16,8 @@ from typing import Any, Self
 import pandas as pd
 
 from mlem_core.analysis import baselines, methods
-from mlem_core.analysis.analysis import Analysis, same_content
+from mlem_core.analysis.analysis import Analysis, Selection, same_content
 from mlem_core.analysis.representations import model_representations
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.files import scratch

@@ -28,9 +28,9 @@ import pandas as pd
 from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.source import StimulusSource, cached_table
 from mlem_core.base.errors import InputError
-from mlem_core.base.parallel import check_cancelled
 from mlem_core.base.parameters import frozen
 from mlem_core.base.room import Shared
+from mlem_core.base.work import check_cancelled
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.reading.content import ReadAs
@@ -110,7 +110,7 @@ def read_upload(what: str, request: Mapping[str, Any], root: Path) -> Any:
     InputError
         As `read_table`, `StimulusSource.load_stimuli` and `open_arrays`; it takes more memory or
         time than a run may; `Broken`.
-    What `mlem_core.base.parallel.cancelled_by` raises ends the process.
+    What `mlem_core.base.work.cancelled_by` raises ends the process.
     """
     reading = _READINGS[what]
     if all(map(_is_small_text, _files(what, request))):

@@ -14,8 +14,8 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.defaults import resolvable
 from mlem_core.analysis.grouped import of_these
+from mlem_core.analysis.planning import resolvable
 from mlem_core.analysis.source import READING, SURPRISAL, StimulusSource
 from mlem_core.analysis.spec import OF_FILES, OF_MODELS, AnalysisSpec, parameters
 from mlem_core.base.errors import InputError

@@ -11,9 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import of_selection, python_of, shell_line
-from mlem_core.analysis.selection import Selection
 from mlem_core.base.errors import InputError
 from mlem_core.base.room import shared
 from mlem_core.base.text import listed, many

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from mlem_core.base.version import VERSION
+from mlem_core.base import VERSION
 from mlem_core.report.methods import METHOD, in_words
 from mlem_core.report.methods import bibtex as entries
 

@@ -25,9 +25,9 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
-from mlem_core.base.parallel import cancelled_by
 from mlem_core.base.room import shared
 from mlem_core.base.typing import parse_layer
+from mlem_core.base.work import cancelled_by
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, notes, reading, trash, visitors
 from mlem_core.tasks.analyses import Job
@@ -40,7 +40,7 @@ T = TypeVar("T")
 EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 
 # How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
-_HASHED: Any = {"mlem_core.analysis.selection.Selection": repr}
+_HASHED: Any = {"mlem_core.analysis.analysis.Selection": repr}
 
 _OFTEN = 3600.0  # seconds: a server runs for months, and removes what nobody wants any more
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")

@@ -9,10 +9,9 @@ from typing import Any
 import streamlit as st
 
 from mlem_core.analysis import methods
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.representations import without_representations
 from mlem_core.analysis.results import Results
-from mlem_core.analysis.selection import Selection
 from mlem_core.analysis.similarities import LayerSimilarity
 from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named

@@ -150,7 +150,7 @@ WRITE = {
 }
 
 
-@pytest.mark.parametrize("after", ["_check_room", "_made"])
+@pytest.mark.parametrize("after", ["_check_room", "_cost_of_bins"])
 @pytest.mark.parametrize("suffix", WRITE)
 def test_nothing_is_kept_of_a_file_changed_in_a_run(folder, tmp_path, monkeypatch, suffix, after):
     """After its room is checked, so before its rows are read, and after its tables are made."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import finished, in_files, index_of, noise, words
+from inputs import finished, in_files, index_of, noise, sums_and_ranks, words
 
 from mlem_core import RidgeMLEM, Store, explain, run, with_intervals
 from mlem_core.analysis.pair_errors import DesignScores, together
@@ -18,7 +18,6 @@ from mlem_core.inference.importance_chance import score_above_chance
 from mlem_core.inference.layer_pairs import LayerPairs, sampled_rows
 from mlem_core.measures.importance import mean_scores
 from mlem_core.pairs import designs
-from mlem_core.pairs.build import PassOptions, pair_tables
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.similarities import SIMILARITIES
 
@@ -132,14 +131,9 @@ def chosen_pairs(seed):
 def stated(seed):
     """What is stated of a choice of the pairs, and the tables of each of its designs."""
     index, rows = chosen_pairs(seed)
-    scores, of_designs = DesignScores("ridge", interactions=False), []
-
-    def put(position, tables):
-        of_designs.extend(tables)
-        scores.put(position, tables)
-
-    tables = pair_tables(index, [lambda: rows], options=PassOptions(of_design=put))
-    return scores.table([A], [0], tables, np.ones((1, 1)), np.ones((8, 1, 1))), of_designs
+    scores, (tables, _, designs) = DesignScores("ridge", False), sums_and_ranks(index, [rows])
+    scores.keep(0, scores.of(designs[0]))
+    return scores.table([A], [0], tables, np.ones((1, 1)), np.ones((8, 1, 1))), designs[0]
 
 
 def test_errors_are_those_of_halves_by_hand():

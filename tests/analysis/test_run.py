@@ -12,11 +12,10 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr, weightedtau
 
 from mlem_core import AnalysisSpec, Store, from_frame, read_csv, run, stimulus_map, write_csv
-from mlem_core.analysis import defaults, files
-from mlem_core.analysis.cost import cost_of
-from mlem_core.analysis.defaults import recommended_values
+from mlem_core.analysis import files, planning
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.maps import stimulus_map_stress
+from mlem_core.analysis.planning import cost_of, recommended_values
 from mlem_core.analysis.representations import representations_of
 from mlem_core.cli.commands import main
 from mlem_core.data import datasets
@@ -319,7 +318,7 @@ def test_missing_values_are_counted_and_those_that_go_together_are_named():
     assert "80 of 240" in both.sentence and both.rows[:2] == (1, 4)
     assert f"{100 - 100 * 160 * 159 / (240 * 239):.0f} % of the pairs" in both.sentence
     level = lint(stimuli(tense=tense, person=person), AnalysisSpec(missing="level"))
-    assert "value of each" in only(level, "missing").sentence
+    assert "counts as a value" in only(level, "missing").sentence
     with refused("ignore, level"):
         lint(stimuli(), AnalysisSpec(missing="drop"))
 
@@ -348,17 +347,17 @@ def test_of_the_built_in_words_parts_of_speech_are_told_apart(monkeypatch):
     for other in (AnalysisSpec(estimator="spearman"), AnalysisSpec(interactions=True)):
         assert recommended_values(words, other) == ()
     # Both limits hold a feature back.
-    monkeypatch.setattr(defaults, "MOST_PATTERNS", (10_000, 10_000))
+    monkeypatch.setattr(planning, "MOST_PATTERNS", (10_000, 10_000))
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech", "person")
-    monkeypatch.setattr(defaults, "ALONE", 0.004)
+    monkeypatch.setattr(planning, "ALONE", 0.004)
     assert recommended_values(words, AnalysisSpec()) == ("part_of_speech",)
     # One with fewer values is taken where one with more would make too many patterns.
-    monkeypatch.setattr(defaults, "MOST_PATTERNS", (3_000, 0))
+    monkeypatch.setattr(planning, "MOST_PATTERNS", (3_000, 0))
     assert recommended_values(words, AnalysisSpec()) == ("person",)
     # Words that have too many patterns without any may have more.
-    monkeypatch.setattr(defaults, "MOST_PATTERNS", (1_000, 3_000))
+    monkeypatch.setattr(planning, "MOST_PATTERNS", (1_000, 3_000))
     assert recommended_values(words, AnalysisSpec()) == ("person",)
-    monkeypatch.setattr(defaults, "MOST_PATTERNS", (1_000, 1_000))
+    monkeypatch.setattr(planning, "MOST_PATTERNS", (1_000, 1_000))
     assert recommended_values(words, AnalysisSpec()) == ()
 
 

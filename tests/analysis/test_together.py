@@ -60,7 +60,10 @@ def test_the_command_line_and_python_say_the_same(models, line, expected):
     ({"labels": {"g": ["f:1"], "a": ["f:2"]}}, ["the 'f' of 'a' is '1' and '2'"]),
     ({"trajectories": {"t": ["a@step1", "c@step2"]}}, ["'t'", "'c@step2'", "a@step"]),
     ({"trajectories": {"t": ["a@step1", "a"]}}, ["'a'", "no training step"]),
-    ({"trajectories": {"t": ["a@step1", "a@20", "a@step1"]}}, ["'a@step1' is named twice"]),
+    (
+        {"trajectories": {"t": ["a@step1", "a@20", "a@step1"]}},
+        ["'a@step1' of the trajectory 't' is named twice"],
+    ),
     ({"trajectories": {"t": ["a@step1", "b@step1"]}}, ["'t' has the step 1 alone"]),
     # Two revisions of one step of one run are no seeds.
     ({"trajectories": {"t": ["a@step20", "a@20"]}}, ["'a@step20' and 'a@20'", "step 20 of"]),

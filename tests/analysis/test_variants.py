@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mlem_core import AnalysisSpec, Store, run
-from mlem_core.analysis import defaults, files
+from mlem_core.analysis import files, planning
 from mlem_core.analysis.baselines import decoding, encoded_features, random_forest
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.source import as_written
@@ -252,12 +252,12 @@ def test_the_planted_choice_is_made_and_said(tmp_path, places, outliers, estimat
     named = run(replace(analysis.spec), Store(tmp_path / "other"))
     pd.testing.assert_frame_equal(named.results().scores, analysis.results().scores)
     of = [methods_paragraph(one, one.results()) for one in (analysis, named)]
-    assert [defaults.BY in text for text in of] == [True, False]
+    assert [planning.BY in text for text in of] == [True, False]
     assert analysis.select(estimator="auto") == analysis.select()
 
 
 def test_many_stimuli_choose_by_a_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(defaults, "MOST_STIMULI", 120)
+    monkeypatch.setattr(planning, "MOST_STIMULI", 120)
     analysis = analysis_of(tmp_path, LINE, **AUTO)
     assert analysis.spec.values == ("kind",) and analysis.tables.n_stimuli == N
 
@@ -265,7 +265,7 @@ def test_many_stimuli_choose_by_a_sample(tmp_path, monkeypatch):
 def test_with_too_few_folds_the_papers_choices_are_taken(tmp_path):
     analysis = analysis_of(tmp_path, LINE, folds=3, **AUTO)
     assert (analysis.spec.estimator, analysis.spec.values) == ("ridge", ())
-    assert defaults.CHOSEN not in analysis.manifest
+    assert planning.CHOSEN not in analysis.manifest
 
 
 def test_the_papers_choices_are_one_word():

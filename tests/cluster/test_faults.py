@@ -22,7 +22,7 @@ from waiting import until
 
 from mlem_core import InputError, Progress, Store, computing_on, explain, run, with_intervals
 from mlem_core.analysis import layer_tables
-from mlem_core.base.parallel import in_order
+from mlem_core.base.work import in_order
 from mlem_core.cli.commands import main
 from mlem_core.inference import bootstrap
 from mlem_core.inference.layer_intervals import layer_intervals
@@ -335,7 +335,7 @@ def test_two_workers_do_universes_and_audit(spec, studied, cluster, tmp_path, mo
         analysis = run(spec, store, progress=False)
         with monkeypatch.context() as patched:
             # Every pair table is in the store when this process asks for it.
-            patched.setattr(layer_tables, "_made", None)
+            patched.setattr(layer_tables, "_passed", None)
             found = multiverse(analysis, analysis.layers[:2], store, CHOICES, told.append)
         audited = audit(analysis, store)
     done = [progress.done for progress in told]

@@ -19,7 +19,7 @@ from mlem_core.estimators.normal_equations import (
     ridge_weights,
     training_blocks,
 )
-from mlem_core.estimators.ridge_solver import ALPHAS, ChoosingSolver, RidgeSolver, across_folds
+from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver, across_folds
 from mlem_core.pairs.crossfit import fold_ceilings
 
 N = 75
@@ -202,14 +202,3 @@ def test_what_is_tested_has_no_part_in_the_choice(few):
         )
     tested = [RidgeSolver().cross_validate(one).rho[0] for one in (other, tables)]
     assert np.abs(tested[0] - tested[1]).max() > 0.05
-
-
-def test_the_one_that_scores_higher_is_fitted(few, monkeypatch):
-    tables = few[2]
-    for better in TARGETS:
-        monkeypatch.setattr(
-            "mlem_core.estimators.ridge_solver.across_folds",
-            lambda _, ranked=False, better=better: np.array([0.5 * (TARGETS[ranked] == better)]),
-        )
-        found = ChoosingSolver().cross_validate(tables).weights
-        np.testing.assert_array_equal(found, RidgeSolver(better).cross_validate(tables).weights)

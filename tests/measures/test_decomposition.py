@@ -6,7 +6,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, refused, sums_of
+from inputs import index_of, refused, sums_and_ranks
 from scipy.stats import rankdata, spearmanr
 
 from mlem_core.estimators.base import RidgeMLEM
@@ -19,18 +19,14 @@ from mlem_core.measures.decomposition import (
     tau_terms,
 )
 from mlem_core.measures.shapley import FeatureSubsets
-from mlem_core.pairs.build import PassOptions
 from mlem_core.pairs.crossfit import CrossFit, both_ways, fold_ceilings
-from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.ranks import PairRanks
 
 N = 45
 
 
 def made(features, layers, folds=None):
-    ranks = PairRanks(len(layers), n_pairs(len(features)))
-    options = PassOptions(keep_ranks=ranks.put)
-    return sums_of(index_of(features, folds), layers, options=options), ranks.rsa()
+    tables, ranks, _ = sums_and_ranks(index_of(features, folds), layers)
+    return tables, ranks.rsa()
 
 
 @pytest.fixture(scope="module")

@@ -142,7 +142,7 @@ def test_large_tables_are_shared_out_and_cut_up_with_the_same_numbers(case, monk
     tables = case[3].with_interactions()
     whole, importance = fitted(tables)
     few = tables.of_features(tables.features[:-1])
-    monkeypatch.setattr("mlem_core.base.parallel.LARGE", 0)
+    monkeypatch.setattr("mlem_core.base.work.LARGE", 0)
     monkeypatch.setattr("mlem_core.pairs.ranks.AT_ONCE", 1)
     shared, again = fitted(tables)
     for name in ("weights", "alpha", "rho", "rho_a", "ceiling"):

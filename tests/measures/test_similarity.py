@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, sums_of
+from inputs import index_of, sums_and_ranks
 from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata, spearmanr
@@ -17,17 +17,11 @@ from mlem_core.measures import similarity
 from mlem_core.measures.decomposition import APART, MOST, NOT_EXPLAINED, PREDICTED, Decomposition
 from mlem_core.measures.decomposition import discordant_pairs as of
 from mlem_core.measures.similarity import tau_by_chance
-from mlem_core.pairs.build import PassOptions
-from mlem_core.pairs.designs import n_pairs
-from mlem_core.pairs.ranks import NumbersInFile, PairRanks
+from mlem_core.pairs.ranks import NumbersInFile
 
 
 def ranks_of(layers):
-    n = len(layers[0])
-    ranks = PairRanks(len(layers), n_pairs(n))
-    index = index_of(explicit.random_features(n))
-    sums_of(index, layers, options=PassOptions(keep_ranks=ranks.put))
-    return ranks
+    return sums_and_ranks(index_of(explicit.random_features(len(layers[0]))), layers)[1]
 
 
 @pytest.mark.parametrize("in_memory", [True, False])

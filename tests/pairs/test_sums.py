@@ -7,7 +7,7 @@ import explicit
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import index_of, refused, sums_of, tables_of
+from inputs import index_of, refused, sums_and_ranks, sums_of, tables_of
 from scipy.stats import rankdata, spearmanr
 from sklearn.model_selection import GroupKFold
 
@@ -16,12 +16,11 @@ from mlem_core.analysis.pair_errors import together
 from mlem_core.data.folds import FOLDS_OVER, fold_pairs, in_training, stimulus_folds
 from mlem_core.estimators.spearman import training_objective
 from mlem_core.measures.decomposition import decompose
-from mlem_core.pairs.build import PassOptions, load_pair_tables, pack, save_pair_tables, unpack
+from mlem_core.pairs.build import load_pair_tables, pack, save_pair_tables, unpack
 from mlem_core.pairs.crossfit import fold_ceilings
 from mlem_core.pairs.designs import PairDesign, n_pairs
 from mlem_core.pairs.layer_sums import layer_sums
 from mlem_core.pairs.patterns import left_out
-from mlem_core.pairs.ranks import PairRanks
 from mlem_core.pairs.tables import PairTables
 
 N = 60
@@ -79,9 +78,7 @@ def designed(request):
     layers[1] = layers[1].round(0)
     design = PairDesign.of(folds, 6_000)
     index = index_of(features, folds, missing=request.param, design=design)
-    ranks, parts = PairRanks(2, design.n_pairs), {}
-    options = PassOptions(keep_ranks=ranks.put, of_design=parts.__setitem__)
-    tables = sums_of(index, layers, train_ranks=True, options=options)
+    tables, ranks, parts = sums_and_ranks(index, layers)
     ends = design.ends(np.arange(design.n_pairs))
     exact = [rows.astype(np.float64) for rows in layers]
     targets = [((own[ends[0]] - own[ends[1]]) ** 2).sum(axis=1).round(9) for own in exact]

@@ -12,7 +12,7 @@ from driving import answering
 from packaging.requirements import Requirement
 from test_house import ROOT, pins, project
 
-from mlem_core.base.version import VERSION
+from mlem_core.base import VERSION
 
 LEFT = (".[!s]*", "build", "dist", "cache", "out", "tests", "validation", "__pycache__")
 SAVE = "import numpy as np; np.save('a.npy', np.random.default_rng(0).random((2040, 8)))"

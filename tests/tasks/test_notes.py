@@ -192,7 +192,7 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
     assert job.status().state == "done" and analyses.recent(store) == [job]
     assert job.spec == examples.SPEC and job.analysis() is examples.example()
     contents = job.contents()
-    assert contents.n_layers == len(example.layers) and "4 cautions" in contents.notices[0]
+    assert len(contents.rsa) == len(example.layers) and "4 cautions" in contents.notices[0]
     # Neither cancelling nor notes change the folder of the program.
     before = sorted(examples.FOLDER.rglob("*"))
     job.cancel()

@@ -12,7 +12,7 @@ from inputs import refused
 
 from mlem_core import InputError, ReadAs, Store
 from mlem_core.analysis.source import StimulusSource
-from mlem_core.base.parallel import cancelled_by
+from mlem_core.base.work import cancelled_by
 from mlem_core.data.datasets import SETS
 from mlem_core.data.reading.table import read_table
 from mlem_core.tasks import analyses, reading
