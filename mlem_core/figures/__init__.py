@@ -45,7 +45,7 @@ from mlem_core.figures.style import GREY, Annotations
 from mlem_core.figures.terms import partial_matrix, term_matrices
 from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.value_distances import value_lines, value_matrices
-from mlem_core.figures.value_maps import nested_map, value_map, value_scatter
+from mlem_core.figures.value_maps import value_map, value_scatter
 from mlem_core.figures.why import waterfall
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "can_write_images", "feature_correlations", "feature_counts", "feature_panels",
     "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels", "method_agreement", "method_scores",
-    "naming", "nested_map", "noise_agreement", "on_dark_page", "on_pages", "one_browser",
+    "naming", "noise_agreement", "on_dark_page", "on_pages", "one_browser",
     "partial_matrix", "profiles", "published_values", "side_by_side", "similarity_differences",
     "similarity_matrices", "specification_curve", "stimulus_map", "term_matrices",
     "trajectories", "two_layers", "unit_scores", "universality", "value_lines", "value_map",

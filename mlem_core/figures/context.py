@@ -65,8 +65,7 @@ class Drawing:
         "similarity" (in the place of RSA, where it is in the store),
         "partial" (see `mlem_core.figures.terms`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
-        the stimuli), "within" (the one that divides them again), "order" (of the layers of the
-        matrices: "model" or "clustering"),
+        the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
         "depth" (of trajectories, see `mlem_core.figures.trajectories`),
         "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`),
         "mapped" (the model whose layers are mapped), "noisy" ("model:layer", that noise was added

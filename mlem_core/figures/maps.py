@@ -47,9 +47,7 @@ NOT_KNOWN: Mapping[str, float] = MappingProxyType({})
 _NAMED = 12  # layers of a model that all have their names
 
 
-def frame_map(
-    figure: go.Figure, points: pd.DataFrame, stress: float, ref: str = "", more: str = ""
-) -> None:
+def frame_map(figure: go.Figure, points: pd.DataFrame, stress: float, ref: str = "") -> None:
     """A square frame with the same scale on both sides, as only distances mean something; below it,
     where it is known, how far they are off.
 
@@ -58,7 +56,6 @@ def frame_map(
     points : x, y of all that is in the panel
     stress : see `mlem_core.measures.similarity.map_stress`
     ref : what Plotly writes behind x and y for the panel
-    more : what else stands below it
     """
     bare = {"showticklabels": False, "zeroline": False, "showgrid": False}
     frame = {"showline": True, "mirror": True, "linecolor": FAINT, "constrain": "domain"}
@@ -71,7 +68,7 @@ def frame_map(
     }
     axes["y"]["scaleanchor"] = f"x{ref}"
     figure.update_layout({f"{key}axis{ref}": axis for key, axis in axes.items()})
-    text = "<br>".join(filter(None, (stress_in_words(stress), more)))
+    text = stress_in_words(stress)
     if text:
         below = {"y": 0, "yanchor": "top", "yshift": -5}
         font = {"size": SIZE - 1, "color": GREY}

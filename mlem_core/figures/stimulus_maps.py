@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,10 @@ def stimulus_map(
         own: dict[str, Any] = {"name": name, "marker": marker}
         if kind == "ordered" and name != "missing":
             own["showlegend"] = False
-        figure.add_trace(go.Scatter(stimuli_trace(shown, [color]) | own))
-    finish(figure, 460, title, points, stress)
+        figure.add_trace(go.Scatter(_stimuli_trace(shown, color) | own))
+    quiet(figure, height=460)
+    frame_map(figure, points, stress)
+    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
     if kind != "ordered":
         figure.update_layout(legend_title_text=feature_labels([color], LEGEND)[0])
     else:
@@ -80,12 +83,12 @@ def stimulus_map(
     return figure
 
 
-def stimuli_trace(points: pd.DataFrame, features: Sequence[str]) -> Trace:
-    """The trace of stimuli; hovering says their features."""
-    said = zip(points["label"], *(points[one] for one in features), strict=True)
-    names = [feature_name(one) for one in features]
+def _stimuli_trace(points: pd.DataFrame, feature: str) -> Trace:
+    """The trace of stimuli; hovering shows their value of a feature."""
+    name = feature_name(feature)
     hover = [
-        "<br>".join((plain(label, 80), *map(_named, names, values))) for label, *values in said
+        f"{plain(label, 80)}<br>{_named(name, value)}"
+        for label, value in zip(points["label"], points[feature], strict=True)
     ]
     rows = [[int(stimulus)] for stimulus in points["stimulus"]]
     return scatter(points["x"], points["y"], hover, customdata=rows)
@@ -94,15 +97,6 @@ def stimuli_trace(points: pd.DataFrame, features: Sequence[str]) -> Trace:
 def _named(feature: str, value: Any) -> str:
     text = short(float(value)) if isinstance(value, float | np.floating) else str(value)
     return f"{feature}: {'missing' if pd.isna(value) else plain(text)}"
-
-
-def finish(
-    figure: go.Figure, height: int, title: str, points: pd.DataFrame, stress: float, more: str = ""
-) -> None:
-    """Add frame, title and tools to a map of stimuli."""
-    quiet(figure, height=height)
-    frame_map(figure, points, stress, more=more)
-    figure.update_layout(title=heading(plain(title, 60)), margin={"t": 44})
 
 
 # Name, which stimuli, and how their points look.
@@ -180,7 +174,17 @@ def _coloured_map(context: FigureContext, layer: Layer) -> RenderedFigure | None
 
 
 def map_of_side(context: FigureContext, side: int) -> RenderedFigure | None:
+    """The stimuli in one of the two layers; None where they cannot be had."""
     return _coloured_map(context, context.pair[side]) if context.several else None
+
+
+for _side, _place in enumerate("ab"):
+    figure(
+        f"stimulus_map_{_place}",
+        "Map of the stimuli",
+        "Stimuli that lie close together are represented similarly. Where stress is poor, read "
+        "groups of them, not single ones.",
+    )(partial(map_of_side, side=_side))
 
 
 def map_caption(n_shown: int, n_stimuli: int, color: str = "") -> str:

@@ -1,47 +1,24 @@
-"""The values of a feature as points, and their distances in two layers against each other.
-
-Stimuli of two layers as maps, with groups inside groups where two features divide them.
-
-Source: figure 6 of Jalouzot et al. (2024).
-"""
+"""The values of a feature as points, and their distances in two layers against each other."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from mlem_core.analysis import maps
-from mlem_core.base.text import listed, percent
-from mlem_core.base.typing import FloatArray, Layer
+from mlem_core.base.typing import Layer
 from mlem_core.figures.captions import STRESS
 from mlem_core.figures.context import Draw, FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, uncrowded
-from mlem_core.figures.naming import feature_labels, layer_title, layer_titles
-from mlem_core.figures.stimulus_maps import (
-    color_of,
-    finish,
-    map_caption,
-    map_of_side,
-    points_of,
-    stimuli_trace,
-)
+from mlem_core.figures.naming import layer_title, layer_titles
 from mlem_core.figures.style import (
     GREY,
-    LEGEND,
     PALETTE,
     SIZE,
-    SYMBOLS,
     TITLE,
-    Trace,
     as_number,
     faded,
     in_full,
-    plain,
     quiet,
     scatter,
     short_names,
@@ -196,163 +173,3 @@ def draw_values_compared(context: FigureContext) -> RenderedFigure | None:
         f"{context.basis}",
         table,
     )
-
-
-OPEN = "circle-open"  # what has no level of the second feature, or a rare one
-
-
-def nested_map(
-    points: pd.DataFrame,
-    groups: pd.DataFrame,
-    features: Sequence[str],
-    outlines: Mapping[tuple[str, ...], FloatArray],
-    title: str,
-    stress: float = UNKNOWN,
-) -> go.Figure:
-    """Stimuli of one layer as points, and the centres of their groups, joined to those inside them.
-
-    Parameters
-    ----------
-    points : stimulus, x, y, label (for hovering) and a column of levels, as text, for each feature
-    groups : of `mlem_core.analysis.maps.nested_groups`
-    features : two: the first one's levels are the colours, those of the second the marks
-    outlines : by the levels of a group, its outline (n_corners, 2)
-    title : of the layer
-    stress : how far the map is off, see `mlem_core.measures.similarity.map_stress`
-    """
-    first, second = features
-    colors, marks = (
-        dict(zip(_frequent(groups, one), cycle, strict=False))
-        for one, cycle in ((first, PALETTE), (second, SYMBOLS))
-    )
-    figure = go.Figure()
-    traces = [
-        _outline(corners, colors[at[0]]) for at, corners in outlines.items() if at[0] in colors
-    ]
-    color, mark = points[first].map(colors).fillna(GREY), points[second].map(marks).fillna(OPEN)
-    for (hue, symbol), own in points.groupby([color, mark], sort=False):
-        # Faint: their centres are what is looked at.
-        marker = {"color": hue, "symbol": symbol, "size": 5, "opacity": 0.45}
-        drawn = {"marker": marker, "showlegend": False, "name": "stimuli"}
-        traces.append(stimuli_trace(own, features) | drawn)
-    traces += _branches(groups, features, colors)
-    traces.append(_centres(groups, features, colors, marks))
-    traces += _legend(features, colors, marks, bool((mark == OPEN).any()))
-    figure.add_traces([trace for trace in traces if len(trace["x"])])
-    between = groups.groupby("depth")["between"].first()
-    shares = [percent(share) for share in between if np.isfinite(share)]
-    said = f"between groups: {', then '.join(shares)}" if shares else ""
-    finish(figure, 500, title, points, stress, said)
-    return figure
-
-
-def _frequent(groups: pd.DataFrame, feature: str) -> list[str]:
-    """Most frequent levels of a feature, as many as there are colours, in their own order."""
-    tally = groups[groups[feature] != ""].groupby(feature)["n"].sum()
-    return sorted(tally.nlargest(len(PALETTE)).index)
-
-
-def _outline(corners: FloatArray, color: str) -> Trace:
-    x, y = (np.append(side, side[0]) for side in corners.T)
-    line = {"color": faded(color, 0.5), "width": 1, "shape": "spline", "smoothing": 0.6}
-    look = {"fill": "toself", "fillcolor": faded(color, 0.1), "line": line}
-    return scatter(x, y, mode="lines", **look, showlegend=False, name="outline")
-
-
-def _branches(
-    groups: pd.DataFrame, features: Sequence[str], colors: Mapping[str, str]
-) -> list[Trace]:
-    """Lines from the centre of each group to those of the groups inside it."""
-    inside = groups[groups["depth"] == 2].merge(
-        groups[groups["depth"] == 1], on=features[0], suffixes=("", "_around")
-    )
-    traces = []
-    for level, own in inside[inside[features[0]].isin(list(colors))].groupby(features[0]):
-        x, y = (
-            np.column_stack([own[f"{axis}_around"], own[axis], np.full(len(own), np.nan)]).ravel()
-            for axis in "xy"
-        )
-        look = {"line": {"color": colors[level], "width": 1.5}, "mode": "lines"}
-        traces.append(scatter(x, y, **look, showlegend=False, name="branches"))
-    return traces
-
-
-def _centres(
-    groups: pd.DataFrame,
-    features: Sequence[str],
-    colors: Mapping[str, str],
-    marks: Mapping[str, str],
-) -> Trace:
-    """The centre of each group, the deeper the smaller."""
-    own = groups[groups[features[0]].isin(list(colors))]
-    keys = list(zip(*(own[one] for one in features), strict=True))
-    marker = {
-        "color": [colors[key[0]] for key in keys],
-        "symbol": [marks.get(key[1], "circle") for key in keys],
-        "size": np.where(own["depth"] == 1, 18, 12),
-        "line": {"color": "white", "width": 1.5},
-    }
-    hover = [
-        "<b>" + ", ".join(plain(level) for level in key if level) + f"</b><br>{n:,} stimuli"
-        for key, n in zip(keys, own["n"], strict=True)
-    ]
-    named = {"showlegend": False, "name": "centres"}
-    return scatter(own["x"].tolist(), own["y"].tolist(), hover, marker=marker, **named)
-
-
-def _legend(
-    features: Sequence[str], colors: Mapping[str, str], marks: Mapping[str, str], others: bool
-) -> list[Trace]:
-    """An entry a level, under the name of its feature."""
-    titles = [
-        {"text": f"{'and ' if place else ''}{name}", "font": {"size": SIZE}}
-        for place, name in enumerate(feature_labels(list(features), LEGEND))
-    ]
-    entries: list[tuple[int, str, dict[str, Any]]] = [
-        (0, level, {"color": color, "size": 9}) for level, color in colors.items()
-    ]
-    entries += [
-        (1, level, {"color": GREY, "symbol": mark, "size": 8}) for level, mark in marks.items()
-    ]
-    if others:
-        entries.append((1, "other or missing", {"color": GREY, "symbol": OPEN, "size": 7}))
-    return [
-        scatter([None], [None], marker=marker, name=plain(level))
-        | {"legendgroup": str(place), "legendgrouptitle": titles[place]}
-        for place, level, marker in entries
-    ]
-
-
-def draw_stimulus_map(context: FigureContext, side: int) -> RenderedFigure | None:
-    """The stimuli in one of the two layers; None where they cannot be had.
-
-    With a feature within that of the colour chosen, as groups inside groups.
-    """
-    drawn, within = map_of_side(context, side), context.drawing.options.get("within", "")
-    color = color_of(context)
-    if drawn is None or within not in context.all_features or within == color:
-        return drawn
-    by, (_, stress) = [color, within], points_of(context, context.pair[side])
-    points = maps.with_levels(drawn.data, context.analysis.stimuli, by)
-    groups, title = maps.nested_groups(points, by), context.names.layer_title(context.pair[side])
-    return RenderedFigure(
-        nested_map(points, groups, by, maps.outlines(points, by), title, stress),
-        f"Stimuli in {title}, groups inside groups",
-        f"The stimuli divided by {listed(list(map(context.names.feature, by)))}, in this order. "
-        "Colours and outlines (the half of a group nearest to its middle) are the first "
-        "feature, marks the second. Lines join the centre of a group to those inside it. "
-        "Between groups: the share of the squared distances in the map that lies between the "
-        "groups by the features so far, less what random groups have (ε²). "
-        f"{map_caption(len(points), len(context.analysis.stimuli))}",
-        points,
-        groups,
-    )
-
-
-for _side, _place in enumerate("ab"):
-    figure(
-        f"stimulus_map_{_place}",
-        "Map of the stimuli",
-        "Stimuli that lie close together are represented similarly. Where stress is poor, read "
-        "groups of them, not single ones.",
-    )(partial(draw_stimulus_map, side=_side))

@@ -10,7 +10,6 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from mlem_core import figures
-from mlem_core.analysis.maps import nested_groups, outlines
 
 COUNTS = {"m:x": 12, "b": 31}
 PAIR = (("a", 1), ("b", 0))
@@ -198,23 +197,10 @@ def test_differences_of_similarity_are_signed_about_0():
     assert sorted(zip(dots.x, dots.y, strict=True)) == [(0, 1), (1, 0)] and dots.xaxis == "x2"
 
 
-BY = ["<b>one</b>", "two"]
-
-
 def four(values):
     """Four stimuli with these values of a feature `f`."""
     points = pd.DataFrame({"stimulus": [4, 7, 9, 11], "x": [0.0, 1, 2, 3], "y": [3.0, 2, 1, 0]})
     return points.assign(label=["one", "two", "three", "four"], f=values)
-
-
-def nested_points(n=60):
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.standard_normal((n, 2)), columns=["x", "y"]).assign(stimulus=range(n))
-    table[BY[0]] = [f"u{i}" for i in rng.integers(0, 3, n)]
-    table[BY[1]] = [f"v{i}" for i in rng.integers(0, 2, n)]
-    table.loc[::9, BY[1]] = None
-    table.loc[::13, BY[0]] = None
-    return table.assign(label="l <i>")
 
 
 def places(traces):
@@ -246,18 +232,3 @@ def test_every_stimulus_is_on_its_map_and_missing_ones_are_grey(kind, values):
     (missing,) = named(figure, "missing")
     assert missing.marker.color == figures.GREY
     assert list(missing.hovertext) == ["three<br>f: missing"]
-
-
-def test_a_nested_map_has_every_stimulus_and_every_centre():
-    points = nested_points()
-    groups = nested_groups(points, BY)
-    figure = figures.nested_map(points, groups, BY, outlines(points, BY), "t", 0.12)
-    seen = places(named(figure, "stimuli"))
-    np.testing.assert_array_equal([seen[i] for i in range(len(points))], points[["x", "y"]])
-    (centres,) = named(figure, "centres")
-    np.testing.assert_array_equal(np.column_stack([centres.x, centres.y]), groups[["x", "y"]])
-    (said,) = [one.text for one in figure.layout.annotations]
-    shares = groups.groupby("depth")["between"].first()
-    assert "stress .12 (fair)" in said
-    assert all(f"{share:.0%}".replace("%", " %").replace("-", "−") in said for share in shares)
-    assert "u0" in centres.hovertext[0] and f"{groups['n'].iloc[0]} stimuli" in centres.hovertext[0]
