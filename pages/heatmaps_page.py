@@ -71,7 +71,6 @@ def _matrices(view: View) -> None:
     )
     if not of_layers.similarity.of_ranks:
         return
-    _published(view)
     frame.folded_part(
         "Explained and residual similarity", "call_split", "similar in", partial(_similar_in, view)
     )
@@ -108,21 +107,6 @@ def _similar_in(view: View) -> None:
     panel = Panel.of(view, "similar_in", partial=name)
     if panel is not None:
         panel.on_click(partial(look_at_cell, view))
-
-
-def _published(view: View) -> None:
-    """The numbers of the first paper beside these, where its models are analysed."""
-    panel = Panel.of(view, "published")
-    if panel is None:
-        return
-    st.markdown("**Beside the first paper**")
-    panel.show()
-    exporting.show_table(
-        panel.drawn.printed,
-        "published",
-        "The same in numbers",
-        "An empty cell: a layer that is not shown.",
-    )
 
 
 def _features(view: View, a: str, b: str) -> None:

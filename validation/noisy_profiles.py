@@ -1,4 +1,4 @@
-"""Weights beside importances under noise (figures S4 and S5 of Jalouzot et al. 2024)."""
+"""Weights and importances under noise (figures S4, S5 and S8 of Jalouzot et al. 2024)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mlem_core.figures.style import DASHES, PALETTE, SYMBOLS, quiet
+from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.terms import SEPARATOR
 from validation import layers
 from validation.work import Row, Task
@@ -86,7 +87,59 @@ def draw(rows: pd.DataFrame) -> dict[str, tuple[go.Figure, int, int]]:
     figure.update_xaxes(title_text="noise level (standard deviations of each unit)", row=2)
     figure.update_yaxes(title_text="absolute weight (W of norm 1)", row=1, col=1)
     figure.update_yaxes(title_text="importance (FI)", row=2, col=1)
-    return {"noisy-profiles": (figure, 1100, 680)}
+    return {
+        "noisy-profiles": (figure, 1100, 680),
+        "noise-agreement": (draw_agreement(agreement(rows)), 900, 380),
+    }
+
+
+def agreement(rows: pd.DataFrame) -> pd.DataFrame:
+    """Agreement of the two estimators by noise and fold: noise, fold, frobenius, tau.
+
+    frobenius is the Frobenius distance of their matrices W, each of norm 1; tau the weighted
+    Kendall τ of their importances.
+    """
+    keys = ["noise", "fold"]
+    by_name = [
+        rows[rows["estimator"] == name].pivot(index=keys, columns="term") for name in ESTIMATORS
+    ]
+    terms = by_name[0]["weight"].columns
+    # An entry beside the diagonal stands in the matrix twice.
+    times = np.array([1.0 + (SEPARATOR in term) for term in terms])
+    weights, profiles = (
+        np.stack([table[value][terms].to_numpy() for table in by_name], axis=1)
+        for value in ("weight", "importance")
+    )
+    return (
+        by_name[0]
+        .index.to_frame(index=False)
+        .assign(
+            frobenius=np.sqrt((weights[:, 0] - weights[:, 1]) ** 2 @ times),
+            tau=[weighted_tau(both)[0, 1] for both in profiles],
+        )
+    )
+
+
+def draw_agreement(table: pd.DataFrame) -> go.Figure:
+    """Frobenius distance on the left, weighted τ on the right: mean and sd over folds by noise."""
+    titles = {"frobenius": "Frobenius distance of W", "tau": "weighted τ of importances"}
+    figure = make_subplots(1, 2, horizontal_spacing=0.1)
+    for column, (measure, title) in enumerate(titles.items(), 1):
+        stats = table.groupby("noise")[measure].agg(["mean", "std"]).fillna(0.0)
+        figure.add_scatter(
+            x=stats.index,
+            y=stats["mean"],
+            error_y={"array": stats["std"], "thickness": 1, "width": 2},
+            mode="lines+markers",
+            line={"color": PALETTE[column - 1], "width": 2},
+            showlegend=False,
+            row=1,
+            col=column,
+        )
+        figure.update_yaxes(title_text=title, rangemode="tozero", row=1, col=column)
+    quiet(figure, 360)
+    figure.update_xaxes(title_text="noise level (standard deviations of each unit)")
+    return figure
 
 
 def tables_from(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.baselines import BASELINES, of_analysis
+from mlem_core.analysis.decoding import BASELINES, decode_layers
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import run
@@ -105,8 +105,8 @@ def _analyze(options: argparse.Namespace) -> None:
         analysis = run(spec, store, bars.show)
         notices += _notices(analysis)
         for name in options.baselines:
-            baseline = of_analysis(analysis, name, store, progress=bars.counter(name, "layers"))
-            extra[f"{name.replace('-', '_')}.csv"] = baseline.table
+            baseline = decode_layers(analysis, store, progress=bars.counter(name, "layers"))
+            extra[f"{name}.csv"] = baseline.table
             notices += baseline.notices
         for name in names:
             count = bars.counter(name, "layers")

@@ -320,8 +320,9 @@ def _add_analyze(commands: Any) -> argparse.ArgumentParser:
         "--baselines",
         type=parse_names,
         default=(),
-        metavar="decoding,random-forest,univariate",
-        help="also write these baselines; each takes seconds to minutes per layer",
+        metavar="decoding",
+        help="also write decoding.csv: how well a linear classifier reads out each feature; "
+        "seconds per layer",
     )
     _add_bootstrap(
         analyze,

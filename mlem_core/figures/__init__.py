@@ -8,7 +8,6 @@ as on a dark one. What a user wrote (names of features, cells) goes through `sty
 Plotly reads its texts as a small HTML.
 """
 
-from mlem_core.figures.baselines import unit_scores
 from mlem_core.figures.compare import (
     importance_differences,
     importance_scatter,
@@ -28,12 +27,6 @@ from mlem_core.figures.export import (
 from mlem_core.figures.groups import group_profiles, group_similarity, universality
 from mlem_core.figures.importances import feature_panels
 from mlem_core.figures.maps import layer_maps
-from mlem_core.figures.methods import (
-    method_agreement,
-    method_scores,
-    noise_agreement,
-    published_values,
-)
 from mlem_core.figures.naming import naming
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
 from mlem_core.figures.profiles import profiles
@@ -52,10 +45,10 @@ __all__ = [
     "Annotations", "DPI", "FONTS", "GREY", "Paper", "WIDTHS_MM", "as_file", "as_files", "audit_map",
     "can_write_images", "feature_correlations", "feature_counts", "feature_panels",
     "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
-    "in_narrow_window", "layer_maps", "map_panels", "method_agreement", "method_scores",
-    "naming", "noise_agreement", "on_dark_page", "on_pages", "one_browser",
-    "partial_matrix", "profiles", "published_values", "side_by_side", "similarity_differences",
+    "in_narrow_window", "layer_maps", "map_panels",
+    "naming", "on_dark_page", "on_pages", "one_browser",
+    "partial_matrix", "profiles", "side_by_side", "similarity_differences",
     "similarity_matrices", "specification_curve", "stimulus_map", "term_matrices",
-    "trajectories", "two_layers", "unit_scores", "universality", "value_lines", "value_map",
+    "trajectories", "two_layers", "universality", "value_lines", "value_map",
     "value_matrices", "value_scatter", "waterfall", "with_interactions",
 ]  # fmt: skip

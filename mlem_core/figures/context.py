@@ -68,8 +68,8 @@ class Drawing:
         the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
         "depth" (of trajectories, see `mlem_core.figures.trajectories`),
         "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`),
-        "mapped" (the model whose layers are mapped), "noisy" ("model:layer", that noise was added
-        to), "group" (features that are permuted together, a line each),
+        "mapped" (the model whose layers are mapped),
+        "group" (features that are permuted together, a line each),
         "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)
     screen : whether they stand on a screen beside others: panels below each other where there is
         little room, and `pair` is marked

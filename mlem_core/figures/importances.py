@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import plotly.graph_objects as go
 
 from mlem_core.analysis.results import Results
 from mlem_core.base.text import minus
-from mlem_core.figures.captions import FOLDS, NOISE, joined
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.captions import FOLDS, NOISE, computed_on, joined
 from mlem_core.figures.context import FigureContext, RenderedFigure, figure, held_out
 from mlem_core.figures.naming import feature_labels, layer_title, model_colors, model_labels
 from mlem_core.figures.profiles import (
@@ -37,6 +39,8 @@ from mlem_core.figures.style import (
     wrapped,
 )
 from mlem_core.inference.intervals import LayerIntervals, score_table
+from mlem_core.measures import importance
+from mlem_core.measures.importance import fitted
 from mlem_core.robustness.flags import of_layers
 
 
@@ -194,3 +198,70 @@ def profile_intervals(intervals: LayerIntervals, results: Results) -> pd.DataFra
     names = ["ρ", *dict.fromkeys(results.importance["feature"])]
     wide = table.pivot(index=["model", "layer"], columns="feature", values="cell")[names]
     return wide.loc[list(results.layers)].reset_index().rename_axis(columns=None)
+
+
+# Of each way: what its axis is called, what it is, and the line on a screen.
+_IMPORTANCES = {
+    "conditional": (
+        "conditional importance (drop in ρ)",
+        "Drop in held-out ρ when the feature is permuted among pairs that agree on all others; 0 "
+        "for a feature that the others determine.",
+        "The same question with the other features held fixed.",
+    ),
+    "left_out": (
+        "importance when left out (drop in ρ)",
+        "Drop in held-out ρ when the model is refitted without the feature; it can be negative.",
+        "What is lost when the model has to do without the feature.",
+    ),
+    "group": (
+        "importance of the group (drop in ρ)",
+        "Drop in held-out ρ when these features are permuted together.",
+        "What is lost when these features are permuted together.",
+    ),
+}
+
+
+def _importances(context: FigureContext, group: tuple[str, ...]) -> pd.DataFrame:
+    """`importance.importances`; of a group: model, layer, fold, feature, importance."""
+    own, _ = context.analysis.subset(context.selection)
+    fits, _ = fitted(own, context.selection.estimator)
+    layers = list(context.selection.layers)
+    if not group:
+        return importance.importances(own, layers, fits, context.selection.estimator)
+    by_layer = importance.grouped_importance(own, fits.weights, group)
+    rows = [
+        (*layer, fold, " + ".join(group), value)
+        for layer, values in zip(layers, by_layer, strict=True)
+        for fold, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=["model", "layer", "fold", "feature", "importance"])
+
+
+def draw_importance(context: FigureContext, way: str) -> RenderedFigure | None:
+    """Importance where features correlate; None with an estimator that is slow to fit again.
+
+    That of a group is there where one is chosen.
+    """
+    group = tuple(context.drawing.options.get("group", "").splitlines()) if way == "group" else ()
+    few = not group if way == "group" else len(context.selection.features) < 2
+    if estimator_named(context.selection.estimator).slow or few:
+        return None
+    table = context.once(("importances", group), lambda: _importances(context, group))
+    names, drawn = list(dict.fromkeys(table["feature"])), table
+    (value, meaning, _), results = _IMPORTANCES[way], context.results
+    if not group:
+        names = context.all_features
+        drawn = table.rename(columns={way: "importance"}).assign(fold=0)
+    folds = drawn[["model", "layer", "fold"]].drop_duplicates()
+    return RenderedFigure(
+        drawn_profiles(context, drawn, folds, names, value=value),
+        f"{value.partition(' (')[0].capitalize()}" + " of each feature" * (not group),
+        f"{meaning} Mean over folds. {computed_on(results.n_stimuli, 0, results.n_folds)}",
+        table,
+    )
+
+
+for _way, (*_, _line) in _IMPORTANCES.items():
+    figure(f"importance_{_way}", "Importance where features correlate", _line)(
+        partial(draw_importance, way=_way)
+    )

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.fit_cache import keep_fits
 from mlem_core.analysis.grouped import Member, labels_of
-from mlem_core.analysis.methods import keep_fits
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables

@@ -349,24 +349,6 @@ def _distances(column: FeatureColumn, present: NDArray[Any]) -> FloatArray:
     return 1.0 - np.eye(len(present))
 
 
-def principal_coordinates(column: FeatureColumn, most: int) -> FloatArray:
-    """(n_stimuli, n_coordinates) where a feature's values stand, given by their distances.
-
-    The coordinates of the most variance, at most so many; a missing value stands at 0, their mean.
-
-    Source: Gower 1966.
-    """
-    codes, present = _numbered(column)
-    squared = _distances(column, present) ** 2
-    means = squared.mean(axis=0)
-    sizes, directions = np.linalg.eigh((means + means[:, None] - squared - means.mean()) / 2)
-    largest = np.argsort(-sizes)[:most]
-    largest = largest[sizes[largest] > 1e-9 * sizes.max()]
-    points = directions[:, largest] * np.sqrt(sizes[largest])
-    found: FloatArray = np.append(points, np.zeros((1, len(largest))), axis=0)[codes]
-    return found
-
-
 def differences_of(features: Sequence[Coded]) -> tuple[Differences, int, np.int64]:
     """Differences that kernels take for the pattern of two stimuli; number of patterns; origin.
 

@@ -15,8 +15,9 @@ from typing import Any, Self
 
 import pandas as pd
 
-from mlem_core.analysis import baselines, methods
 from mlem_core.analysis.analysis import Analysis, Selection, same_content
+from mlem_core.analysis.decoding import BASELINES, decode_layers
+from mlem_core.analysis.fit_cache import fitted_results
 from mlem_core.analysis.representations import model_representations
 from mlem_core.analysis.similarities import compared
 from mlem_core.base.errors import InputError, check_choice
@@ -55,9 +56,9 @@ class JobInput:
     store: Store
     report: Report
 
-    def selection(self, options: Options | None = None) -> Selection:
-        """The selection that options (by default all of them) name, as the analysis has it."""
-        chosen = Selection.from_dict(self.options if options is None else options)
+    def selection(self) -> Selection:
+        """The selection that the options name, as the analysis has it."""
+        chosen = Selection.from_dict(self.options)
         return chosen.checked(self.analysis.tables.features, self.analysis.layers)
 
     @property
@@ -73,14 +74,10 @@ class JobInput:
 
 def _baseline(job: JobInput) -> Tables:
     name = job.options["name"]
+    check_choice("baseline", name, BASELINES)
     counted = counting(job.report, name, "layers")
-    baseline = baselines.of_analysis(job.analysis, name, job.store, job.layers(), counted)
+    baseline = decode_layers(job.analysis, job.store, job.layers(), counted)
     return {"table": baseline.table, "notices": pd.DataFrame({"notice": list(baseline.notices)})}
-
-
-def _noise(job: JobInput) -> None:
-    selection = job.selection(job.options["selection"])
-    methods.make_noise(job.analysis, job.store, selection, job.layers("layer")[0], job.report)
 
 
 def _all_intervals(job: JobInput) -> None:
@@ -132,7 +129,7 @@ def _capsule(job: JobInput) -> Made:
 
     selection, results = job.selection(), None
     if estimator_named(selection.estimator).slow:
-        results = methods.fitted_results(*job.chosen, job.report)
+        results = fitted_results(*job.chosen, job.report)
     pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
     with scratch("followup") as folder:
         path = capsule.write(
@@ -215,10 +212,9 @@ JOB_TYPES: dict[str, JobType] = {
         lambda job: importances_by_chance(*job.chosen, report=job.report), _models_of()
     ),
     "fits": JobType(
-        lambda job: {"scores": methods.fitted_results(*job.chosen, job.report).scores},
+        lambda job: {"scores": fitted_results(*job.chosen, job.report).scores},
         in_store=False,
     ),
-    "methods": JobType(lambda job: methods.fit_slow(*job.chosen, job.report)),
     "multiverse": JobType(
         lambda job: multiverse(
             job.analysis,
@@ -229,7 +225,6 @@ JOB_TYPES: dict[str, JobType] = {
         ),
         _models_of(),
     ),
-    "noise": JobType(_noise, _models_of("layer")),
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": JobType(_versus, _models_of()),
     "similarity": JobType(_similarity, _all_models),

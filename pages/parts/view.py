@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from mlem_core.analysis import methods
 from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.fit_cache import kept_results
 from mlem_core.analysis.representations import without_representations
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity
@@ -32,7 +32,7 @@ class _UnfittedError(Exception):
 
 @stored.kept(256)
 def _results(job_id: str, selection: Selection, _analysis: Analysis) -> Results:
-    kept = methods.kept_results(_analysis, stored.store(), selection)
+    kept = kept_results(_analysis, stored.store(), selection)
     if kept is None and estimator_named(selection.estimator).slow:
         raise _UnfittedError  # what raises is not kept
     return _analysis.results_of(selection) if kept is None else kept

@@ -195,7 +195,7 @@ def test_it_writes_the_files_of_the_contract(given, tmp_path, monkeypatch):
 
 ASKED = ["analyze", "--out", "o", "--stimuli"]
 BAD = [
-    ([*ASKED, "probing", "--model", "minilm", "--baselines", "forest"], "random-forest"),
+    ([*ASKED, "probing", "--model", "minilm", "--baselines", "random-forest"], "decoding"),
     ([*ASKED, "probing", "--model", "minilmm"], "did you mean minilm"),
     ([*ASKED, "none.csv", "--model", "minilm"], "none.csv"),
     ([*ASKED, "probing", "--layers", "x"], "'x' is not a list"),

@@ -18,20 +18,19 @@ from pypdf import PdfReader
 from pypdfium2.raw import FPDF_PAGEOBJ_TEXT
 
 from mlem_core import Store, compared, figures, run, stimulus_map
-from mlem_core.analysis import methods
-from mlem_core.analysis.baselines import BASELINES, of_analysis
+from mlem_core.analysis.decoding import decode_layers
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure
 from mlem_core.pairs.similarities import SIMILARITIES
 from mlem_core.robustness.erasure import STAGE, Erasure, _Asked
 from mlem_core.tasks import examples
 
 WIDTHS = tuple(figures.WIDTHS_MM[name] for name in ("one column", "two columns"))
-# Not of the example but of a small analysis: values, baselines, published models, similarities.
-OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline", "unit_scores")))
-OF_VALUES += ("published", *(n for n in FIGURES if n.endswith(tuple(SIMILARITIES))))
-# Of some layers of the example, by estimators that take a while.
-# The maps of a whole model take a while, and noise is put upon one analysis.
-OF_THEIR_OWN = ("map_panels", "noise_agreement", "importance_group", "erasure")
+# Not of the example but of a small analysis: values, decoding, similarities.
+OF_VALUES = tuple(n for n in FIGURES if n.startswith(("values", "baseline")))
+OF_VALUES += tuple(n for n in FIGURES if n.endswith(tuple(SIMILARITIES)))
+# The maps of a whole model take a while.
+OF_THEIR_OWN = ("map_panels", "importance_group", "erasure")
+MODELS = ("first", "second")
 # Its models are one of each kind, and none is a checkpoint of a training.
 OF_GROUPS = ("group_profiles", "group_similarity", "universality", "trajectories")
 OF_GROUPS += ("property_correlations", *(n for n in FIGURES if n.startswith("system_")))
@@ -50,12 +49,10 @@ class Sources:
         self.folder, self.store = folder, Store(folder / "store")
         self.table, self.rng = probing(60), np.random.default_rng(0)
         self.codes = self.table["part_of_speech"].astype("category").cat.codes.to_numpy()
-        (folder / "state-spaces").mkdir()  # a part of a published model's name
 
     def of(self, name):
         kind = "values" if name in OF_VALUES else "groups" if name in OF_GROUPS else "example"
-        kind = "methods" if name == "method_agreement" else kind
-        return getattr(self, name if name in ("methods", *OF_THEIR_OWN) else kind)
+        return getattr(self, name if name in OF_THEIR_OWN else kind)
 
     def layers(self, n, rows=None):
         """Parts of speech that stand further apart from layer to layer."""
@@ -89,11 +86,10 @@ class Sources:
 
     @cached_property
     def values(self):
-        layers = dict.fromkeys(methods.PUBLISHED_MODELS, self.layers(2))
+        layers = dict.fromkeys(MODELS, self.layers(2))
         spec = in_files(self.folder, self.table, layers, values=("part_of_speech",), **CHOSEN)
         small = run(spec, self.store)
-        for name in BASELINES:
-            of_analysis(small, name, self.store)
+        decode_layers(small, self.store)
         for name in SIMILARITIES:
             compared(small, name, self.store)
         for layer in small.layers:
@@ -119,27 +115,12 @@ class Sources:
         return self.shown(run(spec, self.store))
 
     @cached_property
-    def noise_agreement(self):
-        two = ("tense", "word_position")
-        spec = in_files(self.folder, self.table, {"model": self.layers(4)}, folds=3, features=two)
-        plain = run(spec, self.store)
-        methods.make_noise(plain, self.store, plain.select(), plain.layers[1])
-        return self.shown(plain)
-
-    @cached_property
-    def methods(self):
-        example = examples.example()
-        few = example.select(layers=[(m, n) for m, n in example.layers if n == 6][:4])
-        methods.fit_slow(example, self.store, few)
-        return FigureContext(example, few, example.results_of(few), Drawing(store=self.store))
-
-    @cached_property
     def importance_group(self):
         return replace(self.example, drawing=Drawing(options={"group": "tense\nnumber"}))
 
     @cached_property
     def map_panels(self):
-        drawing = Drawing(store=self.store, options={"mapped": methods.PUBLISHED_MODELS[0]})
+        drawing = Drawing(store=self.store, options={"mapped": MODELS[0]})
         return replace(self.values, drawing=drawing)
 
 

@@ -146,33 +146,6 @@ def test_profiles_of_groups_have_a_band_where_there_is_a_spread():
     assert [one.text for one in figure.layout.annotations] == ["g (n = 3)", "h (n = 1)"]
 
 
-def test_each_method_is_a_line_of_its_means_and_agreement_a_line_a_model():
-    ceilings, scores = by_layer_and_fold(ceiling=1), by_layer_and_fold(rho=0.5)
-    both = pd.concat([scores.assign(method=name) for name in ("frrsa", "ridge", "x")])
-    called = {"ridge": "MLEM, ridge", "spearman": "MLEM, Spearman", "frrsa": "FR-RSA"}
-    figure = figures.method_scores(both, ceilings, called)
-    lines = {t.name: t for t in with_markers(figure) if t.showlegend}
-    assert list(lines) == ["MLEM, ridge", "FR-RSA", "x"]
-    np.testing.assert_allclose(lines["FR-RSA"].y, means(scores, "rho")["a"])
-    table = by_layer_and_fold(frobenius=2, tau=1)
-    lines = with_markers(figures.method_agreement(table, 1))
-    np.testing.assert_allclose(lines[0].y, means(table, "frobenius")["a"])
-    np.testing.assert_allclose(lines[3].y, means(table, "tau")["b"])
-
-
-def test_units_have_a_shape_a_layer_their_best_and_the_whole():
-    whole, one = by_layer_and_fold(rho=1), by_layer_and_fold(rho=0.3)
-    units = pd.concat([one.assign(unit=u, rho=one["rho"] + u) for u in range(5)])
-    figure = figures.unit_scores(units, whole)
-    shapes, base = of_type(figure, "violin"), means(one, "rho")
-    assert [trace.x0 for trace in shapes] == [0, 1, 4, 0, 1]
-    np.testing.assert_allclose(sorted(shapes[1].y), base["a", 1] + np.arange(5))
-    best = named(figure, "best unit")
-    np.testing.assert_allclose(best[1].y, base["b"] + 4)
-    assert "unit 4" in best[0].hovertext[0]
-    np.testing.assert_allclose(named(figure, "whole layer")[0].y, means(whole, "rho")["a"])
-
-
 def over_training(steps):
     """Two features and ρ at some (step, seeds) of each trajectory; none of one seed has bounds."""
     rows = []

@@ -12,7 +12,6 @@ from inputs import in_files, words
 from PIL import Image
 from screens import Screen, in_this_process, jobs_in, ran
 
-from mlem_core.analysis.methods import PUBLISHED_MODELS
 from mlem_core.base.files import write_json
 from mlem_core.groups import systems as kept_systems
 from mlem_core.groups.members import table_of_distances
@@ -281,9 +280,8 @@ def test_values_are_told_apart_where_that_is_chosen(mine):
     assert "kind is coded by value" in refused.errors[0] and refused.figures == {}
 
 
-def test_other_methods_stand_beside_the_profiles_and_are_kept(mine):
-    screen = seen(mine, "profiles").unfold("folded baselines", "folded methods")
-    assert {"MLEM, ridge"} <= screen.traces("methods")
+def test_decoding_stands_beside_the_profiles_and_is_kept(mine):
+    screen = seen(mine, "profiles").unfold("folded baselines")
     screen.press("Compute it")
     assert screen.traces("baseline-decoding") >= FEATURES
     drawn = [screen.figures[name]["data"] for name in ("profiles", "baseline-decoding")]
@@ -399,17 +397,6 @@ def test_images_are_files_of_this_machine_and_nothing_else(tmp_path, monkeypatch
     (tmp_path / "shared.toml").touch()
     monkeypatch.setenv("MLEM_SHARED", str(tmp_path / "shared.toml"))
     assert thumbnails(["a.png"], tmp_path) is None
-
-
-def test_published_numbers_stand_beside_ours(store, tmp_path):
-    models = list(PUBLISHED_MODELS)
-    job = ran(systems(tmp_path, models, (4, 8)), store)
-    tau, ours = job.analysis().results().similarity_profiles, job.analysis().results().agreement
-    drawn = Screen("heatmaps", analysis=job.id).figures["published"]["data"]
-    published, here = ([*one["x"]] for one in drawn if one.get("mode") == "markers")
-    assert published == [0.69, 0.77, -0.24] and here == pytest.approx(
-        [ours, tau.loc["gpt2:8", f"{models[0]}:4"], tau.loc[f"{models[2]}:8", f"{models[0]}:4"]]
-    )
 
 
 def test_what_else_explains_the_finding_of_the_example_can_be_added(store, monkeypatch):

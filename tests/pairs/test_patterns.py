@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import index_of, refused, sums_of
-from scipy.spatial.distance import cdist, squareform
+from scipy.spatial.distance import squareform
 
 from mlem_core import RidgeMLEM, from_frame, with_rdm, with_vector
 from mlem_core.analysis import pair_errors as module
@@ -17,7 +17,6 @@ from mlem_core.estimators.normal_equations import held_out_correlations, moments
 from mlem_core.pairs.columns import (
     coding,
     feature_columns,
-    principal_coordinates,
     resolved_columns,
 )
 from mlem_core.pairs.designs import PairDesign, n_pairs, places_of
@@ -342,17 +341,6 @@ def test_a_few_values_can_be_told_apart(given):
     assert index.value_names == (("i0", "i1", "i2"),)
     with refused("'own'", "too many"):
         resolved_columns(given[0], ["own"])
-
-
-def test_principal_coordinates_have_the_distances(given):
-    column = column_of(given[0], "vec")
-    points = principal_coordinates(column, 20)
-    there = np.array([value is not None for value in column.values])
-    assert points.shape == (GIVEN, 3) and not points[~there].any()
-    vectors = frame()[["s0", "s1", "s2"]].to_numpy()[there]
-    expected = cdist(vectors, vectors) / column.span[1]
-    np.testing.assert_allclose(cdist(points[there], points[there]), expected, atol=1e-9)
-    assert principal_coordinates(column, 2).shape == (GIVEN, 2)
 
 
 def test_scales_are_those_of_the_stimuli_that_were_fitted(given):

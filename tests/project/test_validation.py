@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
+from scipy.stats import weightedtau
 
 from benchmarks import gpu, gpu_models
 from benchmarks.device import Device
@@ -13,6 +14,7 @@ from benchmarks.timing import Table
 from validation import (
     chosen,
     mrqap,
+    noisy_profiles,
     populations,
     second_level,
     similarity_terms,
@@ -43,6 +45,26 @@ def test_the_planted_metric_is_found_where_there_is_no_noise():
     assert found.loc["spearman-I", "frobenius"] < 0.02
     # Its weights are at least 0, and half of the planted ones are below.
     assert found.loc["ridge-I", "frobenius"] > 0.2
+
+
+def test_agreement_under_noise_is_that_of_explicit_matrices():
+    rng, terms = np.random.default_rng(0), ("x", "y", "x × y")
+    names, matrices, profiles = noisy_profiles.ESTIMATORS, {}, {}
+    rows = []
+    for name in names:
+        matrix = rng.random((2, 2))
+        matrix = (matrix + matrix.T) / np.linalg.norm(matrix + matrix.T)
+        matrices[name], profiles[name] = matrix, rng.random(3)
+        weights = matrix[[0, 1, 0], [0, 1, 1]]
+        rows += [
+            {"estimator": name, "noise": 0.5, "fold": 0, "term": term, "weight": w, "importance": i}
+            for term, w, i in zip(terms, weights, profiles[name], strict=True)
+        ]
+    (found,) = noisy_profiles.agreement(pd.DataFrame(rows)).to_dict("records")
+    one, other = (matrices[name] for name in names)
+    assert found["frobenius"] == pytest.approx(np.linalg.norm(one - other))
+    expected = weightedtau(*profiles.values()).statistic
+    assert found["tau"] == pytest.approx(expected)
 
 
 def row(value):

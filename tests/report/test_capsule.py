@@ -12,8 +12,7 @@ from damaging import contents, packed
 from inputs import arguments_of, in_files, noise, probing, refused, two_systems
 
 from mlem_core import Store, compared, explain, run, with_transfer
-from mlem_core.analysis import methods
-from mlem_core.analysis.baselines import of_analysis
+from mlem_core.analysis.decoding import decode_layers
 from mlem_core.analysis.files import load_analysis
 from mlem_core.cli.commands import main
 from mlem_core.figures.plots import Drawing
@@ -159,14 +158,13 @@ def test_why_layers_are_alike_is_in_it(path, analysis):
 
 @pytest.mark.slow
 def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tmp_path):
-    """Intervals are computed again; other methods and similarities take long, and are not."""
+    """Intervals are computed again; decoding and similarities take long, and are not."""
     store = Store(folder / "cache")
     layers = ("part_of_speech", "tense")
     analysis = run(replace(analysis.spec, models=(), features=layers, nominal=()), store)
     intervals = layer_intervals(analysis, store, n_replicates=100)
     compared(analysis, "cka", store)
-    methods.fit_slow(analysis, store, analysis.select())
-    of_analysis(analysis, "univariate", store)
+    decode_layers(analysis, store)
     drawing = replace(HTML, store=store, replicates=100)
     path = capsule.write(analysis, tmp_path / "c.zip", drawing=drawing)
     files = contents(path)
@@ -181,8 +179,7 @@ def test_what_was_made_beside_the_results_is_in_it_and_said(analysis, folder, tm
         assert told in written
     assert re.search(r"over 4 importances \(.+ and 1 RSA corr", written)
     assert about["replicates"] == 100
-    names = {"methods", "method_agreement", "unit_scores", "baseline_univariate"}
-    assert {f"figures/{name}.html" for name in names} < set(files)
+    assert "figures/baseline_decoding.html" in files
     # An interval that is another is found.
     table["lower"] -= 0.01
     found = verify_anywhere(

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 import tiny
 from explicit import rho
-from inputs import arguments_of, finished, for_each, in_files, probing, refused, words
+from inputs import arguments_of, finished, for_each, in_files, refused, words
 from scipy.spatial.distance import pdist
 
-from mlem_core.analysis import methods
 from mlem_core.analysis.run import run
 from mlem_core.cli.commands import main
 from mlem_core.inference.importance_chance import above_chance
@@ -216,36 +215,3 @@ def test_a_claim_over_other_sentences(made):
 
 
 CHOSEN = {"folds": 3, "features": ("part_of_speech", "tense", "word_position")}
-
-
-@pytest.fixture(scope="module")
-def spoken(tmp_path_factory):
-    """Layer 1 has the parts of speech, and layer 0 those of other words."""
-    folder, table = tmp_path_factory.mktemp("noise"), probing(30)
-    kinds = pd.get_dummies(table["part_of_speech"]).to_numpy(float)
-    layer = kinds + 0.2 * np.random.default_rng(0).standard_normal(kinds.shape)
-    layers = {0: np.roll(layer, 3, axis=0), 1: layer}
-    return finished(folder, in_files(folder, table, {"model": layers}, **CHOSEN), layers)
-
-
-@pytest.mark.parametrize("interactions", [False, True])
-def test_the_rows_are_those_of_explicit_noisy_layers(spoken, interactions, monkeypatch, tmp_path):
-    monkeypatch.setattr(methods, "NOISE_LEVELS", (0.0, 1.5))
-    analysis, store, layer = spoken.analysis, spoken.store, spoken.layers[1]
-    selection, seen = analysis.select(interactions=interactions), []
-    assert methods.find_noise(analysis, store, selection, ("model", 1)) is None
-    found = methods.make_noise(analysis, store, selection, ("model", 1), seen.append)
-    assert (seen[-1].done, seen[-1].total) == (2, 2)
-    added = np.random.default_rng(analysis.spec.seed).standard_normal(layer.shape)
-    layers = {0: layer, 1: layer + 1.5 * added * layer.std(axis=0)}
-    again = finished(tmp_path, in_files(tmp_path, probing(30), {"m": layers}, **CHOSEN), layers)
-    by_method = [
-        again.analysis.results(estimator=name, interactions=interactions)
-        for name in methods.COMPARED
-    ]
-    expected, columns = methods.agreement_by_layer(*by_method), ["fold", "frobenius", "tau"]
-    pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-6)
-    assert list(found["noise"]) == [0.0] * 3 + [1.5] * 3
-    kept = methods.find_noise(analysis, store, selection, ("model", 1))
-    pd.testing.assert_frame_equal(kept, found)
-    assert methods.find_noise(analysis, store, selection, ("model", 0)) is None

@@ -16,7 +16,7 @@ import tiny
 from inputs import for_each, in_files, noise, probing, refused, words
 from waiting import wait
 
-from mlem_core.analysis.baselines import decoding
+from mlem_core.analysis.decoding import decoding
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.run import run
 from mlem_core.analysis.spec import AnalysisSpec
@@ -257,7 +257,7 @@ def test_a_follow_up_makes_the_tables_that_its_function_makes(job, kept):
     pd.testing.assert_frame_equal(task.tables()["table"], expected)
     again = followups.followup_of("baseline", job.id, options, kept)
     assert again == task and again.status().state == "done"
-    other = followups.followup_of("baseline", job.id, {**options, "name": "univariate"}, kept)
+    other = followups.followup_of("baseline", job.id, {**options, "layers": []}, kept)
     assert other.status().state != "done"
     # It is no analysis.
     own = [one.id for one in analyses.recent(kept) if one.id != examples.ID]

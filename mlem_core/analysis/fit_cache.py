@@ -1,0 +1,82 @@
+"""Cached fits of a selection, and its results from them.
+
+Ridge is fitted again whenever a choice changes. An estimator that searches for the highest rank
+correlation takes about a second a layer, which is worth a cache; the cached fit of a layer holds
+whichever other layers are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mlem_core.analysis.analysis import Analysis, Selection
+from mlem_core.analysis.results import Fits, Results
+from mlem_core.base.typing import FloatArray, Report, counting
+from mlem_core.estimators.registry import FoldFits
+from mlem_core.measures.importance import fitted
+from mlem_core.storage.store import Stage, Store
+
+
+class _Fits(NamedTuple):
+    """Fits and importances, as `mlem_core.measures.importance.fitted` gives them."""
+
+    fits: FoldFits
+    importance: FloatArray
+
+
+STAGE = Stage("fits", 3, _Fits)
+
+
+def kept_results(analysis: Analysis, store: Store, selection: Selection) -> Results | None:
+    """The results of a selection if its fits, or those of each layer, are cached; else None."""
+    whole = analysis.kept(STAGE, store, selection)
+    if whole is not None:
+        return analysis.results_of(selection, whole)
+    cached = [analysis.kept(STAGE, store, own) for own in _each(selection)]
+    there = [fits for fits in cached if fits is not None]
+    return None if len(there) < len(cached) else analysis.results_of(selection, _joined(there))
+
+
+def keep_fits(analysis: Analysis, store: Store, selection: Selection) -> Results:
+    """The results of a selection whose fits are quick; they are cached."""
+    return analysis.results_of(selection, _fits(analysis, store, selection))
+
+
+def fitted_results(
+    analysis: Analysis, store: Store, selection: Selection, report: Report | None = None
+) -> Results:
+    """The results of a selection; fits that are not cached yet are computed first.
+
+    `report` is called as the layers are done. Raises as `Analysis.results`.
+    """
+    cached, total = [], len(selection.layers)
+    count = counting(report or (lambda _: None), "fits", "layers")
+    count(0, total)
+    for done, own in enumerate(_each(selection), 1):
+        cached.append(_fits(analysis, store, own))
+        count(done, total)
+    return analysis.results_of(selection, _joined(cached))
+
+
+def _each(selection: Selection) -> list[Selection]:
+    """The same selection of each of its layers."""
+    return [replace(selection, layers=(layer,)) for layer in selection.layers]
+
+
+def _fits(analysis: Analysis, store: Store, selection: Selection) -> _Fits:
+    """Fits of a selection, from the store or computed and kept."""
+    tables, _ = analysis.subset(selection)
+    key, estimator = analysis.key(selection), selection.estimator
+    return STAGE.get(store, key, lambda: _Fits(*fitted(tables, estimator)))
+
+
+def _joined(by_layer: Sequence[Fits]) -> Fits:
+    """The fits of n_layers layers as one, from those of each."""
+    fits, importance = zip(*by_layer, strict=True)
+    names = [part.name for part in fields(FoldFits)]
+    joined = {name: np.concatenate([getattr(one, name) for one in fits]) for name in names}
+    return FoldFits(**joined), np.concatenate(importance)

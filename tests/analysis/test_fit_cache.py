@@ -1,0 +1,42 @@
+"""Cached fits: those of an analysis without a store, computed once."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import finished, in_files, probing
+
+from mlem_core import Store
+from mlem_core.analysis import fit_cache
+
+FEATURES = ("part_of_speech", "tense", "word_position")
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory):
+    """Three layers: part of speech with more and more noise."""
+    folder, table = tmp_path_factory.mktemp("fits"), probing(40)
+    kinds = pd.get_dummies(table["part_of_speech"]).to_numpy(float)
+    noise = np.random.default_rng(0).standard_normal((3, *kinds.shape))
+    layers = {n: kinds + 0.3 * (n + 1) * noise[n] for n in range(3)}
+    spec = in_files(folder, table, {"model": layers}, folds=3, features=FEATURES)
+    return finished(folder, spec, layers).analysis
+
+
+def test_kept_fits_are_the_fits_and_are_computed_once(analysed, tmp_path, monkeypatch):
+    analysis, store = analysed, Store(tmp_path, overlays=())
+    layers, features = [("model", 0), ("model", 2)], list(FEATURES[1:])
+    asked = {"features": features, "estimator": "spearman", "interactions": False}
+
+    def kept(of=analysis, **changes):
+        return fit_cache.kept_results(
+            of, store, of.select(**{"layers": layers, **asked, **changes})
+        )
+
+    assert kept() is None
+    made = fit_cache.fitted_results(analysis, store, analysis.select(layers=layers, **asked))
+    expected = analysis.results(features, layers, "spearman", False)
+    for name in ("scores", "importance", "weights", "layer_map"):
+        pd.testing.assert_frame_equal(getattr(made, name), getattr(expected, name))
+    monkeypatch.setattr(fit_cache, "fitted", None)  # would be fitted again
+    for other in ({"estimator": "frrsa"}, {"interactions": True}, {"features": features[:1]}):
+        assert kept(**other) is None
