@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import frame, opening, screens
+from mlem_core.tasks.access import view_only
+from pages.parts import frame, login, opening, screens
 from pages.parts.screens import SCREENS
 
 # Three bars of a profile, drawn here: Streamlit would fetch an icon of its own from the network.
@@ -25,22 +26,24 @@ st.logo(
 
 def _pages() -> list[st.Page]:
     """A page a screen."""
-    systems = opening.has_systems()
+    shown = {one.url_path: one.listed for one in SCREENS.values()}
+    shown |= {"systems": opening.has_systems(), "new": not view_only()}
     return [
         st.Page(
             one.file,
             title=one.title,
             url_path=one.url_path,
             default=at == 0,
-            visibility="visible"
-            if one.listed or (one.url_path == "systems" and systems)
-            else "hidden",
+            visibility="visible" if shown[one.url_path] else "hidden",
         )
         for at, one in enumerate(SCREENS.values())
     ]
 
 
 frame.dress()
+if login.is_needed():
+    login.show_log_in()
+    st.stop()
 page = st.navigation(_pages(), position="top")
 # These need the whole width; elsewhere what is selected stands beside what is shown.
 WIDE = ("", "systems", "new", "docs", "versus")
@@ -49,3 +52,4 @@ page.run()
 screens.links()
 with st.sidebar:
     frame.watch_width()
+    login.offer_log_out()

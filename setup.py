@@ -9,7 +9,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 # What the app reads, from the folder where it is: the checkout, or mlem_core/_app when installed.
 APP = (
-    *("app.py", "pages/**/*", "scripts/serve.py", "scripts/shared_server.py"),
+    *("app.py", "pages/**/*", "scripts/serve.py"),
     *(".streamlit/config.toml", "docs/**/*.md", "README.md", "CITATION.cff"),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from mlem_core.base.room import shared
-from mlem_core.base.text import fraction, listed, many
+from mlem_core.base.text import fraction, listed
 from mlem_core.figures.canvas import thumbnail
 from mlem_core.tasks import analyses, notes, trash
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.notes import Notes
 from mlem_core.tasks.trash import Deleted
@@ -45,12 +44,6 @@ def _show_my_analyses() -> None:
     jobs = analyses.recent(stored.store())
     names = stored.analysis_names()
     st.subheader("My analyses")
-    settings = shared()
-    if settings is not None:
-        st.caption(
-            "Only this browser sees them, and what it has uploaded; all of it is removed "
-            f"{many(math.ceil(settings.keep_days), 'day')} after your last visit."
-        )
     if all(job.id == stored.EXAMPLE for job in jobs):
         st.caption("None yet. What you run is listed here, with the example.")
     over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
@@ -73,7 +66,7 @@ def _show_my_analyses() -> None:
             title = title.format(len(rest))
             key = f"{title.partition(' ')[2]} analyses"
             frame.folded_part(title, icon, key, partial(lines, rest))
-    if deleted := trash.in_trash(stored.store()):
+    if not view_only() and (deleted := trash.in_trash(stored.store())):
         frame.folded_part(
             f"{len(deleted)} deleted in the last {trash.DAYS} days",
             "delete",
@@ -126,7 +119,9 @@ def _line(job: Job, names: dict[str, str]) -> None:
             "More",
             key=f"more {job.id}",
             on_change="rerun",
-            help="Rename it, write a note, compare it with another, duplicate or delete it.",
+            help="Compare it with another analysis."
+            if view_only()
+            else "Rename it, write a note, compare it with another, duplicate or delete it.",
         )
         if menu.open:
             with menu:
@@ -134,6 +129,9 @@ def _line(job: Job, names: dict[str, str]) -> None:
 
 
 def _more(job: Job, names: dict[str, str]) -> None:
+    if view_only():
+        _compare(job, names)
+        return
     written = notes.read_notes(job.id, stored.store())
 
     def write(change: Callable[[Notes], Notes]) -> None:

@@ -14,10 +14,11 @@ from mlem_core.base.text import listed, many
 from mlem_core.data.doubts import Lint
 from mlem_core.scale.cluster import from_environment
 from mlem_core.scale.executor import HERE
+from mlem_core.tasks.access import view_only
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
 from pages.parts import background, frame
-from pages.parts.choices import duration, plain
+from pages.parts.choices import duration, inform, plain
 from pages.parts.screens import SCREENS
 
 TITLES = {"read": "Read", "roles": "Roles", "models": "Models"}
@@ -61,6 +62,9 @@ def _style() -> str:
 def new_body() -> None:
     st.html(_style())
     st.title(SCREENS["new"].title)
+    if view_only():
+        inform("This server only shows finished analyses: nothing can be uploaded or run here.")
+        return
     now = draft()
     options = state.chosen_options(now.stimuli)
     files = models.file_contents(now, options["distance"])

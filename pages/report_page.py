@@ -20,6 +20,7 @@ from mlem_core.report import methods
 from mlem_core.report.chosen import Chosen, as_zip
 from mlem_core.report.formats import FORMATS, pages_of, pictures
 from mlem_core.tasks import notes
+from mlem_core.tasks.access import view_only
 from pages.parts import frame, stored
 from pages.parts.choices import inform, plain
 from pages.parts.exporting import add_to_report, change_report, paper, read_report
@@ -33,16 +34,16 @@ def _show_report(view: View) -> None:
     chosen, lost = read_report(notes.read_notes(job_id, stored.store()))
     for sentence in lost:
         st.warning(plain(sentence), icon=":material/warning:")
-    _offer_figures(view)
+    if not view_only():
+        _offer_figures(view)
     if not chosen:
-        inform(
-            "Nothing is chosen yet. Add a figure here, or with *Add to report* under *Export* "
-            "below any figure."
-        )
+        how = " Add a figure here, or with *Add to report* under *Export* below any figure."
+        inform(f"Nothing is chosen yet.{'' if view_only() else how}")
     cards = [_Card(job_id, at, one, size, flags) for at, one in enumerate(chosen)]
     for card in cards:
         frame.attempt(card.show)
-    _names(view)
+    if not view_only():
+        _names(view)
     frame.attempt(lambda: _methods_texts(view))
     if chosen:
         frame.attempt(lambda: _download(view, cards, size))
@@ -169,7 +170,7 @@ def _download(view: View, cards: Sequence[_Card], paper: Paper) -> None:
     name = Path(view.analysis.stimuli.name).stem
     row.download_button(
         "Download the report",
-        data=stored.token_bound(everything),
+        data=everything,
         file_name=f"{name}-report.zip",
         mime="application/zip",
         key="report zip",
@@ -223,12 +224,16 @@ class _Card:
             head = st.container(horizontal=True, vertical_alignment="center")
             with head:
                 st.markdown(f"**{self.at + 1}**", width="content")
-                self._move()
+                if not view_only():
+                    self._move()
             made = self.drawn(stored.names())
             if made is None:
                 return
             self._preview(made)
-            self._words(made)
+            if view_only():
+                st.caption(plain(made.caption))
+            else:
+                self._words(made)
 
     def _move(self) -> None:
         def moved(by: int, there: list[Chosen]) -> list[Chosen]:

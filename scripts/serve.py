@@ -1,8 +1,14 @@
-"""Serve the app: `python scripts/serve.py [--server.port 8501 ...]`, as `streamlit run app.py`."""
+"""Serve the app: `python scripts/serve.py [--host ADDRESS] [--view-only] [--server.port 8501 ...]`.
+
+Further options are Streamlit's. Another address than this machine's own needs `--view-only`, a
+log-in, or a container that keeps others out; docs/hosting.md says more.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import ipaddress
 import os
 import sys
 from pathlib import Path
@@ -15,17 +21,57 @@ except ModuleNotFoundError:
     print(f"error: {needed}", file=sys.stderr)
     sys.exit(2)
 
+CONTAINER = "MLEM_CONTAINER"  # set in the image: whoever publishes its port decides who reaches it
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse(sentence: str) -> None:
+    """Print an error and end."""
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(2)
+
+
 # Where there is a folder named pages, Streamlit 1.67 takes its files for the pages until app.py has
 # run once, and greets whoever opens the address of one on a fresh server with "Page not found".
 PagesManager.uses_pages_directory = False
 root = Path(__file__).resolve().parent.parent
-for name in {"MLEM_CACHE", "MLEM_SHARED"} & {*os.environ}:
-    os.environ[name] = os.environ[name] and os.path.abspath(os.environ[name])
+if os.environ.get("MLEM_CACHE"):
+    os.environ["MLEM_CACHE"] = os.path.abspath(os.environ["MLEM_CACHE"])
 os.chdir(root)
 sys.path.insert(0, str(root))
-if "--help" not in sys.argv:
-    # What Home needs is loaded before the server answers: its first visitor would wait for it
-    # longer, and two visitors at once would load it side by side.
+
+from mlem_core.tasks import access  # noqa: E402
+from pages.parts import login  # noqa: E402
+
+parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+address = os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
+parser.add_argument("--host", "--server.address", default=address)
+parser.add_argument("--view-only", action="store_true")
+options, of_streamlit = parser.parse_known_args()
+if options.view_only:
+    os.environ[access.VARIABLE] = "1"
+if login.providers() and not login.can_log_in():
+    refuse(f"the log-in of secrets.toml needs a package: pip install '{login.PACKAGE}'.")
+if not is_this_machine(options.host) and not access.view_only() and not login.providers():
+    if not os.environ.get(CONTAINER):
+        refuse(
+            f"whoever reaches {options.host or 'this machine'!r} could change and delete "
+            "everything: add --view-only or set up a log-in (docs/hosting.md), or leave out --host."
+        )
+    print(
+        "note: this container is for one person, and whoever reaches its port sees and deletes "
+        "everything: publish it on 127.0.0.1 only (docs/hosting.md).",
+        file=sys.stderr,
+    )
+if "--help" not in of_streamlit:
+    # What Home needs is loaded before the server answers: the first page would wait for it longer.
     from mlem_core import figures  # noqa: F401
     from mlem_core.inference import intervals  # noqa: F401
     from mlem_core.robustness import flags  # noqa: F401
@@ -33,32 +79,5 @@ if "--help" not in sys.argv:
 
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         examples.example()  # kept in memory; what is wrong with it, the page says
-serve = "app.py"
-if os.environ.get("MLEM_SHARED"):
-    from mlem_core.base.errors import InputError
-    from mlem_core.base.room import shared
-    from mlem_core.storage.store import Store
-    from mlem_core.tasks.visitors import signature
-
-    serve = "scripts/shared_server.py"
-    try:
-        settings = shared()
-        signature("", Store().root)  # what says that this server cannot sign says it now
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    # What Streamlit itself takes from a browser, before any page sees it.
-    megabytes = 1 if settings is None else max(1, int(settings.upload_mb))
-    os.environ.setdefault("STREAMLIT_SERVER_MAX_UPLOAD_SIZE", str(megabytes))
-    # Whose word on where a visitor comes from uvicorn takes.
-    os.environ["FORWARDED_ALLOW_IPS"] = "" if settings is None else ",".join(settings.proxies)
-elif any(one.startswith("--server.address") for one in sys.argv) or (
-    "STREAMLIT_SERVER_ADDRESS" in os.environ
-):
-    print(
-        "note: whoever reaches this address sees and deletes everything; docs/security.md says "
-        "how to serve many users.",
-        file=sys.stderr,
-    )
-sys.argv[1:] = ["run", serve, *sys.argv[1:]]
+sys.argv[1:] = ["run", "app.py", f"--server.address={options.host}", *of_streamlit]
 cli.main()

@@ -34,7 +34,7 @@ def group(nodeid: str) -> str:
     """What runs in one process: a file, and all files of the app that share a server."""
     file = nodeid.split("::")[0]
     # Those that have servers of their own may run beside those that share one.
-    shared = file.startswith("tests/browser/") and not file.endswith("test_visitors.py")
+    shared = file.startswith("tests/browser/") and not file.endswith("test_hosting.py")
     return "app" if shared else file
 
 

@@ -1,4 +1,4 @@
-"""Room on this machine: memory, disk, folders, and whether strangers to each other share it."""
+"""Room on this machine: memory, disk and folders."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import contextlib
 import ctypes
 import functools
 import gc
-import ipaddress
-import math
 import os
 import shutil
 import stat
 import tempfile
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.files import checked
+from mlem_core.base.errors import InputError
 
 # The memory that a container may use, and what it uses: there free memory is that of the machine.
 _LIMITS = (
@@ -157,91 +151,3 @@ def _writable(folder: Path) -> bool:
 def _private(folder: Path) -> bool:
     about = folder.lstat()
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
-
-
-VARIABLE = "MLEM_SHARED"
-VISITORS = "visitors"  # the folder of a store with a store for each visitor
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Limits and permissions of a shared server.
-
-    Attributes
-    ----------
-    models : folders whose subfolders (and GGUF files) are models that visitors name by their names
-    hub : whether a model that is not here may be fetched from the Hugging Face hub
-    upload_mb : the largest file that is taken
-    uploads_mb : of all files that a visitor has uploaded
-    disk_gb : of all that is kept for a visitor
-    disk_all_gb : of all that is kept for all visitors together
-    runs_at_once : of all visitors; one of each
-    runs_each : of a visitor, running and waiting
-    runs_address : of all visitors from one network address, running and waiting
-    proxies : addresses of the proxies that say in X-Forwarded-For where a visitor comes from
-    memory_gb, minutes : of a run
-    keep_days : how long a visitor is kept who does not come again
-    """
-
-    models: tuple[Path, ...] = ()
-    hub: bool = False
-    upload_mb: float = 100
-    uploads_mb: float = 1_000
-    disk_gb: float = 10
-    disk_all_gb: float = 100
-    runs_at_once: int = 1
-    runs_each: int = 5
-    runs_address: int = 20
-    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
-    memory_gb: float = 8
-    minutes: float = 60
-    keep_days: float = 30
-
-
-def shared() -> Shared | None:
-    """Limits and permissions of this server; None where it is one user's own.
-
-    Raises InputError: the file that `MLEM_SHARED` names cannot be read, or says what cannot be.
-    """
-    named = os.environ.get(VARIABLE)
-    return _read(named) if named else None
-
-
-@functools.lru_cache(maxsize=4)
-def _read(named: str) -> Shared:
-    path = Path(named)
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        problem = " ".join(str(error).split())
-        raise InputError(
-            f"{VARIABLE} names {named!r}, which cannot be read as TOML ({problem}); expected a "
-            "file as docs/security.md shows it."
-        ) from error
-    try:
-        return _checked(found, path.absolute().parent)
-    except InputError as error:
-        raise InputError(f"the settings in {named!r}: {error}") from error
-
-
-def _checked(found: Mapping[str, Any], home: Path) -> Shared:
-    """Settings as found in a file of the folder `home`; raises `InputError`."""
-    for name in found:
-        check_choice("setting", name, [field.name for field in fields(Shared)])
-    read = checked(Shared, found, "the file")
-    for name, value in vars(read).items():
-        if isinstance(value, int | float) and name != "hub" and not 0 < value < math.inf:
-            raise InputError(f"found {name} = {value}; expected a number above 0.")
-    models = tuple(home / folder.expanduser() for folder in read.models)
-    for folder in models:
-        if not folder.is_dir():
-            raise InputError(f"there is no folder {str(folder)!r}, which models names.")
-    try:
-        for address in read.proxies:
-            ipaddress.ip_network(address)
-    except ValueError as error:
-        raise InputError(
-            f"found proxies = {list(read.proxies)}; expected addresses or networks, such as "
-            '["127.0.0.1", "10.0.0.0/8"].'
-        ) from error
-    return replace(read, models=models)

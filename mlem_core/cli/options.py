@@ -347,6 +347,17 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
     app = commands.add_parser("app", help="serve the app, and open it in the browser")
     app.add_argument("--port", type=int, help="default: 8501, or the next one that is free")
+    app.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        help="the address to listen on (default: 127.0.0.1); one that other machines reach needs "
+        "--view-only or a log-in, see docs/hosting.md",
+    )
+    app.add_argument(
+        "--view-only",
+        action="store_true",
+        help="only show finished analyses: nothing can be uploaded, run, renamed or deleted",
+    )
     analyze = _add_analyze(commands)
     why = commands.add_parser("why", help="explain the similarity of two layers by features")
     _add_two_layers(why)

@@ -166,7 +166,11 @@ def serve_app(options: argparse.Namespace) -> int:
     command = [sys.executable, str(script)]
     if options.port is not None:
         command += ["--server.port", str(options.port)]
-    if _has_browser() and not os.environ.get("MLEM_SHARED"):
+    if options.host is not None:
+        command += ["--host", options.host]
+    if options.view_only:
+        command.append("--view-only")
+    if _has_browser():
         command += ["--server.headless", "false", "--server.showEmailPrompt", "false"]
     if sys.platform == "win32":
         return subprocess.call(command)

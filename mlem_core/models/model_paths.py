@@ -22,14 +22,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlem_core.base.errors import InputError, first_line, readable
-from mlem_core.base.room import shared
 
 # The files of a folder that are read, by how their names end.
 READ = (".json", ".jinja", ".txt", ".model", ".safetensors")
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", re.IGNORECASE)
 _INDEX = "model.safetensors.index.json"
-_NAME = re.compile(r"\w[\w.-]*")
 
 T = TypeVar("T")
 
@@ -51,45 +49,9 @@ _FILES: dict[str, Any] = {
 
 
 def place_of(name: str) -> Path | None:
-    """The folder or file of a model that is on this machine under that name; None for neither.
-
-    One's own machine is looked at wherever a name leads. On a shared server a model is named by
-    its name in one of the folders of the settings, and no path is looked at.
-
-    Raises
-    ------
-    InputError
-        A path on a shared server; whether there is something at it makes no difference.
-    """
-    settings = shared()
-    if settings is None:
-        path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
-        return path if name.strip() and "\0" not in name and path.exists() else None
-    id = name.partition("@")[0]  # a revision may be refs/pr/1
-    if name.startswith((".", "/", "~")) or id.count("/") > 1 or re.search(r"[\\\0:]", name):
-        raise InputError(
-            f"found {name!r} as a model, which is a path; on this server a model has a name: "
-            "expected one of the list, or an id of the Hugging Face hub."
-        )
-    if not _NAME.fullmatch(name):
-        return None
-    paths = (folder / name for folder in settings.models)
-    return next((path for path in paths if path.exists()), None)
-
-
-def offered() -> list[str]:
-    """The names of the models in the folders that a shared server's settings name."""
-    settings = shared()
-    if settings is None:
-        return []
-    names = {
-        path.name
-        for folder in settings.models
-        for path in folder.iterdir()
-        if _NAME.fullmatch(path.name)
-        and (path.suffix == ".gguf" or (path / "config.json").is_file() or [*path.glob("*.gguf")])
-    }
-    return sorted(names)
+    """The folder or file of a model that is on this machine under that name; None for neither."""
+    path = Path(os.path.expanduser(name))  # leaves an unknown user's home as it is
+    return path if name.strip() and "\0" not in name and path.exists() else None
 
 
 def check_gguf(name: str, path: Path) -> None:

@@ -22,14 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlem_core.base.errors import InputError, first_line, unknown
-from mlem_core.base.room import shared
 from mlem_core.base.text import listed
 from mlem_core.models import model_paths
 from mlem_core.models.model_paths import (
     READ,
     check_files,
     check_gguf,
-    offered,
     place_of,
 )
 from mlem_core.storage.digests import Digested, Watched
@@ -273,18 +271,9 @@ def locate(name: str, fetch: Callable[[str, str | None], Path] | None = None) ->
         return ModelFiles(path.parent, path.name)
     check_hub_name(name)
     id, _, revision = name.partition("@")
-    settings = shared()
-    if settings is None or settings.hub:
-        with _hub_errors(name):
-            folder = (fetch or model_paths.snapshot)(id, revision or None)
-        return ModelFiles(folder, version=folder.name)
-    fetched_before = model_paths.cached(id, revision or None) if model_paths.is_name(id) else None
-    if fetched_before is None:
-        raise ModelUnavailable(
-            f"the model {name!r} is not on this server, whose settings let no model be fetched: "
-            f"{listed([*packaged(), *offered()])} are there."
-        )
-    return ModelFiles(fetched_before, version=fetched_before.name)
+    with _hub_errors(name):
+        folder = (fetch or model_paths.snapshot)(id, revision or None)
+    return ModelFiles(folder, version=folder.name)
 
 
 def is_variant(name: str) -> bool:

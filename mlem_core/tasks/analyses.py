@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import re
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,12 +29,14 @@ from mlem_core.models.registry import identity_now
 from mlem_core.pairs.columns import MISSING
 from mlem_core.storage.digests import RESULT, Digested, canonical, sealed
 from mlem_core.storage.store import Store
-from mlem_core.tasks import examples, limits
+from mlem_core.tasks import examples
+from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.runner import Request, Task, carry_out
 
 _ID = re.compile(r"[0-9a-f]{16}")
 # What follows the id of an analysis where its pairs are coded otherwise, see `coded_id`.
 BY_VALUE = "values"
+UNUSED_DAYS = 30  # so long an upload is kept that no analysis is of
 _INPUTS = "inputs.json"  # of a job: what its files and models were when it was started
 
 
@@ -118,6 +122,7 @@ def start(spec: AnalysisSpec, store: Store) -> Job:
     inputs = _inputs(spec)
     name = job_id(spec, inputs)
     job = Job(name, store.root / "jobs" / name, spec)
+    check_changes_allowed()
     store.check_writable()
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / _INPUTS, inputs)
@@ -222,9 +227,9 @@ def _check_inputs(spec: AnalysisSpec, asked: Mapping[str, Any]) -> None:
 def keep_upload(data: bytes, name: str, store: Store) -> Path:
     """Keep an uploaded file under its content; the same content and name give the same path.
 
-    Raises `InputError` where the store cannot be written, or a visitor may not keep it.
+    Raises `InputError` where the store cannot be written, or this server takes no files.
     """
-    limits.check_upload(len(data), name, store.root)
+    check_changes_allowed()
     store.check_writable()
     base = re.sub(r"[^\w.-]+", "_", re.split(r"[/\\]", name)[-1]).lstrip(".")[-100:] or "file"
     path = store.root / "uploads" / hashlib.sha256(data).hexdigest() / base
@@ -232,7 +237,7 @@ def keep_upload(data: bytes, name: str, store: Store) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, private=True) as temporary:
             temporary.write_bytes(data)
-    path.parent.touch()  # see `mlem_core.tasks.visitors.purge_uploads`
+    path.parent.touch()  # see `purge_uploads`
     return path
 
 
@@ -258,6 +263,24 @@ def keep_uploads(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
             for name, path in zip(names, kept, strict=True):
                 shutil.copyfile(path, whole / name)
     return folder
+
+
+def purge_uploads(store: Store, days: float = UNUSED_DAYS) -> None:
+    """Remove uploads that no analysis is of, and that were uploaded more than so many days ago.
+
+    Those of an analysis in the trash stay until it is gone for good.
+    """
+    specs = [*(store.root / "jobs").glob("*/spec.json"), *store.root.glob("trash/*/job/spec.json")]
+    named: set[str] = set()
+    for path in specs:
+        spec = read_json(path)
+        named_files = (dict(spec.get(name) or ()).values() for name in ("representations", "rdms"))
+        paths = [spec.get("stimuli"), *itertools.chain(*named_files)]
+        named |= {Path(str(file)).parent.name for file in paths}
+    for folder in (store.root / "uploads").glob("*"):
+        with contextlib.suppress(OSError):
+            if folder.name not in named and folder.stat().st_mtime < time.time() - days * 86_400:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_analysis(request: Request, folder: Path, report: Report) -> None:

@@ -27,6 +27,7 @@ from mlem_core.base.parameters import in_text
 from mlem_core.base.text import many
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples
+from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.analyses import Job
 
 VERSION = 1
@@ -113,8 +114,9 @@ def change_notes(job_id: str, store: Store, how: Callable[[Notes], Notes]) -> No
     Raises
     ------
     InputError
-        The store cannot be written.
+        The store cannot be written, or this server only shows what is finished.
     """
+    check_changes_allowed()
     path = path_of(job_id, store)
     try:
         path.parent.mkdir(exist_ok=True)

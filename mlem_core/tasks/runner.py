@@ -39,7 +39,7 @@ from mlem_core.scale.cluster import computing_on, from_environment
 from mlem_core.scale.executor import executor
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.store import Store
-from mlem_core.tasks import limits
+from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.processes import (
     command_of,
     gone,
@@ -121,8 +121,10 @@ class Task:
     def cancel(self) -> None:
         """Stop the task, queued or running; its process is gone within 2 seconds.
 
-        A task that is not queued or running stays as it is.
+        A task that is not queued or running stays as it is. Raises `InputError` where this server
+        only shows what is finished.
         """
+        check_changes_allowed()
         with starting(self.folder):
             pid = live_pid(self.folder)
             if pid is None or self.result.is_dir():
@@ -167,8 +169,9 @@ class Task:
         """Start `python -m module folder` unless the task is queued, running or done.
 
         A failed or cancelled task starts again. Raises `InputError` where the store cannot be
-        written, or a visitor of a shared server has as much as it lets each have.
+        written, or this server only shows what is finished.
         """
+        check_changes_allowed()
         Store(self.folder.parent.parent).check_writable()
         self.folder.mkdir(parents=True, exist_ok=True)
         with starting(self.folder):
@@ -182,16 +185,11 @@ class Task:
             if held is None:
                 return
             try:
-                with limits.starting_run(self.folder.parent.parent):
-                    self._start(request, module, held)
+                self._start(request, module, held)
             finally:
                 os.close(held)
 
     def _start(self, request: Request, module: str, held: int) -> None:
-        root = self.folder.parent.parent
-        if limits.of_store(root) is not None:
-            runs = {store: len(under_way(store / "jobs")) for store in limits.same_address(root)}
-            limits.check_run(root, runs[root], sum(runs.values()))
         for left in ("failed.json", "cancelled", "progress.json", "pid.json", "result", "log"):
             _removed(self.folder / left)
         _remove_unfinished(self.folder)
@@ -269,13 +267,7 @@ def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> in
         with _turn(folder):
             report.running()
             unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
-
-            def too_much(sentence: str) -> None:
-                write_json(folder / "failed.json", {"message": sentence})
-                shutil.rmtree(unfinished, ignore_errors=True)
-                limits.end_here()
-
-            with limits.watched(folder.parent.parent, too_much), computing_on(from_environment()):
+            with computing_on(from_environment()):
                 report.running()
                 make(request, unfinished, report)
             seal(unfinished, RESULT)
@@ -304,44 +296,35 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """Turn of a task: as many run as there are locks, in the order of `mlem_core.tasks.limits`."""
+    """The turn of a task: one task of a parent folder runs, the others wait in order of arrival."""
+    lock = filelock.FileLock(folder.parent / "turn.lock")
     while True:
         _, before = place(folder)
-        with contextlib.ExitStack() as held:
-            # Looked at again: what it was before may have come while the locks were taken.
-            if not before and _hold(limits.locks(folder.parent), held) and not place(folder)[1]:
-                limits.serve(folder.parent)
-                yield
-                return
+        if not before:
+            with contextlib.suppress(filelock.Timeout):
+                lock.acquire(timeout=0)
+                try:
+                    # Looked at again: an earlier one may have come while the lock was taken.
+                    if not place(folder)[1]:
+                        yield
+                        return
+                finally:
+                    lock.release()
         # Those far back look less often: each look reads the files of all that wait.
         time.sleep(_POLL * min(2 + before, 20))
 
 
-def _hold(locks: list[list[Path]], held: contextlib.ExitStack) -> bool:
-    """Hold a lock of each list, whichever nobody holds; whether there was one."""
-    for paths in locks:
-        for path in paths:
-            lock = filelock.FileLock(path)
-            with contextlib.suppress(filelock.Timeout):
-                held.enter_context(lock.acquire(timeout=0))
-                break
-        else:
-            return False
-    return True
-
-
 def place(folder: Path) -> tuple[int, int]:
     """Number of tasks that run, and of those that wait whose turn is before that of one."""
-    waiting, running, owners = [], [], limits.owners(folder.parent)
-    for jobs in owners:
-        itself = {folder} if jobs == folder.parent and (folder / "pid.json").exists() else set()
-        for task in {*_live(jobs), *itself}:
-            if task != folder and read_json(task / "progress.json").get("state") == "running":
-                running.append(jobs)
-            else:
-                waiting.append(limits.Waiting(jobs, _asked(task), task))
-    order = limits.in_turn(waiting, running, limits.last_served(owners))
-    return len(running), order.index(folder) if folder in order else 0
+    itself = {folder} if (folder / "pid.json").exists() else set[Path]()
+    running, waiting = 0, list[tuple[tuple[int, str], Path]]()
+    for task in {*_live(folder.parent), *itself}:
+        if task != folder and read_json(task / "progress.json").get("state") == "running":
+            running += 1
+        else:
+            waiting.append((_asked(task), task))
+    order = [task for _, task in sorted(waiting)]
+    return running, order.index(folder) if folder in order else 0
 
 
 def _asked(folder: Path) -> tuple[int, str]:

@@ -25,6 +25,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import read_json, write_json
 from mlem_core.storage.store import Store
 from mlem_core.tasks import examples, notes
+from mlem_core.tasks.access import check_changes_allowed
 from mlem_core.tasks.processes import starting
 from mlem_core.tasks.runner import Task, under_way
 
@@ -63,6 +64,7 @@ def delete(job_id: str, name: str, store: Store) -> Deleted:
         The example, or an analysis that is not in the store (any more), or the store cannot be
         written.
     """
+    check_changes_allowed()
     store.check_writable()
     if job_id == examples.ID:
         raise InputError("the example comes with the program and cannot be deleted.")

@@ -17,11 +17,9 @@ from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.analysis.transforms import kept_stimuli
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import parse_names
-from mlem_core.base.room import shared
 from mlem_core.groups.properties import read_systems
 from mlem_core.models.array_files import FIRST_COLUMN
 from mlem_core.models.availability import ModelAvailability, look_up
-from mlem_core.models.model_paths import offered
 from mlem_core.models.registry import MODELS, defaults, of_several_seeds, on_hub
 from mlem_core.models.tokens import pooled
 from mlem_core.pairs.distances import PRECOMPUTED, distance_named
@@ -172,16 +170,15 @@ def _presets() -> None:
 
 def _models() -> None:
     names = chosen_models()
-    or_folder = " or a folder" if shared() is None else ""
     st.multiselect(
         "Models",
-        list(dict.fromkeys([*MODELS, *offered(), *names])),
+        list(dict.fromkeys([*MODELS, *names])),
         accept_new_options=True,
         wrap=True,
-        placeholder=f"Choose, or type a hub id{or_folder}",
+        placeholder="Choose, or type a hub id or a folder",
         help="Models of this list, or type any id of the Hugging Face hub, with `@revision` where "
-        f"it is not the latest{or_folder and ', or a folder with a model (safetensors or GGUF)'}. "
-        "Several are parted by commas.",
+        "it is not the latest, or a folder with a model (safetensors or GGUF). Several are parted "
+        "by commas.",
         **choices.bound("form models", names, choose_models),
     )
     with st.container(gap="xsmall"):

@@ -166,8 +166,7 @@ def uploader(
                 st.session_state[f"refused {what}"] = str(error)
             st.session_state[f"{what} taken"] += 1
 
-    limit = stored.largest_upload(most_mb)
-    st.file_uploader(label, key=key, on_change=taken, max_upload_size=limit, **more)
+    st.file_uploader(label, key=key, on_change=taken, max_upload_size=most_mb, **more)
     if refused_upload(what):
         st.error(plain(refused_upload(what)), icon=":material/error:")
 

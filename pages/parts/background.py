@@ -18,6 +18,7 @@ import streamlit as st
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.text import many
 from mlem_core.tasks import analyses, followups, runner
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.followups import Followup
 from mlem_core.tasks.runner import State, Status, Task
@@ -160,7 +161,10 @@ def give_way(to: Task | None = None) -> None:
 
 
 def offer(task: Followup, label: str, help: str) -> None:
-    """A button that starts some work, or its progress with a button that stops it."""
+    """A button that starts some work, or its progress with a button that stops it.
+
+    On a server that only shows what is finished it says that the work is not done.
+    """
     status = task.status()
     if status.state == "done":
         just_now = time.time() - task.result.stat().st_mtime < JUST_NOW
@@ -171,6 +175,9 @@ def offer(task: Followup, label: str, help: str) -> None:
         status = task.status()
     if status.state in UNDER_WAY:
         _progress(task, label)
+        return
+    if view_only():
+        st.caption("Not computed; this server only shows what is finished.")
         return
     if st.button(label, icon=":material/play_arrow:", key=f"start {task.id}", help=help):
         give_way()
@@ -212,7 +219,9 @@ def show_progress(status: Status, otherwise: str) -> None:
 
 
 def offer_cancel(task: Task, help: str) -> None:
-    """A button that stops some work."""
+    """A button that stops some work; none where nothing may be changed."""
+    if view_only():
+        return
     if st.button("Cancel", icon=":material/stop_circle:", key=f"cancel {task.id}", help=help):
         task.cancel()
         st.rerun()

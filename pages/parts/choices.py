@@ -8,10 +8,7 @@ there, the browser had not heard of that yet.
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,7 +19,6 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.room import default_root, shared
 from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Progress
 
@@ -308,33 +304,8 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$:<>&])")
 
 
 def plain(text: object) -> str:
-    """Text as it is, for a place that would read it as Markdown.
-
-    On a shared server paths of the machine are left out of it, all but the last part.
-    """
-    words = " ".join(str(text).split())
-    if shared() is not None and "/" in words:
-        words = _paths().sub(lambda found: found["last"] or "…", words)
-    return _MARKDOWN.sub(r"\\\1", words)
-
-
-@functools.lru_cache(maxsize=1)
-def _paths() -> re.Pattern[str]:
-    """Pattern of paths that begin with a folder of this machine that a message could name."""
-    settings = shared()
-    folders = {
-        default_root(),
-        Path(__file__).parents[2],
-        Path.home(),
-        Path(tempfile.gettempdir()),
-        *map(Path, (sys.prefix, sys.base_prefix)),
-        *(() if settings is None else settings.models),
-    }
-    both = {str(one) for folder in folders for one in (folder.absolute(), folder.resolve())}
-    known = "|".join(re.escape(one) for one in sorted(both, key=len, reverse=True) if one != "/")
-    return re.compile(
-        rf"(?<![\w/])(?:{known})(?:/(?:[^\s/'\"]*/)*(?P<last>[^\s/'\"]*)|\b(?![\w/]))"
-    )
+    """Text as it is, for a place that would read it as Markdown."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(str(text).split()))
 
 
 def duration(seconds: float) -> str:

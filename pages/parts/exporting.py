@@ -21,6 +21,7 @@ from mlem_core.figures.plots import FIGURES, draw
 from mlem_core.report.chosen import Chosen
 from mlem_core.report.formats import FORMATS, csv_bytes
 from mlem_core.tasks import notes
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.notes import Notes
 from pages.parts import choices, frame, stored
 from pages.parts.choices import plain, without_minus_zero
@@ -240,7 +241,7 @@ def _export(panel: Panel) -> None:
     with st.container(horizontal=True):
         st.download_button(
             f"Download {form.label}",
-            data=stored.token_bound(write),
+            data=write,
             file_name=file,
             mime=form.mime if file.endswith(form.name) else "application/zip",
             key=f"download {panel.name}",
@@ -249,7 +250,7 @@ def _export(panel: Panel) -> None:
             on_click="ignore",
             help="A picture takes a few seconds." if form.printed else "Made at once.",
         )
-        if panel.registered:
+        if panel.registered and not view_only():
             st.button(
                 "Add to report",
                 icon=":material/note_add:",

@@ -14,11 +14,11 @@ import streamlit as st
 from mlem_core.analysis.analysis import Analysis, Selection
 from mlem_core.analysis.files import of_selection, python_of, shell_line
 from mlem_core.base.errors import InputError
-from mlem_core.base.room import shared
 from mlem_core.base.text import listed, many
 from mlem_core.base.typing import Layer
 from mlem_core.estimators.registry import check_values
 from mlem_core.tasks import analyses, followups, notes
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from pages.parts import background, choices, frame, method, stored
 from pages.parts.choices import inform, plain
@@ -233,7 +233,8 @@ def _ways_on(latest: Job | None) -> None:
                 on_click=lambda: choices.open_job(latest.id),
                 help="Shows the latest analysis that is done.",
             )
-        st.page_link(SCREENS["new"].file, label="Go to New analysis", icon=SCREENS["new"].icon)
+        if not view_only():
+            st.page_link(SCREENS["new"].file, label="Go to New analysis", icon=SCREENS["new"].icon)
 
 
 @st.fragment
@@ -313,9 +314,6 @@ def _offer_file(view: View, noun: str, options: dict[str, Any], name: str, help:
 def _as_text(view: View) -> None:
     """What is shown as a command and in Python, to be copied."""
     spec = of_selection(view.analysis.spec, view.selection, view.shown().all_features)
-    if shared() is not None:
-        # Where an upload lies on a server is nobody's concern.
-        spec = replace(spec, stimuli=Path(spec.stimuli).name)
     pair = view.chosen_pair
     lines = [shell_line("analyze", spec, "--out=results")]
     if pair is not None:

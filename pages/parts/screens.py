@@ -81,7 +81,7 @@ _PAGES = {
     "docs/validation/README.md": "Validation",
     "docs/trio.md": "Results of the small models",
     "docs/cluster.md": "Clusters",
-    "docs/security.md": "Shared servers",
+    "docs/hosting.md": "Hosting",
     "README.md": "Overview",
 }
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^][]+)\]\((?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")

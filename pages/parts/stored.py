@@ -1,4 +1,4 @@
-"""Contents of this server's store: analyses, their names, uploads, and what is one visitor's."""
+"""Contents of this server's store: analyses, their names and uploads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import contextlib
 import functools
 import inspect
 import io
+import os
 import re
 import stat
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,13 +24,13 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.base.errors import InputError
 from mlem_core.base.labels import Names, distinct
-from mlem_core.base.room import shared
 from mlem_core.base.typing import parse_layer
 from mlem_core.base.work import cancelled_by
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, reading, trash, visitors
+from mlem_core.tasks import analyses, notes, trash
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.visitors import is_given, new_token
+from mlem_core.tasks.reading import read_upload
 from pages.parts import choices
 
 P = ParamSpec("P")
@@ -42,44 +41,31 @@ EXAMPLE = "example"  # `mlem_core.tasks.examples.ID`, without its imports
 # How a cache tells selections apart: Streamlit would look through all layers, in milliseconds.
 _HASHED: Any = {"mlem_core.analysis.analysis.Selection": repr}
 
-_OFTEN = 3600.0  # seconds: a server runs for months, and removes what nobody wants any more
 _UPLOAD = re.compile(r"[0-9a-f]{64}/[^/\\]+")
 
 
 def store() -> Store:
-    """The store of who is here: of this server, or the visitor's own where it is a shared one."""
-    return _opened(token_now(), time.monotonic() // _OFTEN)
+    """The store of this server."""
+    return _opened(os.environ.get("MLEM_CACHE"))
 
 
 # Asked for a hundred times a page. To open one twice at a time does no harm.
-@lru_cache(maxsize=1024)
-def _opened(token: str, hour: float) -> Store:
+@lru_cache(maxsize=8)
+def _opened(root: str | None) -> Store:
     """A store, with what nobody wants any more removed from it."""
-    server, settings = Store(), shared()
-    if settings is None:
-        trash.purge(server)
-        visitors.purge_uploads(server, days=trash.DAYS)
-        return server
-    _sweep(server, settings.keep_days, hour)
-    own = visitors.store_of(token, server.root, address())
-    trash.purge(own)
-    visitors.purge_uploads(own, days=1)
-    return own
-
-
-@lru_cache(maxsize=1)
-def _sweep(server: Store, keep_days: float, hour: float) -> None:
-    visitors.forget_visitors(server.root, keep_days)
+    opened = Store()
+    if not view_only():
+        trash.purge(opened)
+        analyses.purge_uploads(opened)
+    return opened
 
 
 def kept(
     max_entries: int, *, copied: bool = False, show_spinner: str | bool = False, **more: Any
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator that keeps what a function returns, by its arguments and the visitor's store.
+    """A decorator that keeps what a function returns, by its arguments and the store.
 
-    Analyses and files of two visitors can have one id: what was made for one of them never answers
-    for the other. An argument whose name begins with _ is no part of the key; what raises is not
-    kept.
+    An argument whose name begins with _ is no part of the key; what raises is not kept.
 
     Parameters
     ----------
@@ -102,19 +88,13 @@ def kept(
         cached = cache(**options, hash_funcs=_HASHED)(of_store)
 
         @functools.wraps(call)
-        def of_visitor(*args: P.args, **kwargs: P.kwargs) -> T:
+        def with_root(*args: P.args, **kwargs: P.kwargs) -> T:
             value: T = cached(str(store().root), *args, **kwargs)
             return value
 
-        return of_visitor
+        return with_root
 
     return decorate
-
-
-def largest_upload(megabytes: int) -> int:
-    """The size in MB of the largest file that is taken, of at most so many."""
-    settings = shared()
-    return megabytes if settings is None else max(1, min(megabytes, int(settings.upload_mb)))
 
 
 def keep_files(*files: Any) -> str:
@@ -174,7 +154,7 @@ def open_analysis(job_id: str) -> Analysis:
 
 
 def read(what: str, **request: Any) -> Any:
-    """Result of `mlem_core.tasks.reading.read_upload`; what cannot be read is not tried again."""
+    """Content of an uploaded file, as `read_upload`; what cannot be read is not tried again."""
     # An upload is named by its content.
     content = _read(what, request)
     if isinstance(content, InputError):
@@ -186,9 +166,7 @@ def read(what: str, **request: Any) -> Any:
 def _read(what: str, request: dict[str, Any]) -> Any:
     try:
         with while_here():
-            return reading.read_upload(what, request, store().root)
-    except reading.Broken:
-        raise
+            return read_upload(what, request)
     except InputError as error:
         return error
 
@@ -196,63 +174,6 @@ def _read(what: str, request: dict[str, Any]) -> Any:
 @kept(8, show_spinner="Opening the analysis …")
 def _open(job_id: str, _job: Job) -> Analysis:
     return _job.analysis()
-
-
-COOKIE = "mlem_visitor"  # given by `scripts/shared_server.py`
-_KEY = "visitor"
-# For what is called when no page is drawn: who had it drawn.
-_bound: ContextVar[str] = ContextVar("visitor", default="")
-
-
-def token_now() -> str:
-    """The token of the visitor whose page is drawn; empty where the server is one's own.
-
-    A browser that keeps no cookie, or has one that this server has not given, is another visitor
-    each time that it loads a page.
-
-    Raises
-    ------
-    InputError
-        No page is drawn, and nobody has had it called.
-    """
-    if shared() is None:
-        return ""
-    if _bound.get():
-        return _bound.get()
-    if get_script_run_ctx() is None:
-        raise InputError("nobody asks for this; load the page again.")
-    token = st.context.cookies.get(COOKIE) or ""
-    if not _is_given(token):
-        token = st.session_state.get(_KEY) or new_token(Store().root)
-        st.session_state[_KEY] = token
-    return token
-
-
-# Asked for a hundred times a page.
-@lru_cache(maxsize=1024)
-def _is_given(token: str) -> bool:
-    return is_given(token, Store().root)
-
-
-def address() -> str:
-    """The network address of the visitor whose page is drawn; empty where no page is drawn."""
-    if get_script_run_ctx() is None:
-        return ""
-    return st.context.ip_address or "here"  # Streamlit says None of this machine's own
-
-
-def token_bound(call: Callable[P, T]) -> Callable[P, T]:
-    """`call`, to be made later and elsewhere for the visitor who is here now."""
-    who = token_now()
-
-    def later(*args: P.args, **kwargs: P.kwargs) -> T:
-        token = _bound.set(who)
-        try:
-            return call(*args, **kwargs)
-        finally:
-            _bound.reset(token)
-
-    return later if who else call
 
 
 def while_here() -> contextlib.AbstractContextManager[None]:
@@ -286,7 +207,7 @@ def names_of(job_id: str) -> Names:
     except OSError:
         shown = {}
     try:
-        in_files = Names() if job_id == EXAMPLE else _in_files(job_id, token_now())
+        in_files = Names() if job_id == EXAMPLE else _in_files(job_id, store())
     except InputError:
         in_files = Names()  # it is not done
     return replace(in_files, features=shown, models=shown)
@@ -310,7 +231,7 @@ def shared_names(first: str, second: str) -> Names:
 
 # Asked for many times a page; an analysis that is done does not change.
 @lru_cache(maxsize=64)
-def _in_files(job_id: str, visitor: str) -> Names:
+def _in_files(job_id: str, store: Store) -> Names:
     """The names that files give layers and axes in an analysis."""
     if not find_job(job_id).spec.representations:
         return Names()
@@ -350,15 +271,11 @@ LARGEST, PIXELS, ALL = 20_000_000, 40_000_000, 3_000_000
 def thumbnails(names: Sequence[object], folder: Path) -> list[str | None] | None:
     """Thumbnail of each name as a data URI, None for what is no image; None where none is.
 
-    On a server that is shared there are none: a name could be any file of it.
-
     Parameters
     ----------
     names : paths, whole or beside the file of stimuli
     folder : of that file
     """
-    if shared() is not None:
-        return None
     found, left = list[str | None](), ALL
     for name in map(str, names):
         made = None

@@ -17,6 +17,7 @@ from mlem_core.base.typing import Layer, layer_name, parse_layer
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.followups import Followup
 from pages.parts import background, choices, stored
 from pages.parts.choices import inform, plain
@@ -49,7 +50,7 @@ def results_of(job_id: str, analysis: Analysis, selection: Selection) -> Results
             icon=":material/hourglass:",
         )
         task = background.work_on(job_id, "fits", selection.to_dict())
-        if not task.folder.exists():
+        if not task.folder.exists() and not view_only():
             task.begin()
         background.offer(
             task, "Fit the metric models", "Fits every layer that is shown, in the background."

@@ -32,6 +32,7 @@ from mlem_core.inference.partial import PARTS
 from mlem_core.inference.what_else import Rest
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.report.page import script, style
+from mlem_core.tasks.access import view_only
 from mlem_core.tasks.followups import Followup
 from pages.parts import background, choices, exporting, frame, screens, stored, uncertainty
 from pages.parts.choices import inform, plain
@@ -216,6 +217,8 @@ def _add_one(view: View, rest: Rest) -> None:
     addable = {
         name: added for name in labels if (added := as_added(name, view.analysis.spec.models))
     }
+    if view_only():
+        return
     with st.container(horizontal=True):
         for name, added in addable.items():
             if st.button(

@@ -37,10 +37,10 @@ class App:
 
 
 @contextlib.contextmanager
-def served(folder, before=None, **environment):
+def served(folder, before=None, options=(), **environment):
     """The app on a free port with a store of its own; the hub cannot be reached.
 
-    `before` is called in its process before it starts.
+    `before` is called in its process before it starts; `options` are those of `scripts/serve.py`.
     """
     environment = {
         **os.environ,
@@ -49,7 +49,7 @@ def served(folder, before=None, **environment):
         "HF_ENDPOINT": "http://127.0.0.1:9",
         **environment,
     }
-    command = [sys.executable, str(ROOT / "scripts" / "serve.py"), "--server.port"]
+    command = [sys.executable, str(ROOT / "scripts" / "serve.py"), *options, "--server.port"]
     with answering(command, folder, environment, before) as (url, log, process):
         yield App(url, log, folder / "cache", process)
 

@@ -9,6 +9,7 @@ from screens import Own, asked, in_this_process, ran
 
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, runner
+from mlem_core.tasks.access import VARIABLE
 from pages.parts import background, stored
 
 
@@ -18,7 +19,7 @@ def window(monkeypatch):
     monkeypatch.setattr(runner, "start_process", in_this_process)
     # A test that wants the intervals of a canvas asks for them.
     monkeypatch.setattr(background, "begin_ahead", lambda work: None)
-    monkeypatch.delenv("MLEM_SHARED", raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     stored._opened.cache_clear()
 
 

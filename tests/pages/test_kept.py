@@ -1,4 +1,4 @@
-"""What pages keep from one redraw to the next: of each visitor and selection its own."""
+"""What pages keep from one redraw to the next: of each store and selection its own."""
 
 import ast
 from pathlib import Path
@@ -11,7 +11,7 @@ from pages.parts.choices import History
 
 
 def test_nothing_is_kept_but_by_the_store():
-    """A cache without the store in its keys would show one visitor what is another's."""
+    """A cache without the store in its keys would show the analyses of another one."""
     pages, beside = Path(stored.__file__).parents[1], []
     for path in [pages.parent / "app.py", *pages.rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -22,7 +22,7 @@ def test_nothing_is_kept_but_by_the_store():
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_what_is_kept_for_one_visitor_never_answers_another(copied, tmp_path, monkeypatch):
+def test_what_is_kept_of_one_store_never_answers_for_another(copied, tmp_path, monkeypatch):
     made: list[tuple[str, str, str]] = []
 
     @stored.kept(8, copied=copied)

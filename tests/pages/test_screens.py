@@ -384,7 +384,7 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     assert any("There were 60 stimuli (" in text for text in texts)
 
 
-def test_images_are_files_of_this_machine_and_nothing_else(tmp_path, monkeypatch):
+def test_images_are_files_of_this_machine_and_nothing_else(tmp_path):
     Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
     Image.new("1", (7000, 7000)).save(tmp_path / "large.png")
     (tmp_path / "link.png").symlink_to("/dev/zero")
@@ -394,9 +394,6 @@ def test_images_are_files_of_this_machine_and_nothing_else(tmp_path, monkeypatch
     assert thumbnails([*names, "/dev/zero", "a\0.png"], tmp_path) is None
     (made,) = thumbnails([tmp_path / "a.png"], tmp_path / "elsewhere")
     assert thumbnails(["a.png", *names], tmp_path) == [made, *[None] * len(names)]
-    (tmp_path / "shared.toml").touch()
-    monkeypatch.setenv("MLEM_SHARED", str(tmp_path / "shared.toml"))
-    assert thumbnails(["a.png"], tmp_path) is None
 
 
 def test_what_else_explains_the_finding_of_the_example_can_be_added(store, monkeypatch):

@@ -19,9 +19,12 @@ from waiting import wait
 from mlem_core.analysis.decoding import decoding
 from mlem_core.analysis.representations import representations_of
 from mlem_core.analysis.run import run
+from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
+from mlem_core.base.files import write_json
 from mlem_core.base.typing import Progress
+from mlem_core.data.datasets import SETS
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain, with_chance, with_transfer
@@ -333,3 +336,53 @@ def test_intervals_of_two_layers_come_with_what_is_beside_their_terms(job, kept)
     assert layer_intervals.known_intervals(analysis, kept, analysis.select(**asked)).columns == (
         "tense",
     )
+
+
+def test_several_files_are_a_folder_that_is_read_as_one_treebank(store):
+    sentences = SETS["treebank"].file.read_text("utf-8").split("\n\n")[:20]
+    parts = [("\n\n".join(sentences[k::2]) + "\n\n").encode() for k in (0, 1)]
+    files = [("a.conllu", parts[0]), ("b.conllu", parts[1])]
+    folder = analyses.keep_uploads(files, store)
+    assert sorted(path.name for path in folder.iterdir()) == ["a.conllu", "b.conllu"]
+    assert analyses.keep_uploads(files[::-1], store) == folder
+    both = StimulusSource(str(folder)).load_stimuli()
+    alone = [
+        StimulusSource(str(analyses.keep_uploads([one], store))).load_stimuli() for one in files
+    ]
+    assert len(both) == sum(map(len, alone))
+    # Files of one name are both kept.
+    folder = analyses.keep_uploads([("a.conllu", b"1"), ("a.conllu", b"2")], store)
+    assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"1", b"2"]
+
+
+def test_uploads_go_with_the_last_analysis_of_them(store):
+    mine = analyses.keep_upload(b"sentence,f\na b,1\n", "mine.csv", store)
+    arrays = analyses.keep_upload(b"1", "v1.npy", store)
+    spec = AnalysisSpec(stimuli=str(mine), representations=(("brain", str(arrays)),), models=())
+    folder = store.root / "jobs" / analyses.job_id(spec)
+    folder.mkdir(parents=True)
+    write_json(folder / "spec.json", spec.to_dict())
+    unused = analyses.keep_upload(b"unused", "b.csv", store)
+    young = analyses.keep_upload(b"young", "c.csv", store)
+    then = time.time() - 2 * 86_400
+    for path in (mine, arrays, unused):
+        os.utime(path.parent, (then, then))
+    analyses.purge_uploads(store, days=1)
+    assert mine.exists() and arrays.exists() and young.exists() and not unused.exists()
+    (folder / "spec.json").unlink()
+    analyses.purge_uploads(store, days=1)
+    assert [path.name for path in (store.root / "uploads").rglob("*.*")] == ["c.csv"]
+
+
+def test_tasks_have_their_turns_in_the_order_of_arrival(store):
+    folders = [store.root / "jobs" / name for name in ("c", "a", "b")]
+    for at, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        write_json(folder / "spec.json", {})
+        os.utime(folder / "spec.json", (at, at))
+        processes.write_pid(folder, os.getpid())
+    assert [runner.place(folder) for folder in folders] == [(0, 0), (0, 1), (0, 2)]
+    write_json(folders[0] / "progress.json", {"state": "running"})
+    assert [runner.place(folder) for folder in folders[1:]] == [(1, 0), (1, 1)]
+    (folders[1] / "cancelled").touch()
+    assert runner.under_way(store.root / "jobs") == ["c", "b"]
