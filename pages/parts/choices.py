@@ -1,16 +1,16 @@
-"""Choices of the user, with their history: the URL keeps them, so that it opens the same screen.
+"""Choices of the user: the URL holds them, so that a link, Back and a reload show the same screen.
 
-Clicking on another page clears the URL; the state is therefore kept in the session too and
-written back. Streamlit runs a page again when the user goes back to an address of it, and says of
-a run whether that is why. Where another run finds in the address what the last one did not leave
-there, the browser had not heard of that yet.
+Opening another page clears the URL; the session therefore holds the choices too and writes them
+back. Streamlit's own `bind="query-params"` (1.67) could not take this over. Its URLs hold labels,
+which change when something is renamed, and drop names such as `a=mini-gpt2:6`. A choice makes no
+entry of the browser's history there, so that Back does not undo it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,48 +23,6 @@ from mlem_core.base.text import sentence_case
 from mlem_core.base.typing import Progress
 
 State = dict[str, list[str]]
-
-
-@dataclass
-class History:
-    """The choices of a session and how they came about.
-
-    Attributes
-    ----------
-    state : what is chosen now; what has no entry is at its default
-    page : url_path of the page that is shown
-    held : names of the choices that an address of the page holds
-    said : what its address says, as the last run left it
-    """
-
-    state: State = field(default_factory=dict)
-    page: str | None = None
-    held: Collection[str] = ()
-    said: State = field(default_factory=dict)
-
-    def arrive(self, page: str, said: State, held: Collection[str], *, back: bool) -> None:
-        """Take over what the address says at the beginning of a run.
-
-        Parameters
-        ----------
-        page, said, held : as the attributes
-        back : whether the user went there by Back or Forward
-        """
-        same, as_left = page == self.page, said == self.said
-        self.page, self.held, self.said = page, held, said
-        if same and (as_left or not back):
-            return  # where it is other, the browser did not know of the last choice yet
-        # An address of before says all that its page holds; a link says what it changes.
-        kept = {name: values for name, values in self.state.items() if name not in held}
-        self.state = {**(kept if back else self.state), **said}
-
-    def choose(self, chosen: Mapping[str, Sequence[str] | None]) -> bool:
-        """Set choices; None or nothing is the default. Whether that changes any."""
-        after = {**self.state, **{name: list(values or []) for name, values in chosen.items()}}
-        after = {name: values for name, values in after.items() if values}
-        changes, self.state = after != self.state, after
-        return changes
-
 
 # What the URL may hold; every one is a list of texts.
 FORM = (
@@ -87,50 +45,46 @@ MOST_PILLS = 20
 NOTHING = "none"  # stands in the URL for nothing chosen, where that is not the default
 
 
-def _history() -> History:
-    history: History = st.session_state.setdefault("history", History())
-    return history
+def _state() -> State:
+    """What is chosen now; what has no entry is at its default."""
+    state: State = st.session_state.setdefault("choices", {})
+    return state
 
 
-def sync(page: str, held: Sequence[str]) -> None:
-    """Take what the URL says, and write back of it what it lost when the page changed.
+def sync(page: str, held: Collection[str]) -> None:
+    """Take over what the address of a page says, and write back what it lost.
 
-    Where the user came back to an address, the page shows again what it showed there.
+    A link says what it changes. An address that the user went back to says all that its page holds.
+    On the page that is shown already, any other address is older than the last choice.
 
     Parameters
     ----------
     page : its url_path
-    held : what its URL holds
+    held : names of the choices that its address holds
     """
     run = get_script_run_ctx()
     back = run is not None and run.is_history_navigation
-    _history().arrive(page, _said(), held, back=back)
+    if back or page != st.session_state.get("shown page"):
+        kept = {k: v for k, v in _state().items() if not (back and k in held)}
+        said = {k: st.query_params.get_all(k) for k in NAMES if k in st.query_params}
+        st.session_state["choices"] = kept | said
+    st.session_state["shown page"], st.session_state["held"] = page, held
     _write()
 
 
-def _said() -> State:
-    """Choices in the URL."""
-    values = {name: st.query_params.get_all(name) for name in {*NAMES} & {*st.query_params}}
-    return {name: said for name, said in values.items() if said}
-
-
 def _write() -> None:
-    """Make the URL say what is chosen: in one step, which is one entry of the browser's history."""
-    history, said = _history(), _said()
-    here = {name: history.state[name] for name in history.held if name in history.state}
-    if {name: values for name, values in said.items() if name in history.held} != here:
-        others = {
-            name: st.query_params.get_all(name)
-            for name in st.query_params
-            if name not in history.held
-        }
-        st.query_params.from_dict({**others, **here})
-    history.said = _said()
+    """Make the URL say what is chosen, in one step: one entry of the browser's history."""
+    held = st.session_state["held"]
+    before = {name: st.query_params.get_all(name) for name in st.query_params}
+    after = {name: values for name, values in before.items() if name not in held}
+    after |= {name: values for name, values in _state().items() if name in held}
+    if after != before:
+        st.query_params.from_dict(after)
 
 
 def get(name: str) -> list[str] | None:
     """The values of a part of the state; None where it is not set."""
-    return _history().state.get(name)
+    return _state().get(name)
 
 
 def get_one(name: str, default: str = "") -> str:
@@ -158,8 +112,9 @@ def put(name: str, values: Sequence[str] | None) -> None:
 
 def put_all(chosen: Mapping[str, Sequence[str] | None]) -> None:
     """Set several parts, in one step of the browser's history."""
-    if _history().choose(chosen):
-        _write()
+    after = _state() | {name: list(values or ()) for name, values in chosen.items()}
+    st.session_state["choices"] = {name: values for name, values in after.items() if values}
+    _write()
 
 
 def key_of(name: str) -> str:
@@ -193,27 +148,22 @@ def bound(
     return {"key": key, "on_change": lambda: change(st.session_state[key])}
 
 
-def remembered(
-    name: str, value: object, default: object, text: Callable[[Any], str] = str, **more: bool
-) -> dict[str, Any]:
-    """Key and callback of a widget of one part of the state; its default is not in the URL.
+def remembered(name: str, value: Any, default: Any, *, typed: bool = False) -> dict[str, Any]:
+    """Key and callback of a widget of one choice; its default is not in the URL.
 
-    Parameters
-    ----------
-    more : as of `bound`
+    `typed` is as of `bound`.
     """
 
-    def remember(now: object) -> None:
-        put(name, None if text(now) == str(default) else [text(now)])
+    def remember(now: Any) -> None:
+        texts = _texts(now)
+        put(name, None if {*texts} == {*_texts(default)} else texts)
 
-    return bound(key_of(name), value, remember, **more)
+    return bound(key_of(name), value, remember, typed=typed)
 
 
-def _remembered_many(name: str, options: Sequence[str], default: Sequence[str]) -> dict[str, Any]:
-    def remember(now: Sequence[str]) -> None:
-        put(name, None if set(now) == set(default) else now or [NOTHING])
-
-    return bound(key_of(name), get_many(name, options, default), remember)
+def _texts(value: Any) -> list[str]:
+    """The value of a widget as texts of the URL."""
+    return [*value] or [NOTHING] if isinstance(value, list) else [str(value).strip()]
 
 
 def choose_many(
@@ -224,7 +174,8 @@ def choose_many(
     **more: Any,
 ) -> list[str]:
     """A multiselect that is part of the state; its default is not written into the URL."""
-    more |= _called(options) | _remembered_many(name, list(options), default)
+    now = get_many(name, list(options), default)
+    more |= _called(options) | remembered(name, now, list(default))
     return list(st.multiselect(label, list(options), **more))
 
 
@@ -233,9 +184,9 @@ def toggle_many(label: str, titles: Mapping[str, str], name: str, *, help: str) 
     options = list(titles)
     if len(options) > MOST_PILLS:
         return choose_many(label, titles, name, options, help=help)
-    more = _called({one: plain(title) for one, title in titles.items()}) | {"help": help}
-    more |= _remembered_many(name, options, options)
-    chosen = st.pills(label, options, selection_mode="multi", **more)
+    more = _called({one: plain(title) for one, title in titles.items()})
+    more |= remembered(name, get_many(name, options, options), options)
+    chosen = st.pills(label, options, selection_mode="multi", help=help, **more)
     return [option for option in options if option in chosen]
 
 
@@ -254,7 +205,7 @@ def choose_one(
 
 def text_field(label: str, name: str, default: str = "", **more: Any) -> str:
     """A text field that is part of the state."""
-    more |= remembered(name, get_one(name, default), default, str.strip, typed=True)
+    more |= remembered(name, get_one(name, default), default, typed=True)
     return str(st.text_input(label, **more)).strip()
 
 
@@ -266,7 +217,7 @@ def whole_number(label: str, name: str, default: int, low: int, high: int, **mor
 
 def open_job(job_id: str) -> None:
     """Make a job the one that all pages show; what was chosen in another one is forgotten."""
-    others = VIEW if job_id != get_one("analysis") else ()
+    others = VIEW if get_one("analysis") not in ("", job_id) else ()
     put_all({**dict.fromkeys(others), "analysis": [job_id]})
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from mlem_core.storage.store import Store
 from pages.parts import stored
-from pages.parts.choices import History
 
 
 def test_nothing_is_kept_but_by_the_store():
@@ -37,21 +36,3 @@ def test_what_is_kept_of_one_store_never_answers_for_another(copied, tmp_path, m
                 assert found(job_id, str(len(made)), part=part) == [here.root.name, job_id, part]
     assert len(made) == 6
     assert (found("a", "") is found("a", "")) is not copied
-
-
-HELD = ("analysis", "features", "a", "b")
-
-
-def test_an_address_of_before_the_last_choice_does_not_undo_it():
-    """The browser had not heard of the choice, unless it went back."""
-    history = History()
-    old = {"analysis": ["example"]}
-    new = {**old, "features": ["tense"]}
-    history.arrive("explore", old, HELD, back=False)
-    history.choose({"features": ["tense"]})
-    history.said = new
-    history.arrive("explore", old, HELD, back=False)
-    assert history.state["features"] == ["tense"]
-    history.said = new
-    history.arrive("explore", old, HELD, back=True)
-    assert "features" not in history.state

@@ -4,6 +4,7 @@ import os
 import re
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.report import capsule
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
-from pages.parts import background, screens
+from pages.parts import background, choices, screens
 from pages.parts.stored import thumbnails
 
 # The figures of each screen of an analysis of one's own, by its address.
@@ -222,6 +223,20 @@ def test_dropping_a_feature_needs_no_run_and_goes_along(own):
     assert other.figures == {} and len(other.app.info) == 1
 
 
+def test_an_address_of_before_the_last_choice_undoes_it_only_by_back(own, monkeypatch):
+    """Otherwise the browser has not heard of the choice yet."""
+    screen = seen(own, "profiles")
+    before = screen.address
+    screen.tick_off("kind")
+    after = screen.address
+    for back, expected in ((False, after), (True, before)):
+        run = SimpleNamespace(is_history_navigation=back)
+        monkeypatch.setattr(choices, "get_script_run_ctx", lambda run=run: run)
+        screen.app.query_params.clear()
+        screen.app.query_params.update(before)
+        assert screen.run().address == expected and after != before
+
+
 def test_a_pair_is_the_same_in_every_tab(own):
     screen = seen(own, a="one:0", b="two:1")
     canvas = screen.canvas
@@ -239,6 +254,8 @@ def test_a_pair_is_the_same_in_every_tab(own):
     for square in (results.similarity_rsa, results.similarity_profiles):
         assert f"{square.loc['one:0', 'two:1']:.2f}".replace("-", "−").replace("0.", ".") in shown
     assert screen.go("home").canvas["pair"] == canvas["pair"]
+    # An address that names no analysis is one of the latest.
+    assert Screen(a="one:0", b="two:1").canvas["pair"] == canvas["pair"]
 
 
 def test_both_similarities_of_every_two_layers_are_drawn(own):
