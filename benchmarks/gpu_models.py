@@ -7,6 +7,8 @@ hidden states and prints the seconds of the forward passes.
 
 from __future__ import annotations
 
+import importlib
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ from mlem_core.models import forward
 from mlem_core.models.extraction import extract, input_batches, layer_file
 from mlem_core.models.forward import LoadedModel
 from mlem_core.models.loading import DTYPES, open_model
-from mlem_core.models.registry import MODELS
+from mlem_core.models.registry import MODELS, ModelUnavailable, locate
 from mlem_core.models.tokens import tokenize
 
 SET = "relative-clauses"
@@ -34,12 +36,62 @@ THROUGHPUT = "at least 0.9"
 CLOSE = "at most 1e-4"
 KERNELS = ("mamba_ssm", "causal_conv1d")
 ALONE = 20  # sentences that are given to the CPU one at a time
+# Published architectures: the type of transformers, and where its configuration is another one.
+ARCHITECTURES: dict[str, tuple[str, dict[str, int]]] = {
+    "minilm": (
+        "bert",
+        {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
+    ),
+    "smollm2": (
+        "llama",
+        {
+            "vocab_size": 49_152,
+            "hidden_size": 576,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 9,
+            "num_key_value_heads": 3,
+            "intermediate_size": 1536,
+        },
+    ),
+    "bert-base-uncased": ("bert", {}),
+    "gpt2": ("gpt2", {}),
+    "state-spaces/mamba-130m-hf": ("mamba", {"num_hidden_layers": 24}),
+}
 
 
 def sentences(n: int) -> StimulusSet:
     """Sentences of the relative-clause set, spread over all of it."""
     stimuli = datasets.load(SET)
     return stimuli.take(np.linspace(0, len(stimuli) - 1, min(n, len(stimuli))).astype(np.int64))
+
+
+def openable(name: str, folder: Path) -> tuple[str, str]:
+    """What rows call a model, and the name that opens it.
+
+    A model that cannot be had is replaced by its architecture with random weights, written into
+    a folder, and the tokenizer of a small model: throughput and agreement need no more.
+    """
+    try:
+        locate(name)
+    except ModelUnavailable:
+        return f"{name} with random weights", _random_twin(name, folder)
+    return name, name
+
+
+def _random_twin(name: str, folder: Path) -> str:
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    kind, options = ARCHITECTURES[name]
+    # The name stays in the path: `_reference` looks for Mamba there.
+    twin = folder / name.replace("/", "-")
+    torch.manual_seed(0)
+    AutoModel.from_config(AutoConfig.for_model(kind, **options)).save_pretrained(twin)
+    tokenizer_of = MODELS["mini-bert" if kind == "bert" else "mini-gpt2"].path()
+    assert tokenizer_of is not None
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer_of / file, twin)
+    return str(twin)
 
 
 def rows_of(stimuli: StimulusSet, loaded: LoadedModel) -> list[NDArray[np.float32]]:
@@ -81,15 +133,23 @@ def extraction(table: Table, device: Device, name: str, n_sentences: int, runs: 
     if not (MODELS[name].package or device.is_gpu):
         table.add(f"extraction, {name}", "skipped", f"{NO_GPU}; it is fetched where there is one")
         return
+    with tempfile.TemporaryDirectory() as folder:
+        _extraction(table, device, openable(name, Path(folder)), n_sentences, runs)
+
+
+def _extraction(
+    table: Table, device: Device, model: tuple[str, str], n_sentences: int, runs: int
+) -> None:
+    label, name = model
     stimuli = sentences(n_sentences)
     few = stimuli.take(np.arange(min(ALONE, len(stimuli))))
     try:
         alone, where = _reference(few, name, device)
     except InputError as error:
-        table.add(f"extraction, {name}", "skipped", str(error))
+        table.add(f"extraction, {label}", "skipped", str(error))
         return
     for dtype in DTYPES:
-        what, loaded = f"extraction, {name}, {dtype}", open_model(name, device.name, dtype)
+        what, loaded = f"extraction, {label}, {dtype}", open_model(name, device.name, dtype)
         off = difference(rows_of(few, loaded), alone)
         table.add(
             f"{what}: largest difference from single sentences on the {where} in float32",
@@ -139,7 +199,17 @@ def kernels(table: Table, device: Device, name: str, n_sentences: int, runs: int
         here = f"only {', '.join(installed)}" if installed else "neither"
         table.add(what, "skipped", f"{here} is installed" if device.is_gpu else NO_GPU)
         return
-    off, ours, plain = paths(name, device.name, n_sentences, runs)
+    try:
+        for package in KERNELS:
+            importlib.import_module(package)
+    except Exception as error:  # transformers takes the plain path then, and says nothing
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        table.add(what, "skipped", f"installed, but no import: {reason}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        label, source = openable(name, Path(folder))
+        off, ours, plain = paths(source, device.name, n_sentences, runs)
+    what = f"mamba-ssm and causal-conv1d over the plain path, {label}"
     table.add(
         f"{what}: largest difference of states",
         f"{off:.1e} of the largest number of a layer",

@@ -1,5 +1,6 @@
 """The studies of docs/validation, planted truths and all; `make gpu` where there is no GPU."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy.stats import weightedtau
 from benchmarks import gpu, gpu_models
 from benchmarks.device import Device
 from benchmarks.timing import Table
+from mlem_core.models.loading import open_model
+from mlem_core.models.registry import ModelUnavailable
 from validation import (
     chosen,
     mrqap,
@@ -152,3 +155,26 @@ def test_a_section_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
     table.write(tmp_path / "gpu.md", gpu.heading(CPU, 1))
     written = (tmp_path / "gpu.md").read_text("utf-8")
     assert "Nothing here has run on CUDA" in written and written.count("skipped") == 1
+
+
+def test_a_model_that_cannot_be_had_is_measured_with_random_weights(monkeypatch, tmp_path):
+    def unavailable(name):
+        raise ModelUnavailable(f"no network for {name}")
+
+    assert gpu_models.openable("mini-bert", tmp_path) == ("mini-bert", "mini-bert")
+    monkeypatch.setattr(gpu_models, "locate", unavailable)
+    label, source = gpu_models.openable("minilm", tmp_path)
+    loaded = open_model(source, "cpu")
+    assert label == "minilm with random weights"
+    assert (loaded.n_layers, loaded.model.config.hidden_size) == (6, 384)
+
+
+def test_kernels_that_cannot_be_imported_are_skipped(monkeypatch):
+    monkeypatch.setattr(
+        gpu_models.forward, "installed_kernels", lambda: dict.fromkeys(gpu_models.KERNELS, "1")
+    )
+    monkeypatch.setitem(sys.modules, "mamba_ssm", None)
+    table = Table()
+    gpu_models.kernels(table, Device("cuda"), "mini-mamba", 4, 1)
+    assert table.rows[0][1] == "skipped"
+    assert table.rows[0][2].startswith("installed, but no import: ModuleNotFoundError")
