@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,6 @@ from mlem_core.estimators.registry import can_resolve
 from mlem_core.estimators.ridge_solver import ALPHAS
 from mlem_core.pairs.columns import FeatureColumn, feature_columns, resolved_columns
 from mlem_core.pairs.tables import PairTables, same_or_different
-from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
 
 
@@ -120,26 +118,6 @@ def values_to_resolve(analysis: Analysis) -> tuple[str, ...]:
     # With which estimator it is fitted is chosen beside it.
     spec = replace(analysis.spec, estimator="ridge", interactions=False)
     return analysis.tables.resolved or recommended_values(analysis.stimuli, spec)
-
-
-def run_ahead(specs: Sequence[AnalysisSpec], store: Store, done: Callable[[int], None]) -> None:
-    """Have what analyses need in the store, where workers share it; elsewhere do nothing.
-
-    It is for many small analyses: a worker has one of them, not a layer. What is wrong with one is
-    left to the run that asks for it, which finds the others.
-
-    `done` is called with how many have been run.
-    """
-    where = executor()
-    if where.is_here:
-        return
-    shared = (store.root,)
-    for number, _ in enumerate(where.each_of(_kept, specs, shared, folder=store.root), 1):
-        done(number)
-
-
-def _kept(root: Path, spec: AnalysisSpec) -> None:
-    run(spec, Store(root), progress=False)
 
 
 def _run(spec: AnalysisSpec, store: Store, report: Report, stimuli: StimulusSet | None) -> Analysis:

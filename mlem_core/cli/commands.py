@@ -44,13 +44,11 @@ from mlem_core.cli.streams import (
 )
 from mlem_core.data.columns import guess_kind, text_of
 from mlem_core.data.stimulus_csv import write_csv, write_table
-from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.inference import explanation
 from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import kept_intervals
-from mlem_core.inference.importance_chance import importances_by_chance
 from mlem_core.inference.intervals import check_permutations
 from mlem_core.inference.resample import REPLICATES, generalises
 from mlem_core.inference.what_else import explain_rest
@@ -59,10 +57,8 @@ from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness.audit import audit
-from mlem_core.robustness.claims import Claim, check_features, of_chance, orders, verdict
 from mlem_core.robustness.erasure import erase
 from mlem_core.robustness.flags import audit_tables, summary
-from mlem_core.robustness.multiverse import multiverse, narrowed
 from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
 from mlem_core.scale.cluster import computing_on, from_environment
 from mlem_core.storage.store import Store
@@ -218,36 +214,6 @@ def _explained(
     return explanation.with_chance(why, analysis, store, bars.counter("chance", "features"))
 
 
-def _multiverse(options: argparse.Namespace) -> None:
-    claims = [Claim.parse(text) for text in options.claims]
-    whole = _spec(options)
-    for claim in claims:
-        check_features(claim, whole.load_stimuli().select(whole.features))
-    layers = [*options.layers_in_question, *(layer for claim in claims for layer in claim.layers)]
-    store = Store()
-    with Bars() as bars:
-        asked = list(dict.fromkeys(layers))
-        varied = dict(options.vary) or None
-        analysis = run(narrowed(whole, asked) if asked else whole, store, bars.show)
-        by = dict.fromkeys(name for claim in claims for name in claim.similarities) or [RSA]
-        result = multiverse(analysis, asked, store, varied, bars.show, [*by])
-        slow = estimator_named(analysis.spec.estimator).slow or analysis.spec.interactions
-        chance = None
-        if not slow and any(claim.features for claim in claims):
-            chance = importances_by_chance(analysis, store, report=bars.show)
-    complain(*_notices(analysis), *result.notices)
-    universes = result.universes
-    for number, claim in enumerate(claims, 1):
-        margins = claim.margins(result).reindex(universes["universe"]).to_numpy()
-        universes = universes.assign(**{f"margin_{number}": margins})
-    tables = result.written | {"universes.csv": universes}
-    left = write_tables(options.out, tables, analysis.manifest, "multiverse")
-    complain(*_left_beside(options.out, left))
-    verdicts = [verdict(claim, result, chance=chance) for claim in claims]
-    complain(*(of_chance(claim, chance) for claim in claims if claim.features))
-    tell(*(verdicts or orders(result)))
-
-
 def _stimuli(options: argparse.Namespace) -> None:
     stimuli = _spec(options).load_stimuli()
     write_csv(stimuli, options.out)
@@ -375,14 +341,13 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "export": _export,
     "lint": _lint,
     "systems": _systems,
-    "multiverse": _multiverse,
     "replicate": _replicate,
     "stimuli": _stimuli,
     "verify": _verify,
     "what-else": _what_else,
     "why": _why,
 }
-_FOLDERS = ("analyze", "audit", "multiverse")
+_FOLDERS = ("analyze", "audit")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,8 +10,7 @@ from mlem_core.analysis.representations import with_subjects
 from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base import VERSION
-from mlem_core.base.parameters import Parameter, parse_names, parse_pair
-from mlem_core.base.typing import parse_layer
+from mlem_core.base.parameters import Parameter, parse_names
 from mlem_core.cli.of_results import add_erase, add_export, add_verify
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
@@ -50,9 +49,6 @@ _EXAMPLES = {
     "what-else": ("what-else minilm:3 smollm2:20 --stimuli probing --out candidates.csv",),
     "erase": ("erase part_of_speech --model mini-gpt2:3 --stimuli probing --out erase.csv",),
     "audit": ("audit --stimuli probing --model minilm --out audit",),
-    "multiverse": (
-        "multiverse --stimuli probing --claim 'top part_of_speech minilm:3' --out variants",
-    ),
     "stimuli": ("stimuli treebank --add frequency --bins frequency=4 --out words.csv",),
     "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
     "systems": ("systems --model minilm --model smollm2 --out systems.csv",),
@@ -146,11 +142,6 @@ def _add_cluster(*commands: argparse.ArgumentParser) -> None:
         )
 
 
-def _variation(text: str) -> tuple[str, tuple[str, ...]]:
-    name, values = parse_pair("distance=euclidean,cosine", parse_names)(text)
-    return name.replace("-", "_"), values
-
-
 def _help(described: Parameter, default: Any) -> str:
     """Help of a parameter, with choices where they say more than their names, and default."""
     more = [
@@ -189,30 +180,6 @@ def _add_inputs(command: argparse.ArgumentParser, names: Iterable[str] | None = 
             options |= {"required": True, "default": None}
         title = next((title for title, of in _GROUPS.items() if name in of), "analysis")
         groups[title].add_argument(f"--{(described.option or name).replace('_', '-')}", **options)
-
-
-def _add_claims(command: argparse.ArgumentParser) -> None:
-    """The claims about layers, and what is varied."""
-    command.add_argument(
-        "layers_in_question",
-        nargs="*",
-        type=typed(parse_layer),
-        metavar="minilm:3",
-        help="more layers to compute, beside those of the claims",
-    )
-    command.add_argument(
-        "--claim", dest="claims", action="append", default=[], help="may be given several times"
-    )
-    command.add_argument(
-        "--vary",
-        action="append",
-        default=[],
-        type=typed(_variation),
-        metavar="distance=euclidean,cosine",
-        help="a choice to vary (distance, units, positions, special_tokens, pooling, missing, "
-        "estimator); may be given several times; default: every distance and estimator, and "
-        "positions and missing where they matter",
-    )
 
 
 def _add_two_layers(command: argparse.ArgumentParser, alone: str = "") -> None:
@@ -379,18 +346,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     _add_similarities(analyze, why, audit)
     audit.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
 
-    multiverse = commands.add_parser(
-        "multiverse",
-        help="count the analysis variants in which a claim about layers holds",
-        description="A claim is one of: 'top FEATURE A' (it matters most in layer A), 'above "
-        "FEATURE OTHER A' (it matters more than the other), 'more-in FEATURE A B', 'closer A B C "
-        "rsa|tau' (A is more similar to B than to C), 'alike A B rsa|tau 0.5' (above 0.5). Write "
-        "layers as minilm:3.",
-    )
-    _add_inputs(multiverse)
-    _add_claims(multiverse)
-    multiverse.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
-
     stimuli = commands.add_parser(
         "stimuli", help="write stimuli as CSV, from a built-in set, a table or a treebank"
     )
@@ -409,5 +364,5 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     add_export(commands)
     verify = add_verify(commands)
     of_two = why, what_else, _add_replicate(commands)
-    _add_cluster(analyze, *of_two, erase, audit, multiverse, verify)
+    _add_cluster(analyze, *of_two, erase, audit, verify)
     return whole

@@ -30,7 +30,7 @@ from mlem_core.figures.maps import layer_maps
 from mlem_core.figures.naming import naming
 from mlem_core.figures.press import DPI, FONTS, WIDTHS_MM, Paper, in_narrow_window, on_pages
 from mlem_core.figures.profiles import profiles
-from mlem_core.figures.robustness import audit_map, specification_curve
+from mlem_core.figures.robustness import audit_map
 from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, stimulus_map
@@ -48,7 +48,7 @@ __all__ = [
     "in_narrow_window", "layer_maps", "map_panels",
     "naming", "on_dark_page", "on_pages", "one_browser",
     "partial_matrix", "profiles", "side_by_side", "similarity_differences",
-    "similarity_matrices", "specification_curve", "stimulus_map", "term_matrices",
+    "similarity_matrices", "stimulus_map", "term_matrices",
     "trajectories", "two_layers", "universality", "value_lines", "value_map",
     "value_matrices", "value_scatter", "waterfall", "with_interactions",
 ]  # fmt: skip

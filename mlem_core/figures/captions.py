@@ -123,7 +123,6 @@ _TERMS: dict[str, tuple[str, str]] = {
         "the same analysis without stimuli at position 0, without outlier units, with other "
         "distances, with random weights",
     ),
-    r"[Aa]nalysis variants?": ("Analysis variants", "all combinations of reasonable choices"),
     r"MDS": (
         "MDS",
         "points in a plane whose distances are as close as possible to the true ones; the axes "

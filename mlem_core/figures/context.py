@@ -67,7 +67,7 @@ class Drawing:
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
         "depth" (of trajectories, see `mlem_core.figures.trajectories`),
-        "correction" (of p-values), "claim" (see `mlem_core.robustness.claims`),
+        "correction" (of p-values),
         "mapped" (the model whose layers are mapped),
         "group" (features that are permuted together, a line each),
         "erased", "erased_at", "erased_tokens", "other" (see `mlem_core.figures.why`)

@@ -364,9 +364,9 @@ def block_edges(
     return edges
 
 
-def wrapped(text: str, width: int = 60) -> str:
-    """A sentence as Plotly shall show it, in lines of so many letters."""
-    return "<br>".join(in_full(line) for line in textwrap.wrap(text, width))
+def wrapped(text: str) -> str:
+    """A sentence as Plotly shall show it, in lines of 60 letters."""
+    return "<br>".join(in_full(line) for line in textwrap.wrap(text, 60))
 
 
 def short(value: float) -> str:

@@ -248,11 +248,6 @@ def _tokens_by_prefix(
     return result
 
 
-def poolings_of(level: str) -> dict[str, Mean]:
-    """The tokens that can stand for a stimulus of a level, by the name of the pooling."""
-    return {name: pooling.of[level] for name, pooling in POOLINGS.items() if level in pooling.of}
-
-
 def pooled(level: str, pooling: str) -> Mean:
     """The tokens that stand for a stimulus; `InputError` where its level has no such choice."""
     if level == "stimulus":
@@ -260,7 +255,7 @@ def pooled(level: str, pooling: str) -> Mean:
             "models of language read sentences, and these stimuli are no text (they have a column "
             "'stimulus' and no 'sentence'); choose files of representations and no models."
         )
-    choices = poolings_of(level)
+    choices = {name: pooling.of[level] for name, pooling in POOLINGS.items() if level in pooling.of}
     check_choice(f"pooling of a {level}", pooling, choices)
     return choices[pooling]
 

@@ -35,7 +35,6 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
-from mlem_core.figures.robustness import claimed
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables
 from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
@@ -65,7 +64,6 @@ from mlem_core.report.contents import (
 )
 from mlem_core.report.formats import as_latex, csv_bytes, pictures
 from mlem_core.report.methods import texts, uncertainty, versions_text
-from mlem_core.robustness.claims import by_choice, curve, of_chance, over_stimuli, verdict
 from mlem_core.robustness.erasure import kept_erasures
 from mlem_core.robustness.flags import audit_tables
 
@@ -79,8 +77,8 @@ A capsule of MLEM Explorer: an analysis, what was made of it, and what is needed
 Verify it:  mlem verify THIS.zip
 It runs the models on the stimuli once more, makes every table anew and says which numbers differ.
 
-tables/ has every table as CSV (intervals, audit and claims where they had been made; `verify` does
-not compute audit and claims again), manifest.json the parameters, models and versions. From these
+tables/ has every table as CSV (intervals and audit where they had been made; `verify` does not
+compute the audit again), manifest.json the parameters, models and versions. From these
 follow, and are not compared: figures/ with every figure and its caption, latex/ with the figures
 and tables for a paper, methods.md, a paragraph that says what was done, and references.bib.
 """
@@ -297,14 +295,14 @@ Tables = dict[str, pd.DataFrame]
 
 
 def how_sure(shown: FigureContext) -> Tables:
-    """Tables of what takes long, where made: audit, claim, two layers, what else, noise ceilings.
+    """Tables of what takes long, where made: audit, two layers, what else, noise ceilings.
 
     They take long, and are written where they have been made. `verify` only names those that are
     no intervals; these it computes again.
     """
     analysis, store = shown.analysis, shown.drawing.store
     tables = Tables() if shown.audit is None else audit_tables(shown.audit)
-    tables |= _claim(shown) | _similarities(shown)
+    tables |= _similarities(shown)
     chance = analysis.kept(CHANCE, store, shown.selection, permutations=SCORE_PERMUTATIONS)
     if chance is not None:
         tables["chance.csv"] = chance
@@ -357,23 +355,3 @@ def in_intervals(shown: FigureContext) -> Tables:
             tables["why_whole_intervals.csv"] = why.whole
             tables["why_intervals.csv"] = why.terms
     return tables
-
-
-def _claim(shown: FigureContext) -> Tables:
-    if not shown.several:
-        return {}
-    claim, found = claimed(shown)
-    if found is None:
-        return {}
-    chance = shown.importance_chance
-    said = {"claim": claim.sentence, "verdict": verdict(claim, found, chance=chance)}
-    said |= {"chance": of_chance(claim, chance)} if claim.features else {}
-    over = None if shown.intervals is None else over_stimuli(claim, shown.intervals)
-    if over is not None:
-        said |= {"over_stimuli": over.sentence}
-    return {
-        "claim.csv": pd.DataFrame([said]),
-        "claim_margins.csv": curve(claim, found, chance),
-        "claim_choices.csv": by_choice(claim, found, chance),
-        **found.written,
-    }

@@ -354,7 +354,7 @@ def in_table(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
         model, colon, _ = cell.rpartition(":")
         if colon and model in names:
             return layer_name(of_layer(parse_layer(cell), names))
-        # Sentences, such as what is claimed, name layers too.
+        # Sentences name layers too.
         return _replaced(cell, _in_words(names))
 
     columns = {

@@ -1,1 +1,1 @@
-"""Robustness of a conclusion: audit, flags, multiverse, claims."""
+"""Robustness of a conclusion: audit, flags, erasing, two analyses."""

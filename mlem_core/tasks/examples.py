@@ -1,7 +1,6 @@
 """The example: a finished analysis in the package, so that every view shows something at once.
 
-Its confidence intervals, its audit and the multiverse of two layers come with it, as entries of a
-store that is only read.
+Its confidence intervals and its audit come with it, as entries of a store that is only read.
 
 `make example` (or `python -m mlem_core.tasks.examples`) makes it anew.
 """
@@ -98,11 +97,11 @@ def make(store: Store, progress: Report) -> None:
     """Run it and put it in place of what was there.
 
     With it come the maps of its stimuli, its confidence intervals, its audit, and of the two layers
-    that are looked at first their own intervals, also coded by value, what else explains them, the
-    multiverse and the pairs of stimuli behind each term.
+    that are looked at first their own intervals, also coded by value, what else explains them, and
+    the pairs of stimuli behind each term.
     """
     from mlem_core.inference import explanation, layer_intervals, what_else
-    from mlem_core.robustness import audit, multiverse
+    from mlem_core.robustness import audit
 
     analysis = run(SPEC, store, progress)
     maps, stress = {}, {}
@@ -119,7 +118,6 @@ def make(store: Store, progress: Report) -> None:
     layer_intervals.layer_intervals(analysis, store, report=progress)
     layer_intervals.chance_of_layers(analysis, store, report=progress)
     audit.audit(analysis, store, progress)
-    multiverse.multiverse(analysis, pair, store, progress=progress)
     what_else.explain_rest(analysis, pair, store, report=progress)
     behind_it = _pairs_behind(analysis, pair, store)
     values = values_to_resolve(analysis)
@@ -133,7 +131,6 @@ def make(store: Store, progress: Report) -> None:
             store, layer_intervals.chance_key(analysis, analysis.select())
         ),
         audit.STAGE.where(store, analysis.key()),
-        multiverse.STAGE.where(store, multiverse.multiverse_key(analysis, pair)),
         what_else.STAGE.where(store, what_else.rest_key(analysis, analysis.select(layers=pair))),
         *behind_it,
     )

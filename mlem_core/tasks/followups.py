@@ -34,7 +34,6 @@ from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.robustness import two_analyses
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.erasure import erase
-from mlem_core.robustness.multiverse import multiverse
 from mlem_core.storage.digests import canonical
 from mlem_core.storage.store import Store, Tables, load_result, save_result
 from mlem_core.tasks import analyses, examples
@@ -214,16 +213,6 @@ JOB_TYPES: dict[str, JobType] = {
     "fits": JobType(
         lambda job: {"scores": fitted_results(*job.chosen, job.report).scores},
         in_store=False,
-    ),
-    "multiverse": JobType(
-        lambda job: multiverse(
-            job.analysis,
-            job.layers(),
-            job.store,
-            progress=job.report,
-            similarities=job.options.get("similarities", [RSA]),
-        ),
-        _models_of(),
     ),
     # `other` is the id of the other analysis, `layers` those that both have.
     "versus": JobType(_versus, _models_of()),

@@ -32,8 +32,8 @@ FORM = (
 VIEW = (
     "analysis", "features", "show_models", "show_layers", "a", "b", "colour",
     "term", "which", "mapped",
-    "fit", "products", "cells", "claim", "limit", "feature", "other", "c",
-    "by", "depth", "correction", "way", "group", "apart", "valued", "at",
+    "fit", "products", "cells",
+    "depth", "correction", "way", "group", "apart", "valued", "at",
     "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip

@@ -77,8 +77,6 @@ def inputs(tmp_path_factory):
     (["why", "m:0", "m:40"], ["unknown layer of m '40'", "choices are 0, 1."]),
     (["why", "hIT:IT", "hIT:V4"], ["unknown layer of hIT 'V4'", "choices are V1, IT."]),
     (["why", "m:0", "m:V1"], ["'V1'", "choices are 0, 1."]),
-    (["multiverse", "--out=x", "--claim=top nouns m:0"], ["unknown feature 'nouns'"]),
-    (["multiverse", "--out=x", "--claim=top noun x:0"], ["'x'"]),
 )
 def test_a_layer_or_feature_that_is_not_there_is_named(inputs, capsys, command, said):
     assert main([*command, *inputs]) == 2

@@ -21,14 +21,12 @@ from inputs import arguments_of, finished, refused
 from waiting import until
 
 from mlem_core import InputError, Progress, Store, computing_on, explain, run, with_intervals
-from mlem_core.analysis import layer_tables
 from mlem_core.base.work import in_order
 from mlem_core.cli.commands import main
 from mlem_core.inference import bootstrap
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.models.arrays import open_arrays
 from mlem_core.robustness.audit import audit
-from mlem_core.robustness.multiverse import multiverse
 from mlem_core.scale import cluster as clusters
 from mlem_core.scale.executor import HERE, executor
 
@@ -318,30 +316,18 @@ def test_two_workers_give_what_none_do(spec, of_both, cluster, tmp_path, case):
         assert not list((store.root / folder).glob("*"))
 
 
-CHOICES = {"distance": ("euclidean", "cosine"), "estimator": ("ridge", "spearman")}
-
-
 @pytest.fixture(scope="module")
-def studied(of_both):
-    """The multiverse of two layers and the audit, as this process alone finds them."""
-    analysis, store = of_both.analysis, of_both.store
-    return multiverse(analysis, analysis.layers[:2], store, CHOICES), audit(analysis, store)
+def audited(of_both):
+    """The audit, as this process alone finds it."""
+    return audit(of_both.analysis, of_both.store)
 
 
 @slow
-def test_two_workers_do_universes_and_audit(spec, studied, cluster, tmp_path, monkeypatch):
-    store, told = Store(tmp_path), []
+def test_two_workers_audit_as_none_do(spec, audited, cluster, tmp_path):
+    store = Store(tmp_path)
     with computing_on(cluster):
-        analysis = run(spec, store, progress=False)
-        with monkeypatch.context() as patched:
-            # Every pair table is in the store when this process asks for it.
-            patched.setattr(layer_tables, "_passed", None)
-            found = multiverse(analysis, analysis.layers[:2], store, CHOICES, told.append)
-        audited = audit(analysis, store)
-    done = [progress.done for progress in told]
-    assert done == sorted(done) and told[-1].done == told[-1].total == 2
-    same_fields(found, studied[0])
-    same_fields(audited, studied[1])
+        found = audit(run(spec, store, progress=False), store)
+    same_fields(found, audited)
 
 
 @slow

@@ -259,14 +259,12 @@ def test_what_was_found_odd(home, capsys):
 
 
 @pytest.mark.faults
-@for_each("command", "analyze", "lint", "why", "stimuli", "audit", "multiverse", "verify")
+@for_each("command", "analyze", "lint", "why", "stimuli", "audit", "verify")
 def test_odd_values_of_every_option(command, home, capsys):
     (home[0] / "capsule").mkdir(exist_ok=True)
     before = {
         "why": ["m:0", "m:1"],
         "stimuli": [str(home[0] / "in/words.csv")],
-        # One layer and one other distance, so that each is a short run.
-        "multiverse": ["m:0", "--vary", "distance=euclidean,cosine"],
         "verify": [str(small(home[0] / "capsule"))] if command == "verify" else [],
     }
     assert tried(home, [command, *before.get(command, [])], capsys) == {}

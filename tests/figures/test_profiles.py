@@ -286,18 +286,3 @@ def test_the_map_of_the_audit_shows_every_quantity_and_dots_the_marked():
     at = [(x, rows[y]) for x, y in zip(dots.x, dots.y, strict=True)]
     assert at == [(1, "without position 0: change of RSA"), (0, "random weights: share of ρ")]
     assert "f matters most, not g<br>ρ is 0.1" in dots.hovertext[0]
-
-
-def test_the_curve_shows_every_variant_and_its_choices():
-    curve = pd.DataFrame({"universe": [2, 3, 1, 0], "margin": [-0.2, -0.1, 0.3, 0.4]})
-    curve = curve.assign(own=curve["universe"] == 0, holds=curve["margin"] > 0, place=range(4))
-    distance, special_tokens = ["cosine"] * 2 + ["euclidean"] * 2, ["model", "start"] * 2
-    curve = curve.assign(distance=distance, special_tokens=special_tokens)
-    figure = figures.specification_curve(curve, ["distance", "special_tokens"], "f rules a:1")
-    traces = {trace.name: trace for trace in figure.data}
-    assert list(traces["holds"].y) == [0.3, 0.4] and list(traces["holds"].x) == [2, 3]
-    assert list(traces["does not hold"].y) == [-0.2, -0.1]
-    assert list(traces["this analysis"].x) == [3]
-    assert list(traces["distance=cosine"].x) == [0, 1]
-    assert list(traces["special_tokens=start"].x) == [1, 3]
-    assert figure.layout.title.text == "f rules a:1: 2 of 4"

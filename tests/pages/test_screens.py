@@ -53,8 +53,8 @@ def test_each_screen_draws_an_analysis_of_one_s_own(own, address):
 
 @pytest.mark.parametrize("page", ["heatmaps", "trust"])
 def test_the_example_is_what_is_shown_where_nothing_is_chosen(store, example, page):
-    screen, trust = Screen(page), {"audit", "multiverse"}
-    assert set(screen.figures) == (trust if page == "trust" else {"similarity", "compare"})
+    screen = Screen(page)
+    assert set(screen.figures) == ({"audit"} if page == "trust" else {"similarity", "compare"})
     assert screen.errors == [] and screen.job == "example"
     assert f"{len(example.stimuli):,} words" in [one.label for one in screen.app.page_link]
 

@@ -1,7 +1,5 @@
 """What a user registers from outside works everywhere: command line, pipeline, capsule."""
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,7 +18,6 @@ from mlem_core.figures.plots import Drawing
 from mlem_core.pairs.distances import DISTANCES, Distance, metrics, register, squared_distances
 from mlem_core.report import capsule
 from mlem_core.report.methods import methods_paragraph
-from mlem_core.robustness.multiverse import choices_of, multiverse
 
 LAYERS = noise(len(words()), n_layers=2)
 
@@ -87,14 +84,9 @@ def test_own_estimators_and_distances_run_on_the_command_line(spec, tmp_path, cl
 
 
 @pytest.mark.slow
-def test_own_ones_are_universes_and_go_into_a_capsule(spec, tmp_path, clipped, distances, capsys):
+def test_own_ones_go_into_a_capsule(spec, tmp_path, clipped, distances, capsys):
     asked = in_files(tmp_path, words(), {"brain": LAYERS}, folds=3, distance="chebyshev")
-    analysis, store = run(asked, Store(), progress=False), Store()
-    assert choices_of(analysis)["distance"] == metrics() and "chebyshev" in metrics()
-    choices = {"estimator": ["clipped"], "distance": ["euclidean"]}
-    seen = multiverse(analysis, [("brain", 0)], store, choices).universes
-    pairs = {*product(("ridge", "clipped"), ("chebyshev", "euclidean"))}
-    assert {*zip(seen["estimator"], seen["distance"], strict=True)} == pairs
+    analysis = run(asked, Store(), progress=False)
     shown = analysis.select(estimator="clipped")
     path = capsule.write(analysis, tmp_path / "capsule.zip", shown, drawing=Drawing(images=False))
     assert main(["verify", str(path)]) == 0 and "nothing differs" in capsys.readouterr().out
