@@ -26,7 +26,6 @@ STUDIES = {
     "budget": ("validation.budget", "tasks"),
     "populations": ("validation.populations", "tasks"),
     "subjects": ("validation.subjects", "tasks"),
-    "mrqap": ("validation.mrqap", "tasks"),
     "second-level": ("validation.second_level", "tasks"),
     "similarity-terms": ("validation.similarity_terms", "tasks"),
     "chance": ("validation.chance", "tasks"),

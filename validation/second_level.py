@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.groups import mrqap
+from mlem_core.groups import property_tests
 from mlem_core.groups.members import Measured
 from mlem_core.groups.properties import Properties
 from mlem_core.groups.second_level import holm, second_level
 from mlem_core.inference.intervals import SIGNIFICANT
-from validation.mrqap import symmetric
 from validation.work import Row, Task
 
 # Systems and families; of families date and architecture, the others of each system for itself.
@@ -58,9 +57,16 @@ TOGETHER = {
 }
 
 
+def symmetric(rng: np.random.Generator, n: int) -> FloatArray:
+    """(n, n) normal numbers."""
+    values = rng.standard_normal((n, n))
+    symmetrical: FloatArray = (values + values.T) / 2
+    return symmetrical
+
+
 def systems(
     rng: np.random.Generator, n: int, n_families: int, kind: str
-) -> tuple[dict[str, mrqap.Values], IntArray]:
+) -> tuple[dict[str, property_tests.Values], IntArray]:
     """Properties of systems, and the family of each.
 
     Parameters
@@ -77,7 +83,7 @@ def systems(
     if kind == "distances":
         family = np.searchsorted([0.5, 0.85, 0.95], (np.arange(n) + 0.5) / n)
         date, share = np.array([0.0, 1.0, 1.0, 1.0]), 0.94
-    values: dict[str, mrqap.Values] = {
+    values: dict[str, property_tests.Values] = {
         "date": np.sqrt(share) * date[family] + np.sqrt(1 - share) * rng.random(n),
         "size": rng.standard_normal(n) if kind == "skewed" else rng.random(n),
         "objective": _labels(rng.integers(0, 3, n)),
@@ -133,14 +139,18 @@ def rejections(truth: str, n: int, n_families: int, first: int, n_sets: int) -> 
         apart = distances(rng, properties, effects, family if "family" in effects else None)
         if truth == UNKNOWN:
             del values["family"]
-        tests, _ = mrqap.mrqap(-apart, values, n_permutations=PERMUTATIONS, seed=seed)
-        known = {test.factor: test.p for test in tests}
+        tests, _ = property_tests.permutation_tests(
+            -apart, values, n_permutations=PERMUTATIONS, seed=seed
+        )
+        known = {test.name: test.p for test in tests}
         smallest = [p for name, p in holm(known).items() if name not in effects]
         found += [(NAMED, min(smallest, default=1.0)), *known.items()]
         if truth == "family":
-            with patch.object(mrqap, "CLUSTERED", np.inf):
-                tests, _ = mrqap.mrqap(-apart, values, n_permutations=PERMUTATIONS, seed=seed)
-            found += [(BY_MODELS, test.p) for test in tests if test.factor == "date"]
+            with patch.object(property_tests, "CLUSTERED", np.inf):
+                tests, _ = property_tests.permutation_tests(
+                    -apart, values, n_permutations=PERMUTATIONS, seed=seed
+                )
+            found += [(BY_MODELS, test.p) for test in tests if test.name == "date"]
     table = pd.DataFrame(found, columns=["property", "p"])
     table["found"], table["tested"] = table["p"] <= SIGNIFICANT, table["p"].notna()
     counts = table.groupby("property", sort=False)[["tested", "found"]].sum().reset_index()

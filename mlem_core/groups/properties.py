@@ -27,7 +27,7 @@ from mlem_core.data.columns import guess_kind, number_of, without_marks
 from mlem_core.data.folds import group_folds
 from mlem_core.data.reading.content import Source
 from mlem_core.data.reading.table import read_table
-from mlem_core.groups.mrqap import GROUP, Factor, Values, same_label
+from mlem_core.groups.property_tests import GROUP, Factor, Values, same_label
 from mlem_core.measures.decomposition import UNEXPLAINED, decompose
 from mlem_core.measures.similarity import average_ranks
 from mlem_core.models.array_files import FORMATS
@@ -96,7 +96,7 @@ class Properties:
 
     @property
     def factors(self) -> dict[str, Factor]:
-        """The values of each part, as tests take them (`mlem_core.groups.mrqap`)."""
+        """The values of each part, as tests take them (`mlem_core.groups.property_tests`)."""
         return {
             part: tuple(self.values[name] for name in names)
             if len(names) > 1

@@ -8,7 +8,7 @@ exchange them together.
 
 Intervals are over systems and stimuli: the bootstrap draws systems (or whole classes of a property,
 such as families), the jackknife leaves out each block of stimuli, the penalty held. p is of the
-test of `mlem_core.groups.mrqap`, corrected over properties (Holm 1979).
+test of `mlem_core.groups.property_tests`, corrected over properties (Holm 1979).
 
 Source: Salle et al. (2026, third version of arXiv:2406.12620), its second level and its grouped
 importance, which has no intervals over systems.
@@ -34,7 +34,6 @@ from mlem_core.estimators.normal_equations import Moments, ridge_weights
 from mlem_core.estimators.registry import FoldFits
 from mlem_core.estimators.ridge_solver import ALPHAS, RidgeSolver
 from mlem_core.groups.members import Measured
-from mlem_core.groups.mrqap import GROUP, mrqap
 from mlem_core.groups.profiles import reach_of
 from mlem_core.groups.properties import (
     WHY,
@@ -43,6 +42,7 @@ from mlem_core.groups.properties import (
     divisions_of,
     system_tables,
 )
+from mlem_core.groups.property_tests import GROUP, permutation_tests
 from mlem_core.inference.intervals import SIGNIFICANT
 from mlem_core.inference.resample import standard_error
 from mlem_core.pairs.crossfit import share_alone
@@ -64,7 +64,6 @@ _SAME = 1e-12
 Mask = NDArray[np.bool_]
 SCORES = ["measure", "fold", "rho", "ceiling"]
 IMPORTANCES = ["measure", "property", "importance", "lower", "upper", "p"]
-TESTED = 999
 
 
 class SecondLevel(NamedTuple):
@@ -160,10 +159,10 @@ def second_level(
             variances.append(error**2)
             freedom.append(min(left.sizes) - 1)
         reach = reach_of(np.stack(variances), np.array(freedom))
-        tests, untested = mrqap(-values, factors, n_permutations=TESTED, seed=seed)
-        tests = [test for test in tests if test.factor in properties.parts]
-        p = holm({test.factor: test.p for test in tests})
-        vain = [test.factor for test in tests if test.smallest * max(1, len(p)) >= SIGNIFICANT]
+        tests, untested = permutation_tests(-values, factors, seed=seed)
+        tests = [test for test in tests if test.name in properties.parts]
+        p = holm({test.name: test.p for test in tests})
+        vain = [test.name for test in tests if test.smallest * max(1, len(p)) >= SIGNIFICANT]
         if vain:
             untested.append(
                 f"{many(n, 'system')} are too few for a conclusion on {listed(vain)}: corrected, "

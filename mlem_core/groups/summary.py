@@ -20,14 +20,12 @@ from mlem_core.groups.members import (
     table_of_distances,
     within_and_between,
 )
-from mlem_core.groups.mrqap import GROUP, Factor, FactorTest, mrqap, sentence
 from mlem_core.groups.profiles import (
     IMPORTANCE,
     estimate,
     mean_profiles,
 )
-from mlem_core.groups.properties import values_by_name
-from mlem_core.groups.systems import SystemsSummary, by_model, labels_of_models
+from mlem_core.groups.systems import SystemsSummary, by_model
 from mlem_core.inference.intervals import Left
 from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.resampling_units import Units
@@ -138,18 +136,6 @@ class GroupSummary(SystemsSummary):
         table.loc[~(table["within_lower"] > 0), [*table.columns[-3:]]] = np.nan
         return table
 
-    @cached_property
-    def tests(self) -> tuple[list[FactorTest], list[str]]:
-        """The tests of all factors at once on the similarity of models, and why there are none."""
-        members, spec = self.members, self.analysis.spec
-        groups = tuple(members.groups[at] for at in members.group_of)
-        labels = labels_of_models(self.analysis, members.members)
-        factors: dict[str, Factor] = {**values_by_name(labels, spec.property_kinds)}
-        # Nothing new where each model is a group of its own, or where a label says the same.
-        if len(members.groups) < len(members.members) and groups not in labels.values():
-            factors = {GROUP: groups} | factors
-        return mrqap(self._similarities[1][-1], factors) if factors else ([], [])
-
 
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
     """The tables of the command line and the capsule, by their file names."""
@@ -160,8 +146,6 @@ def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
             "group_similarity.csv": summary.similarity,
             "universality.csv": summary.universality,
         }
-        if tests := summary.tests[0]:
-            found["group_tests.csv"] = pd.DataFrame(tests, columns=list(FactorTest._fields))
     if summary.system_distances[0]:
         found["system_distances.csv"] = table_of_distances(*summary.system_distances)
     second = summary.second_level
@@ -189,15 +173,15 @@ def sizes(summary: GroupSummary) -> str:
 
 def group_lines(summary: GroupSummary) -> list[str]:
     """Sentences on groups, on other models only as far as there are several of one."""
-    tests, notes = summary.tests
     whole = summary.universality.set_index("term").loc[summary.by.name]
     shared = _shared(whole, summary.by, summary.over)
     aside = {model for model, _ in summary.chosen.layers} - {*summary.members.members}
+    notes = []
     if aside:
         are = "checkpoints of trajectories are"
         are = are if len(aside) > 1 else "checkpoint of a trajectory is"
-        notes = [f"{len(aside)} {are} in no group, and left aside here.", *notes]
-    return [f"{sizes(summary)} {shared}", *map(sentence, tests), *notes]
+        notes = [f"{len(aside)} {are} in no group, and left aside here."]
+    return [f"{sizes(summary)} {shared}", *notes]
 
 
 def _shared(row: pd.Series, by: Similarity, over: str) -> str:

@@ -232,12 +232,10 @@ def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
     spec, there = analysis.spec, [model for model, _ in analysis.layers]
     groups = [(name, [one for one in members if one in there]) for name, members in spec.groups]
     trainings = trajectories_of(spec.trajectories, there)
-    called = {
+    return {
         what: [f"{name} ({listed(list(map(names.model, own)))})" for name, own in each if own]
         for what, each in (("groups", groups), ("trajectories", trainings))
     }
-    labels = (label for _, own in spec.labels for label in own)
-    return {**called, "factors": sorted({label.partition(":")[0] for label in labels})}
 
 
 def _model(name: str, facts: Mapping[str, Any], layers: Sequence[int], names: Names) -> str:

@@ -1,6 +1,5 @@
 """The command line: options, `replicate`, and groups of models with planted seeds."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -156,10 +155,10 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
     assert main([*asked, "--bootstrap=20"]) == 0
     said = capsys.readouterr().out
     assert all(f"{group} 3" in said for group in GROUPS)
-    assert "over models, and sentences" in said and "too few to test kind" in said
+    assert "over models, and sentences" in said
     read = {
         name: pd.read_csv(tmp_path / "out" / f"{name}.csv")
-        for name in ("groups", "group_similarity", "universality", "group_tests")
+        for name in ("groups", "group_similarity", "universality")
     }
     groups = read["groups"]
     assert len(groups) == 3 * 2 * 3 and (groups["members"] == 3).all()
@@ -169,7 +168,6 @@ def test_tables_and_closing_lines(given, tmp_path, monkeypatch, capsys):
     whole = read["universality"].set_index("term").loc["rsa"]
     assert whole["within"] > whole["between"] and whole["universality"] < 1
     assert whole["universality_lower"] < whole["universality"] < whole["universality_upper"]
-    assert list(read["group_tests"]["factor"]) == ["group", "kind"]
 
 
 def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
@@ -192,12 +190,3 @@ def test_universality_is_of_terms_pair_by_pair(analysis, tmp_path):
     left = stimuli_left(analysis, Store(tmp_path), report=lambda _: None)
     over_both = GroupSummary(analysis, analysis.results(), left=left)
     assert found.over == "models" and "sentences" in over_both.over
-
-
-def test_labels_alone_are_tested_model_by_model(given, tmp_path):
-    labels = {name: (f"kind:{name[0]}",) for name, _ in given.representations}
-    analysis = run(replace(given, groups=(), labels=labels), Store(tmp_path), progress=False)
-    (test,) = GroupSummary(analysis, analysis.results()).tests[0]
-    # Three seeds each, which share more among themselves than with others.
-    assert (test.factor, test.permuted, test.n) == ("kind", "models", 9)
-    assert test.value > 0 and test.p < 0.05

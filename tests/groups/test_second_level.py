@@ -7,8 +7,13 @@ from sklearn.linear_model import Ridge
 from mlem_core.analysis.grouped import labels_of
 from mlem_core.cli.commands import main
 from mlem_core.groups.members import Measured
-from mlem_core.groups.mrqap import intraclass_correlation, mrqap
 from mlem_core.groups.properties import Properties, agreement_terms, kind_and_values, read_systems
+from mlem_core.groups.property_tests import (
+    _codes,
+    _units,
+    intraclass_correlation,
+    permutation_tests,
+)
 from mlem_core.groups.second_level import Divisions, fold_fits, orders_of, second_level
 from mlem_core.models.availability import systems_table
 from tests.inputs import refused
@@ -81,8 +86,9 @@ def test_numbers_that_families_share_are_exchanged_by_families(clustered):
         noise = rng.standard_normal((40, 40)) * 0.1
         similarity = pairs + pairs.T + noise + noise.T + 0.3 * (family[:, None] == family)
         factors = {"date": date, "family": [str(one) for one in family]}
-        test = mrqap(similarity, factors, n_permutations=99, seed=seed)[0][0]
-        assert (test.permuted == "groups") == (intraclass_correlation(date, family) > 0.3)
+        test = permutation_tests(similarity, factors, n_permutations=99, seed=seed)[0][0]
+        units, _ = _units([date], [_codes(factors["family"])])
+        assert (units.max() == 9) == (intraclass_correlation(date, family) > 0.3)
         rejected += test.p <= 0.05
     assert rejected <= 8
 
@@ -102,8 +108,9 @@ def test_dates_of_families_in_one_architecture_each_are_exchanged_by_families():
     labels = {"family": [*map(str, family)], "architecture": [*map(str, family // 4)]}
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((24, 24))
-    test = mrqap(noise + noise.T, {"date": family + 0.1 * rng.random(24)} | labels, seed=1)[0][0]
-    assert test[5:] == ("groups", 8, 576)  # 4! orders in each architecture
+    dates = {"date": family + 0.1 * rng.random(24)}
+    test = permutation_tests(noise + noise.T, dates | labels, seed=1)[0][0]
+    assert test.smallest == pytest.approx(1 / 576)  # 4! orders in each architecture
     # Three families have six orders.
     few = Properties({"date": family[:9] + rng.random(9), "family": [*map(str, family[:9])]})
     found = second_level({"rsa": Measured(systems(9, rng)[1])}, few)

@@ -1,6 +1,4 @@
-"""Groups and trajectories of models: planted truths, levels, and formulas by hand."""
-
-import itertools
+"""Groups and trajectories of models: planted truths, and formulas by hand."""
 
 import numpy as np
 import pandas as pd
@@ -10,14 +8,12 @@ from scipy.stats import t, ttest_1samp
 
 from mlem_core.cli.commands import main
 from mlem_core.groups.members import within_and_between
-from mlem_core.groups.mrqap import mrqap, same_label, too_few
 from mlem_core.groups.profiles import estimate, mean_estimate
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.layer_intervals import layer_intervals
 from mlem_core.inference.resample import standard_error
 from mlem_core.storage.store import Store
-from validation.mrqap import labelled, similarities, symmetric
 from validation.populations import TRUTH, drawn
 
 
@@ -81,118 +77,6 @@ def test_the_interval_of_a_mean_profile():
     moved = values + rng.standard_normal((20, 1, 3))
     assert (mean_estimate(values, Left(moved, (20,))).upper > alone.upper).all()
     assert np.isnan(mean_estimate(values[:1]).lower).all()
-
-
-def least_squares(y, columns):
-    """The first column's coefficient and its t, by NumPy's least squares."""
-    x = np.column_stack([*columns, np.ones(len(y))])
-    solved = np.linalg.lstsq(x, y, rcond=None)[0]
-    variance = ((y - x @ solved) ** 2).sum() / (len(y) - x.shape[1])
-    return solved[0], solved[0] / np.sqrt(variance * np.linalg.inv(x.T @ x)[0, 0])
-
-
-def brute_force(similarity, factors, name, of_each=()):
-    """Coefficient, t and p over all orders of the models that leave the other factors as they are.
-
-    Where the factor is the same in all of another's labels, these are whole groups that move.
-    """
-    n, same = len(similarity), {key: same_label(labels) for key, labels in factors.items()}
-    orders = np.array(list(itertools.permutations(range(n))))
-    upper = np.triu_indices(n, 1)
-    others = [square for key, square in same.items() if key != name]
-    for other in others:
-        moved = other[orders[:, upper[0]], orders[:, upper[1]]]
-        orders = orders[(moved == other[upper]).all(axis=1)]
-    rest = [*(other[upper] for other in others), *of_each[:-1]]
-    value, t = least_squares(similarity[upper], [same[name][upper], *rest])
-    moved = np.unique(same[name][orders[:, upper[0]], orders[:, upper[1]]], axis=0)
-    found = [abs(least_squares(similarity[upper], [one, *rest])[1]) for one in moved]
-    return value, t, float(np.mean(np.array(found) >= abs(t) - 1e-9)), 1 / len(moved)
-
-
-@pytest.mark.parametrize(
-    ("kind", "objective"),
-    # Unbalanced; partly nested, where two kinds of one model each exchange their objectives.
-    [("aaaaabbb", "xxyyyxyx"), ("aaaabbcd", "xyzxxyyx")],
-)
-def test_models_that_agree_on_the_other_factors_exchange_labels(kind, objective):
-    factors = {"objective": list(objective), "kind": list(kind)}
-    similarity = symmetric(np.random.default_rng(1), 8)
-    found = mrqap(similarity, factors)[0][0]
-    assert found[1:5] == pytest.approx(brute_force(similarity, factors, "objective"))
-    assert (found.permuted, found.n) == ("models", 8) and not too_few(found)
-
-
-def test_groups_permuted_as_a_whole():
-    """The mean over the models of each two groups stands for them, and is what is regressed."""
-    factors = {"group": list("aabbccddeeeff"), "objective": list("xxyyxxzzyyyxx")}
-    similarity = symmetric(np.random.default_rng(1), 13)
-    group, objective = mrqap(similarity, factors, n_permutations=99)[0]
-    belongs = np.array([[one == of for one in factors["group"]] for of in "abcdef"], dtype=float)
-    means = belongs @ similarity @ belongs.T / np.outer(belongs.sum(axis=1), belongs.sum(axis=1))
-    upper = np.triu_indices(6, 1)
-    of_each = [(upper[0] == at) | (upper[1] == at) for at in range(6)]  # one is three models
-    expected = brute_force(means, {"objective": list("xyxzyx")}, "objective", of_each)
-    assert objective[1:5] == pytest.approx(expected)
-    assert (objective.permuted, objective.n) == ("groups", 6)
-    # Only models of the same objective exchange their groups.
-    assert (group.permuted, group.n, group.n_permutations) == ("groups", 12, 100)
-
-
-def test_random_orders_come_near_to_all_of_them(monkeypatch):
-    factors = {"family": list("aaabbbccc"), "objective": list("xyxyyxyxx")}
-    similarity = symmetric(np.random.default_rng(2), 9) + 0.3 * same_label(factors["family"])
-    exact = mrqap(similarity, factors)[0]
-    monkeypatch.setattr("mlem_core.groups.mrqap.EXACT", 3)
-    drawn = mrqap(similarity, factors)[0]
-    assert [test.n_permutations for test in (*exact, *drawn)] == [120 * 24, 6**3, 10000, 10000]
-    for one, other in zip(exact, drawn, strict=True):
-        assert other.p == pytest.approx(one.p, abs=0.02)
-        assert other.smallest == pytest.approx(one.smallest)
-
-
-@pytest.mark.parametrize(
-    ("labels", "smallest", "few"),
-    # 3! 3! 2 of 6! orders leave the labels as they are.
-    [("xxxyyy", 0.1, True), ("xxxxyyyy", 2 / 70, False)],
-)
-def test_too_few_models_are_said_to_be(labels, smallest, few):
-    similarity = symmetric(np.random.default_rng(3), len(labels))
-    (test,), _ = mrqap(similarity, {"objective": list(labels)})
-    assert test.smallest == pytest.approx(smallest) and bool(too_few(test)) == few
-    assert np.isnan(test.p) == few
-
-
-@pytest.mark.parametrize(
-    ("labels", "facts"),
-    [
-        ({"f": "xxxxx"}, ["'f'", "the same label"]),
-        ({"f": "abcde"}, ["'f'", "another label"]),
-        ({"f": "xxyyy", "g": "aabbb"}, ["f and g", "separated"]),
-        ({"f": "xyy"}, ["3 models"]),
-    ],
-)
-def test_what_cannot_be_tested_is_refused(labels, facts):
-    similarity = symmetric(np.random.default_rng(0), len(labels["f"]))
-    tests, notes = mrqap(similarity, {name: list(each) for name, each in labels.items()})
-    assert not tests and all(fact in note for fact in facts for note in notes)
-
-
-def rejected(effect, design, n):
-    """How often the objective is found beside a family that has an effect."""
-    rng, count = np.random.default_rng(0), 0
-    factors, group_of = labelled(design)
-    for _ in range(n):
-        tests, _ = mrqap(similarities(rng, factors, group_of, effect), factors, n_permutations=199)
-        count += tests[list(factors).index("objective")].p <= 0.05
-    return count / n
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("design", ["crossed", "nested", "partly"])
-def test_the_level_holds_beside_a_planted_family_and_an_objective_is_found(design):
-    assert 0.02 <= rejected(0.0, design, n=600) <= 0.07
-    assert rejected(0.3, design, n=60) > 0.8
 
 
 SEEDS = ("s0", "s1", "s2")

@@ -7,12 +7,10 @@ import pandas as pd
 import pytest
 from inputs import for_each
 
-from mlem_core.groups.mrqap import mrqap, sentence
 from mlem_core.groups.summary import training_line
 from mlem_core.inference.explained import Explanation
 from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.resampling_units import Units
-from validation.mrqap import symmetric
 
 
 def two_layers(rest, bounds=False, chance=None, **values):
@@ -42,10 +40,6 @@ BY_CHANCE = two_layers(
 )
 VALUES = replace(SURE, coding="by value for pos, others as same or different")
 WORDS = replace(SURE, others="sentences and words")
-MODELS = tuple(
-    sentence(mrqap(symmetric(np.random.default_rng(3), len(own)), {"objective": list(own)})[0][0])
-    for own in ("xxxyyy", "xxxxyyyy")
-)
 WHOLE = [
     (
         PLAIN.sentence,
@@ -79,10 +73,6 @@ PARTS = [
     (OF_WORDS.sentence, "Any labels of these words would contribute .100 [.090, .120]"),
     (BY_CHANCE.sentence, "Permuted labels contribute as much for place and pos."),
     (two_layers(0.04, bounds=True, pos=0.05).headline, "are hardly similar (RSA .09)."),
-    (
-        MODELS[0],
-        "6 models are too few to test objective: with the other factors as they are, 10 ways",
-    ),
 ]
 
 

@@ -16,7 +16,6 @@ from mlem_core.models.loading import open_model
 from mlem_core.models.registry import ModelUnavailable
 from validation import (
     chosen,
-    mrqap,
     noisy_profiles,
     populations,
     second_level,
@@ -93,7 +92,6 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     ("study", "name", "columns"),
     [
         (populations, "populations", ["within", "between", "universality"]),
-        (mrqap, "mrqap", [f"effect {effect:g}" for effect in mrqap.DATA_SETS]),
         (similarity_terms, "similarity-terms", ["truth", "held", "width over that of 95 %"]),
         (chosen, "chosen", list(chosen.WAYS.values())),
         (subjects, "subjects", ["held, ours", "held, rsatoolbox"]),

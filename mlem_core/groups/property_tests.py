@@ -1,23 +1,25 @@
-"""Test of the factors that make models similar: MRQAP, a regression of similarities on labels.
+"""Permutation tests of the properties that make systems similar, of each beside the others.
 
-The similarities of all pairs of models are regressed on whether the two have the same label, of
-every factor at once. Pairs that share a model are not independent, so that the p-values are those
-of permutations of models: the t of a factor is compared with those of its labels exchanged.
+The similarities of all pairs of systems are regressed on whether the two have the same label, of
+every property at once. Pairs that share a system are not independent, so that the p-values are
+those of permutations of systems: the t of a property is compared with those of its labels
+exchanged.
 
-Labels are exchanged only where that leaves every other factor as it is: models exchange them that
-agree on all other factors. Where all models of one label of another factor have one label of the
-factor (it is nested there), they are no replicates of each other: they keep one label together, as
-a whole group, which exchanges it with other such groups (one model alone is one as well). Groups
-count once each: what is regressed is the mean similarity of their models; where groups of different
-sizes exchange labels, with an effect of each group (as of actors in the social relations model). So
-the other factors explain as much in each permutation, and permuting the labels, their part that the
-others do not explain (double semi-partialing) or the residuals (Freedman and Lane) is the same.
+Labels are exchanged only where that leaves every other property as it is: systems exchange them
+that agree on all other properties. Where all systems of one label of another property have one
+label of the property (it is nested there), they are no replicates of each other: they keep one
+label together, as a whole group, which exchanges it with other such groups (one system alone is one
+as well). Groups count once each: what is regressed is the mean similarity of their systems; where
+groups of different sizes exchange labels, with an effect of each group (as of actors in the social
+relations model). So the other properties explain as much in each permutation, and permuting the
+labels, their part that the others do not explain (double semi-partialing) or the residuals
+(Freedman and Lane) is the same.
 
-A factor may be numbers too, such as a size or a date, and several may be tested together. No two
-models agree on a number: what is permuted is the part of a factor that the others do not explain,
-as it is where labels leave fewer than 20 orders. Numbers that models of one label share more than
-others do (intraclass correlation above `CLUSTERED`) are exchanged by these labels as a whole, by
-those of the factor with most labels if there are several.
+A property may be numbers too, such as a size or a date, and several may be tested together. No two
+systems agree on a number: what is permuted is the part of a property that the others do not
+explain, as it is where labels leave fewer than 20 orders. Numbers that systems of one label share
+more than others do (intraclass correlation above `CLUSTERED`) are exchanged by these labels as a
+whole, by those of the property with most labels if there are several.
 
 Sources: Krackhardt (1988); Dekker, Krackhardt and Snijders (2007), on double semi-partialing;
 Winkler, Webster, Vidaurre, Nichols and Smith (2015), on permutations within and of whole blocks;
@@ -34,56 +36,46 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlem_core.base.text import fraction, listed, many
+from mlem_core.base.text import listed, many
 from mlem_core.base.typing import FloatArray, IntArray
 
 # Up to as many as of 7 things (7! = 5,040) every order is looked at, else so many random ones.
-EXACT, PERMUTATIONS = 7, 9_999
+EXACT, PERMUTATIONS = 7, 999
 # With fewer different permutations than 20 no p can be as small, and there is no verdict.
 LEVEL = 0.05
-# Same group, as a factor beside those that are named.
+# Same group, as a property beside those that are named.
 GROUP = "group"
 # Numbers that lie closer within labels than this intraclass correlation are no independent ones.
 CLUSTERED = 0.3
-# Labels, empty where unknown, or numbers, NaN where unknown; of each model.
+# Labels, empty where unknown, or numbers, NaN where unknown; of each system.
 Values = Sequence[str] | FloatArray
-# A factor, or several that are tested together.
+# A property, or several that are tested together.
 Factor = Values | tuple[Values, ...]
 _SAME = 1e-9
 _AT_ONCE = 2**22
 
 
-class FactorTest(NamedTuple):
-    """Effect of a factor on the similarity of two models that share its label, and its test.
+class PropertyTest(NamedTuple):
+    """Test of whether two systems of the same label are more, or less, similar, others given.
 
     Attributes
     ----------
-    factor : its name
-    value : the coefficient: how much more similar two models (or groups) of the same label are
-        than two of others, or of the same number than the two farthest apart, others given; NaN of
-        several together
-    t : the coefficient over its standard error by least squares; of several together √F
+    name : of the property, or of several that are tested together
+    t : size of the coefficient over its standard error by least squares; of several together √F
     p : two-sided, the share of permutations with as large a t; never 0; NaN where `smallest` is
         above `LEVEL`
-    smallest : the smallest p that these models allow, whatever their similarities: 1 over the
+    smallest : the smallest p that these systems allow, whatever their similarities: 1 over the
         number of different permutations
-    permuted : "models", or "groups" where some exchange labels as a whole
-    n : how many of them there are
-    n_permutations : that were looked at, the models as they are among them
     """
 
-    factor: str
-    value: float
+    name: str
     t: float
     p: float
     smallest: float
-    permuted: str
-    n: int
-    n_permutations: int
 
 
 def same_label(values: Values) -> FloatArray:
-    """(n, n) 1 where two models have the same label, else 0; of numbers 1 less their distance.
+    """(n, n) 1 where two systems have the same label, else 0; of numbers 1 less their distance.
 
     Numbers are scaled to their range. What is unknown has no distance to anything.
     """
@@ -105,49 +97,49 @@ def _parts(factor: Factor) -> tuple[Values, ...]:
     return factor if isinstance(factor, tuple) and not isinstance(factor[0], str) else (factor,)  # type: ignore[return-value]
 
 
-def mrqap(
+def permutation_tests(
     similarity: FloatArray,
-    factors: Mapping[str, Factor],
+    properties: Mapping[str, Factor],
     *,
     n_permutations: int = PERMUTATIONS,
     seed: int = 0,
-) -> tuple[list[FactorTest], list[str]]:
-    """Tests of each factor, given the others, and sentences on those that cannot be tested.
+) -> tuple[list[PropertyTest], list[str]]:
+    """Tests of each property, given the others, and sentences on those that cannot be tested.
 
     Parameters
     ----------
-    similarity : (n_models, n_models) symmetric; its diagonal is not looked at
-    factors : of each factor the labels or numbers (n_models,), or several; the group of a model is
-        one, where there are groups
+    similarity : (n_systems, n_systems) symmetric; its diagonal is not looked at
+    properties : of each property the labels or numbers (n_systems,), or several; the group of a
+        system is one, where there are groups
     n_permutations : where not every order is looked at, so many random ones
     """
-    found, notes = list[FactorTest](), list[str]()
+    found, notes = list[PropertyTest](), list[str]()
     if why := _untestable(similarity):
-        return found, [f"No test of {listed(list(factors))}: {why}"]
-    for name in factors:
-        if why := _inseparable(name, factors):
+        return found, [f"No test of {listed(list(properties))}: {why}"]
+    for name in properties:
+        if why := _inseparable(name, properties):
             notes.append(f"No test of {name}: {why}")
         else:
-            found.append(_tested(similarity, factors, name, n_permutations, seed))
+            found.append(_tested(similarity, properties, name, n_permutations, seed))
     return found, notes
 
 
 def _tested(
     similarity: FloatArray,
-    factors: Mapping[str, Factor],
+    properties: Mapping[str, Factor],
     name: str,
     n_permutations: int,
     seed: int,
-) -> FactorTest:
-    own = _parts(factors[name])
-    others = [part for key, factor in factors.items() if key != name for part in _parts(factor)]
+) -> PropertyTest:
+    own = _parts(properties[name])
+    others = [part for key, factor in properties.items() if key != name for part in _parts(factor)]
     units, strata = _units(own, [_codes(part) for part in others if not _is_numeric(part)])
     every = (similarity, *map(same_label, (*own, *others)))
     within = _by_permutation(every, len(own), units, strata, n_permutations, seed)
     if within.smallest > LEVEL and np.ptp(strata):
         free = _by_permutation(every, len(own), units, 0 * strata, n_permutations, seed)
         within = min((within, free), key=lambda test: test.smallest)
-    return within._replace(factor=name)
+    return within._replace(name=name)
 
 
 def _by_permutation(
@@ -157,12 +149,12 @@ def _by_permutation(
     strata: IntArray,
     n_permutations: int,
     seed: int,
-) -> FactorTest:
+) -> PropertyTest:
     """The test of the first `n_own` matrices after the similarities, those behind them given.
 
     Parameters
     ----------
-    every : similarities and matrices of factors, each (n_models, n_models)
+    every : similarities and matrices of properties, each (n_systems, n_systems)
     units, strata : see `_units`
     """
     members = np.eye(len(strata))[units]
@@ -172,8 +164,8 @@ def _by_permutation(
     known = (np.where(alone, 0.0, every[0]), *every[1:])
     y, *columns = ((members.T @ one @ members)[first, second] for one in known)
     own, others = np.stack(columns[:n_own]), columns[n_own:]
-    n_models = np.bincount(units)
-    if any(np.ptp(n_models[strata == stratum]) for stratum in strata):
+    n_systems = np.bincount(units)
+    if any(np.ptp(n_systems[strata == stratum]) for stratum in strata):
         # How similar a group is to all others varies less where it is large, and is taken out.
         others += [*np.eye(len(strata))[:, first] + np.eye(len(strata))[:, second]]
     left, sizes, _ = np.linalg.svd(np.column_stack((np.ones(len(y)), *others)), False)
@@ -187,22 +179,20 @@ def _by_permutation(
 
     raw, rest = of_units(own), of_units(own - (own @ basis) @ basis.T)
     orders = _orders(strata, n_permutations, seed)
-    value = observed = 0.0
-    as_large, different = 0, set[bytes]()
+    observed, as_large, different = 0.0, 0, set[bytes]()
     size = max(1, _AT_ONCE // (n_own * len(y)))
     for start in range(0, len(orders), size):
         drawn = orders[start : start + size]
         a, b = drawn[:, first], drawn[:, second]
         different.update(map(np.ndarray.tobytes, raw[:, a, b].swapaxes(0, 1).round(9)))
-        values, t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, max(1, free))
+        t = _statistics(rest[:, a, b].swapaxes(0, 1), beside, basis, max(1, free))
         if start == 0:  # the labels as they are
-            value, observed = float(values[0]), float(t[0])
-        as_large += int((np.abs(t) >= abs(observed) * (1 - _SAME)).sum())
+            observed = float(t[0])
+        as_large += int((t >= observed * (1 - _SAME)).sum())
     # With others that follow every pair nothing is left to compare.
     smallest = 1 / len(different) if free > 0 else 1.0
     p = as_large / len(orders) if smallest <= LEVEL else np.nan
-    permuted = "models" if len(strata) == len(units) else "groups"
-    return FactorTest("", value, observed, p, smallest, permuted, len(strata), len(orders))
+    return PropertyTest("", observed, p, smallest)
 
 
 def _untestable(similarity: FloatArray) -> str:
@@ -210,18 +200,18 @@ def _untestable(similarity: FloatArray) -> str:
     n = len(similarity)
     y = similarity[np.triu_indices(n, 1)]
     if n < 4:
-        return f"found {many(n, 'model')}; a test of their similarity needs 4."
+        return f"found {many(n, 'system')}; a test of their similarity needs 4."
     if not np.isfinite(y).all() or not np.ptp(y) > 0:
         return (
-            "the similarities of the models are all the same or not defined; expected numbers that "
-            "differ."
+            "the similarities of the systems are all the same or not defined; expected numbers "
+            "that differ."
         )
     return ""
 
 
-def _inseparable(name: str, factors: Mapping[str, Factor]) -> str:
-    """Why a factor cannot be tested beside the others; "" where it can."""
-    parts = {key: _parts(factor) for key, factor in factors.items()}
+def _inseparable(name: str, properties: Mapping[str, Factor]) -> str:
+    """Why a property cannot be tested beside the others; "" where it can."""
+    parts = {key: _parts(factor) for key, factor in properties.items()}
     n = len(parts[name][0])
     pairs = np.triu_indices(n, 1)
     columns = {
@@ -229,16 +219,16 @@ def _inseparable(name: str, factors: Mapping[str, Factor]) -> str:
     }
     for column in columns[name].T:
         if not np.ptp(column) > 0:
-            what = "the same label in all models" if column.any() else "another label in each model"
-            return f"the factor {name!r} has {what}; expected some that share one."
+            what = "the same label in all" if column.any() else "another label in each"
+            return f"the property {name!r} has {what}; expected systems that share one."
     others = [np.ones((len(pairs[0]), 1)), *(columns[key] for key in columns if key != name)]
     without = np.column_stack(others)
     whole = np.column_stack((without, columns[name]))
     gained = np.linalg.matrix_rank(whole) - np.linalg.matrix_rank(without)
     if len(pairs[0]) <= whole.shape[1] or gained < columns[name].shape[1]:
         return (
-            f"the factors {listed(list(factors))} cannot be separated in {many(n, 'model')}: one "
-            "follows from the others; leave one out."
+            f"the properties {listed(list(properties))} cannot be separated in "
+            f"{many(n, 'system')}: one follows from the others; leave one out."
         )
     return ""
 
@@ -263,16 +253,16 @@ def intraclass_correlation(numbers: FloatArray, codes: IntArray) -> float:
 
 
 def _units(own: Sequence[Values], others: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-    """Units of models that have the values of a factor together, and those that exchange them.
+    """Units of systems that have the values of a property together, and those that exchange them.
 
     Parameters
     ----------
-    own : of the factor
-    others : of each other factor of labels these (n_models,), from 0
+    own : of the property
+    others : of each other property of labels these (n_systems,), from 0
 
     Returns
     -------
-    (n_models,) the unit of each model, and (n_units,) the stratum of each unit, from 0
+    (n_systems,) the unit of each system, and (n_units,) the stratum of each unit, from 0
     """
     unit = np.arange(len(own[0]))
     roles = np.column_stack((np.zeros_like(unit), *others))
@@ -317,12 +307,10 @@ def _orders(strata: IntArray, n_permutations: int, seed: int) -> IntArray:
     return orders
 
 
-def _statistics(
-    drawn: FloatArray, beside: FloatArray, basis: FloatArray, free: int
-) -> tuple[FloatArray, FloatArray]:
-    """Coefficient and t (n_orders,) of predictors (n_orders, n_own, n_pairs), the others given.
+def _statistics(drawn: FloatArray, beside: FloatArray, basis: FloatArray, free: int) -> FloatArray:
+    """Size of t (n_orders,) of predictors (n_orders, n_own, n_pairs), the others given.
 
-    Of several predictors √F, and no coefficient.
+    Of several predictors √F.
 
     Parameters
     ----------
@@ -340,31 +328,4 @@ def _statistics(
     rest = np.maximum(beside @ beside - explained, 0.0) / free
     size = np.sqrt(np.maximum(explained, 0.0) / n_own)
     t = np.divide(size, np.sqrt(rest), out=np.full(len(own), np.inf), where=rest > 1e-30)
-    coefficient = value[:, 0] if n_own == 1 else np.full(len(own), np.nan)
-    sign = np.where(coefficient < 0, -1.0, 1.0)
-    return np.where(known, coefficient, np.nan), np.where(known, sign * t, 0.0)
-
-
-def too_few(test: FactorTest) -> str:
-    """A sentence where no similarities of these models could give a p below .05; else empty."""
-    if test.smallest <= LEVEL:
-        return ""
-    return (
-        f"{test.n} {test.permuted} are too few to test {test.factor}: with the other factors as "
-        f"they are, {many(round(1 / test.smallest), 'way')} to assign its labels can be compared, "
-        f"and a verdict needs {round(1 / LEVEL)}."
-    )
-
-
-def sentence(test: FactorTest) -> str:
-    """Result of a test, in a sentence."""
-    if few := too_few(test):
-        return few
-    how = f"p = {fraction(test.p, 3)}" if test.p >= 0.001 else f"p = {test.p:.1g}"
-    what = "+" * (test.value > 0) + fraction(test.value)
-    reliably = "reliably" if test.p <= LEVEL else "not reliably"
-    return (
-        f"Controlling for the other factors, having the same {test.factor} is {reliably} "
-        f"associated with similarity ({what}, {how}; MRQAP, {test.n_permutations:,} permutations "
-        f"of {test.n} {test.permuted} within the other factors)."
-    )
+    return np.where(known, t, 0.0)
