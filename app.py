@@ -46,7 +46,7 @@ if login.is_needed():
     st.stop()
 page = st.navigation(_pages(), position="top")
 # These need the whole width; elsewhere what is selected stands beside what is shown.
-WIDE = ("", "systems", "new", "docs", "versus")
+WIDE = ("", "systems", "new", "docs")
 st.set_page_config(initial_sidebar_state="collapsed" if page.url_path in WIDE else "auto")
 page.run()
 screens.links()

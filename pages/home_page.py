@@ -19,6 +19,7 @@ from mlem_core.tasks.trash import Deleted
 from pages.form import state
 from pages.parts import choices, frame, opening, stored
 from pages.parts.choices import plain
+from pages.parts.comparison import offer_comparison
 from pages.parts.screens import SCREENS
 from pages.parts.why import show_pair
 
@@ -58,6 +59,7 @@ def _show_my_analyses() -> None:
             frame.attempt(partial(_line, job, names))
 
     lines(shown[:MOST_LISTED])
+    frame.attempt(offer_comparison)
     for rest, title, icon in (
         (shown[MOST_LISTED:], "{} more", "history"),
         (over, "{} failed or cancelled", "cancel"),
@@ -115,13 +117,13 @@ def _line(job: Job, names: dict[str, str]) -> None:
         ):
             choices.open_job(job.id)
             st.rerun()
+        if view_only():
+            return
         menu = more.popover(
             "More",
             key=f"more {job.id}",
             on_change="rerun",
-            help="Compare it with another analysis."
-            if view_only()
-            else "Rename it, write a note, compare it with another, duplicate or delete it.",
+            help="Rename it, write a note, duplicate or delete it.",
         )
         if menu.open:
             with menu:
@@ -129,9 +131,6 @@ def _line(job: Job, names: dict[str, str]) -> None:
 
 
 def _more(job: Job, names: dict[str, str]) -> None:
-    if view_only():
-        _compare(job, names)
-        return
     written = notes.read_notes(job.id, stored.store())
 
     def write(change: Callable[[Notes], Notes]) -> None:
@@ -160,7 +159,6 @@ def _more(job: Job, names: dict[str, str]) -> None:
             typed=True,
         ),
     )
-    _compare(job, names)
     with st.container(horizontal=True):
         if st.button(
             "Duplicate",
@@ -178,24 +176,6 @@ def _more(job: Job, names: dict[str, str]) -> None:
             "stopped. It can be brought back below the list.",
         ):
             _delete(job, names.get(job.id, job.id))
-
-
-def _compare(job: Job, names: dict[str, str]) -> None:
-    done = opening.finished()
-    if job.id not in done or len(done) < 2:
-        return
-    other = st.selectbox(
-        "Compare with",
-        [one for one in done if one != job.id],
-        index=None,
-        format_func=lambda one: names.get(one, one),
-        placeholder="Choose another analysis",
-        key=f"compare {job.id}",
-        help="Shows both side by side: their profiles, and what differs, with intervals.",
-    )
-    if other is not None:
-        choices.put("versus", [job.id, other])
-        st.switch_page(SCREENS["versus"].file)
 
 
 def _delete(job: Job, name: str) -> None:

@@ -11,8 +11,6 @@ Plotly reads its texts as a small HTML.
 from mlem_core.figures.compare import (
     importance_differences,
     importance_scatter,
-    side_by_side,
-    similarity_differences,
     two_layers,
 )
 from mlem_core.figures.context import with_interactions
@@ -47,7 +45,7 @@ __all__ = [
     "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels",
     "naming", "on_dark_page", "on_pages", "one_browser",
-    "partial_matrix", "profiles", "side_by_side", "similarity_differences",
+    "partial_matrix", "profiles",
     "similarity_matrices", "stimulus_map", "term_matrices",
     "trajectories", "two_layers", "universality", "value_lines", "value_map",
     "value_matrices", "value_scatter", "waterfall", "with_interactions",

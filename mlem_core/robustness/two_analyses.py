@@ -196,7 +196,7 @@ def find_paired(first: Analysis, second: Analysis, store: Store) -> Paired | Non
 
 
 def importance_differences(
-    results: tuple[Results, Results], intervals: Paired | None, correction: str = "bh"
+    results: tuple[Results, Results], intervals: Paired | None
 ) -> FamilyOfTests:
     """Each importance in the first analysis less that in the second, means over folds.
 
@@ -216,7 +216,7 @@ def importance_differences(
     if intervals is not None and len(table):
         found = intervals.estimate(np.subtract, *known_of("importance", table, intervals))
         table = table.assign(**found.columns("lower", "upper", "p"))
-    return family_of_tests(table, "differences of importance", correction)
+    return family_of_tests(table, "differences of importance", "bh")
 
 
 def known_of(name: str, table: pd.DataFrame, intervals: Paired) -> tuple[Known, Known]:
@@ -238,7 +238,7 @@ def known_of(name: str, table: pd.DataFrame, intervals: Paired) -> tuple[Known, 
 
 
 def similarity_differences(
-    results: tuple[Results, Results], intervals: Paired | None, correction: str = "bh"
+    results: tuple[Results, Results], intervals: Paired | None
 ) -> FamilyOfTests:
     """Both similarities of every two layers that both have, in the first less in the second.
 
@@ -261,7 +261,7 @@ def similarity_differences(
     if intervals is not None and len(table):
         rsa = intervals.estimate(np.subtract, *known_of("rsa", table, intervals))
         table = table.assign(rsa_lower=rsa.lower, rsa_upper=rsa.upper, rsa_p=rsa.p)
-    return family_of_tests(table, "differences of RSA", correction, "rsa_p")
+    return family_of_tests(table, "differences of RSA", "bh", "rsa_p")
 
 
 # A convention: importances of an analysis that repeats another correlate above this, for sure.

@@ -31,7 +31,6 @@ from mlem_core.inference.explanation import intervals_of_two
 from mlem_core.inference.importance_chance import importances_by_chance, kept_chance
 from mlem_core.inference.what_else import explain_rest
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.robustness import two_analyses
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.erasure import erase
 from mlem_core.storage.digests import canonical
@@ -157,16 +156,6 @@ def _page(job: JobInput) -> Made:
         return {PAGE: path.read_bytes()}
 
 
-def _versus(job: JobInput) -> None:
-    known = analyses.find(job.options["other"], job.store)
-    if known is None:
-        raise InputError("the other analysis is no longer in the store.")
-    other = known.analysis()
-    shared = two_analyses.common_layers(job.analysis, other)
-    restore_representations(other, [model for model, _ in shared], job.store, job.report)
-    two_analyses.paired(job.analysis, other, job.store, job.report)
-
-
 def _models_of(*names: str) -> Callable[[JobInput], Iterable[str]]:
     """The models of the layers of `JobInput.layers`."""
     return lambda job: [model for model, _ in job.layers(*names)]
@@ -214,8 +203,6 @@ JOB_TYPES: dict[str, JobType] = {
         lambda job: {"scores": fitted_results(*job.chosen, job.report).scores},
         in_store=False,
     ),
-    # `other` is the id of the other analysis, `layers` those that both have.
-    "versus": JobType(_versus, _models_of()),
     "similarity": JobType(_similarity, _all_models),
     "what-else": JobType(_what_else, _models_of("a", "b")),
     # They are restored before any work, and no more is wanted.

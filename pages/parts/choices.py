@@ -37,10 +37,7 @@ VIEW = (
     "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip
-# The two analyses that are compared.
-VERSUS = ("versus",)
-
-NAMES = (*FORM, *VIEW, *VERSUS)
+NAMES = (*FORM, *VIEW)
 MOST_PILLS = 20
 NOTHING = "none"  # stands in the URL for nothing chosen, where that is not the default
 

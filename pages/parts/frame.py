@@ -31,8 +31,7 @@ def page(file: str, body: Callable[[], None]) -> None:
     """Draw the page of a file; what goes wrong is one sentence in it, the details go to the log."""
     here = url_path_of(file)
     # The address of a canvas is that of a finding; the form keeps what it knows in the session.
-    held = {"home": choices.VIEW, "versus": choices.VERSUS}
-    choices.sync(here, held.get(here, (*choices.FORM, *choices.VIEW)))
+    choices.sync(here, choices.VIEW if here == "home" else (*choices.FORM, *choices.VIEW))
     attempt(background.show_runs)
     attempt(body)
     _keep_what_is_loaded(file)
@@ -95,7 +94,7 @@ _STYLE = """<style>
 [data-testid="stTopNav"] > div:has(a[href$="/new"]) { margin-left: auto; order: 9999 !important; }
 a[data-testid="stTopNavLink"][href$="/new"] { background: PRIMARY; color: white; }
 a[data-testid="stTopNavLink"][href$="/new"] span { color: white; font-weight: 600; }
-.st-key-figure-layer-map, .st-key-figure-why-layers, .st-key-figure-similarity-differences {
+.st-key-figure-layer-map, .st-key-figure-why-layers {
   max-width: 1080px;
 }
 .st-key-docs-text { max-width: 56rem; }

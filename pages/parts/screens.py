@@ -58,7 +58,6 @@ SCREENS = {
         Screen("report", "Report", "description"),
         Screen("docs", "Docs", "menu_book"),
         Screen("stimuli", "Stimuli", "table", listed=False),
-        Screen("versus", "Two analyses", "difference", listed=False),
     )
 }
 

@@ -1,6 +1,6 @@
 """Matrices of layers, and maps of layers, stimuli and values: all stands where its table says."""
 
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -173,28 +173,6 @@ def test_matrices_of_terms_share_one_scale_and_leave_the_diagonal_blank():
         assert np.isnan(np.diag(np.array(trace.z, dtype=float))).all()
     largest = max(np.abs(terms[feature].to_numpy()[off]).max() for feature in FEATURES)
     assert figure.layout.coloraxis.cmax == -figure.layout.coloraxis.cmin == pytest.approx(largest)
-
-
-def test_differences_of_similarity_are_signed_about_0():
-    """Of three pairs, the first changes most, the second half as much the other way."""
-    pairs = list(combinations(["m:0", "m:1", "other:0"], 2))
-    table = pd.DataFrame(pairs, columns=["layer_a", "layer_b"])
-    value = np.array([0.5, -0.25, 0.0])
-    ends = {"first": 0.5 + value, "second": 0.5, "difference": value}
-    ends |= {"lower": value - 0.01, "upper": value + 0.01}
-    for name in ("rsa", "weighted_tau"):
-        table = table.assign(**{f"{name}_{end}": at for end, at in ends.items()})
-    table = table.assign(rsa_p=0.01, rsa_p_corrected=[0.01, 0.3, 0.9])
-    figure = figures.similarity_differences(table)
-    of = {("m", 0): 0, ("m", 1): 1, ("other", 0): 2}
-    square = np.array([[0, 0.5, -0.25], [0.5, 0, 0], [-0.25, 0, 0]])
-    for heat, points in zip(heatmaps(figure), cells(figure), strict=True):
-        for place, (a, b), said in meetings(points):
-            assert painted(heat, place) == square[of[a], of[b]]
-            assert (".490 to .510" in said) == (of[a] + of[b] == 1)
-    # The one pair whose difference of RSA is not 0 has a dot, on both sides.
-    (dots,) = [trace for trace in figure.data if (trace.name or "").startswith("audit")]
-    assert sorted(zip(dots.x, dots.y, strict=True)) == [(0, 1), (1, 0)] and dots.xaxis == "x2"
 
 
 def four(values):

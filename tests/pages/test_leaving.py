@@ -171,15 +171,12 @@ def test_a_name_and_a_note_stand_wherever_the_analysis_does(mine):
     assert "folds 4" in line(Screen(), job)
 
 
-def test_two_are_compared_side_by_side(own):
+def test_two_are_compared_in_a_dialog(own):
     first, second = own.jobs[1].id, own.jobs[0].id
-    screen = Screen().unfold(f"more {first}").choose(f"compare {first}", second)
-    assert screen.title == "Two analyses" and screen.address["versus"] == [first, second]
-    assert "folds (4; 3)" in screen.said
-    assert {"one, first", "one, second"} <= screen.panels("two-profiles")
-    # Whoever chooses the other one changes their places.
-    assert screen.choose("versus 0", second).address["versus"] == [second, first]
-    assert "folds (3; 4)" in screen.said
+    screen = Screen().choose("compared analyses", [first, second], "multiselect")
+    screen.press("compare analyses")
+    assert screen.errors == [] and "folds (4; 3)" in screen.said
+    assert "importance-differences" in screen.figures and "The result" in screen.said
 
 
 def test_reset_takes_back_what_was_chosen(own):

@@ -37,10 +37,9 @@ FIGURES: dict[tuple[str, ...], set[str]] = {
     ("because",): set(),
     ("report",): set(),
     ("new",): set(),
-    ("versus",): {"two-profiles", "importance-differences", "similarity-differences"},
 }
 slow = pytest.mark.slow
-LISTED = ("profiles", "heatmaps", "layers", "trust", "because", "report", "docs", "versus")
+LISTED = ("profiles", "heatmaps", "layers", "trust", "because", "report", "docs")
 
 
 @pytest.mark.parametrize("address", FIGURES, ids=" ".join)
@@ -65,7 +64,7 @@ def test_without_any_analysis_each_screen_says_so(nothing, page):
     assert screen.figures == {} and screen.errors == []
     if page not in ("new", "docs"):
         assert len(screen.app.info) == 1
-    if page not in ("new", "docs", "versus"):
+    if page not in ("new", "docs"):
         assert "New analysis" in " ".join(one.label for one in screen.app.page_link)
 
 

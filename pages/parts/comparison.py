@@ -1,0 +1,85 @@
+"""Two finished analyses: what differs, and whether the second repeats the first."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from mlem_core.estimators.registry import estimator_named
+from mlem_core.figures.compare import draw_importance_differences
+from mlem_core.figures.naming import naming as named
+from mlem_core.inference.resample import FITTED
+from mlem_core.robustness import two_analyses
+from pages.parts import frame, opening, stored
+from pages.parts.choices import inform, plain
+from pages.parts.exporting import Panel
+from pages.parts.view import View, view_of
+
+
+def offer_comparison() -> None:
+    """A choice of two finished analyses, and the button that compares them."""
+    done = opening.finished()
+    if len(done) < 2:
+        return
+    names, key = stored.analysis_names(), "compared analyses"
+    # One that was chosen may have been deleted since.
+    st.session_state[key] = [job_id for job_id in st.session_state.get(key, []) if job_id in done]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        chosen = st.multiselect(
+            "Compare two analyses",
+            list(done),
+            format_func=lambda job_id: names.get(job_id, job_id),
+            max_selections=2,
+            placeholder="Choose two finished analyses",
+            key=key,
+            help="The importances of the first less those of the second, and whether the second "
+            "repeats the first.",
+        )
+        if st.button(
+            "Compare",
+            icon=":material/difference:",
+            key="compare analyses",
+            disabled=len(chosen) != 2,
+            help="Opens their differences.",
+        ):
+            _show_dialog(*chosen)
+
+
+@st.dialog("Two analyses", width="large")
+def _show_dialog(first: str, second: str) -> None:
+    frame.attempt(partial(_show_comparison, first, second))
+
+
+def _show_comparison(first_id: str, second_id: str) -> None:
+    """What differs, whether the result replicates, and the difference of importances."""
+    first, second = view_of(first_id), view_of(second_id)
+    if first is None or second is None:
+        return
+    both, results = (first.analysis, second.analysis), (first.results, second.results)
+    st.markdown(plain(two_analyses.in_a_sentence(two_analyses.differences(*both))))
+    if not two_analyses.common_layers(*both) or {*first.features}.isdisjoint(second.features):
+        inform("No layer and feature is in both: no difference can be taken.")
+        return
+    intervals = two_analyses.find_paired(*both, stored.store())
+    sentences, _ = two_analyses.replication(both, results, intervals)
+    st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
+    if intervals is None:
+        st.caption(
+            "There are intervals once both have theirs: add them on Confidence, or use "
+            "`mlem replicate`."
+        )
+    names = stored.analysis_names()
+    called = names.get(first_id, "first"), names.get(second_id, "second")
+    features = list(dict.fromkeys([*first.shown().all_features, *second.shown().all_features]))
+    over = "" if intervals is None else intervals.over
+    with named(stored.shared_names(first_id, second_id)):
+        family = two_analyses.importance_differences(results, intervals)
+        drawn = draw_importance_differences(family, called, features, over, _caveat(first, second))
+        Panel(drawn, "importance-differences").show()
+
+
+def _caveat(*views: View) -> str:
+    """Sentence on estimators whose metrics are not fitted anew in the intervals; or empty."""
+    names = dict.fromkeys(view.selection.estimator for view in views)
+    return " ".join(f"{name}: {FITTED}" for name in names if not estimator_named(name).refitted)
