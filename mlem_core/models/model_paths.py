@@ -1,8 +1,8 @@
 """Folder or file that the name of a model stands for, on this machine or on the hub, and checks.
 
-A model of the Hugging Face hub is fetched into the cache of its client. Where the network is
-missing, that client tries for half a minute a model; here one question with a time limit comes
-first, and the answer "nobody there" holds for a while.
+A model of the Hugging Face hub is fetched into the cache of its client, whose settings hold:
+with `HF_HUB_OFFLINE` no request is made, `HF_HUB_ETAG_TIMEOUT` and `HF_HUB_DOWNLOAD_TIMEOUT`
+are the seconds that it may take to answer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ import functools
 import json
 import os
 import re
-import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mlem_core.base.errors import InputError, first_line, readable
 
@@ -29,12 +26,8 @@ _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", re.IGNORECASE)
 _INDEX = "model.safetensors.index.json"
 
-T = TypeVar("T")
-
-_PATIENCE = 8.0  # seconds for the hub to answer before it counts as out of reach
-_REST = 30.0  # seconds before it is asked again
+_FRESH = 30.0  # seconds that a commit counts as the newest one
 _kept_only = False
-_silent_since = float("-inf")  # when nobody answered, on the monotonic clock
 
 _ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
@@ -171,7 +164,7 @@ def commit(name: str, revision: str | None = None) -> str:
     The hub is queried twice a minute at most.
     """
 
-    half_minute, address = int(time.monotonic() // _REST), endpoint()
+    half_minute, address = int(time.monotonic() // _FRESH), endpoint()
     return _or_cached(
         name, revision, lambda: Path(_commit(half_minute, name, address, revision))
     ).name
@@ -179,7 +172,6 @@ def commit(name: str, revision: str | None = None) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _commit(half_minute: int, name: str, address: str, revision: str | None) -> str:
-    _knock(address)
     return str(_asked(name, address, revision).sha)
 
 
@@ -213,7 +205,6 @@ def kept_only() -> Iterator[None]:
 
 def size(name: str, revision: str | None = None) -> int:
     """The bytes that `snapshot` would fetch; raises as it does, and `without_safetensors`."""
-    _knock(endpoint())
     info = _asked(name, endpoint(), revision, files_metadata=True)
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if not _has_weights(files):
@@ -246,13 +237,11 @@ def _with_safetensors(id: str, address: str) -> str | None:
 
     if _kept_only:
         return None
-    _knock(address)
     hub = HfApi(endpoint=address)
-    refs = _within(_PATIENCE, lambda: hub.list_repo_refs(id, include_pull_requests=True))
+    refs = hub.list_repo_refs(id, include_pull_requests=True)
     requests = sorted(refs.pull_requests or (), key=lambda one: -int(one.ref.rpartition("/")[2]))
     for revision in [one.ref for one in requests[:_MOST_REQUESTS]]:
-        files = _within(_PATIENCE, functools.partial(hub.list_repo_files, id, revision=revision))
-        if _has_weights(files):
+        if _has_weights(hub.list_repo_files(id, revision=revision)):
             return revision
     return None
 
@@ -263,12 +252,10 @@ def _has_weights(files: Iterable[str]) -> bool:
 
 def _asked(name: str, address: str, revision: str | None, **more: Any) -> Any:
     """The hub's information about a model."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, constants
 
     hub = HfApi(endpoint=address)
-    return _within(
-        _PATIENCE, lambda: hub.model_info(name, revision=revision, timeout=_PATIENCE, **more)
-    )
+    return hub.model_info(name, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT, **more)
 
 
 def cached(name: str, revision: str | None = None) -> Path | None:
@@ -284,21 +271,6 @@ def cached(name: str, revision: str | None = None) -> Path | None:
 
 def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-
-
-def _knock(address: str) -> None:
-    """Raise TimeoutError where the hub does not answer in 1.5 s, for whoever cannot wait long."""
-
-    def ask() -> None:
-        request = urllib.request.Request(address, method="HEAD")
-        urllib.request.urlopen(request, timeout=1.5).close()
-
-    try:
-        _within(1.5, ask)
-    except urllib.error.HTTPError:
-        pass  # an answer, if not a kind one
-    except Exception as error:
-        raise TimeoutError("no answer") from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -317,28 +289,3 @@ def _fetched(name: str, address: str, revision: str | None) -> Path:
             get_cached_repo_tree(name, revision=revision)
             return folder
     return Path(snapshot_download(name, revision=revision, endpoint=address, **_FILES))
-
-
-def _within(seconds: float, call: Callable[[], T]) -> T:
-    """The result of `call`, or TimeoutError: a name look-up takes no time limit itself."""
-    global _silent_since
-    if time.monotonic() - _silent_since < _REST:
-        raise TimeoutError("no answer")
-    results: list[T] = []
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        _silent_since = time.monotonic()
-        raise TimeoutError("no answer")
-    return results[0]

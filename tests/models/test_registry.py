@@ -67,7 +67,6 @@ def fresh_hub(monkeypatch, tmp_path):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(model_paths, "_silent_since", float("-inf"))
     model_paths._fetched.cache_clear()
     yield
     model_paths._fetched.cache_clear()

@@ -16,7 +16,6 @@ from mlem_core.analysis.source import StimulusSource
 from mlem_core.analysis.spec import OF_FILES, parameters
 from mlem_core.data import datasets
 from mlem_core.data.added import frequency
-from mlem_core.models import model_paths
 from mlem_core.tasks import analyses
 from pages.form import models, state
 from pages.form.draft import draft
@@ -26,7 +25,7 @@ from pages.parts import choices, stored
 
 @pytest.fixture(autouse=True)
 def _no_hub(monkeypatch, tmp_path):
-    monkeypatch.setattr(model_paths, "_silent_since", float("inf"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
