@@ -11,6 +11,9 @@ import lzma
 import math
 import re
 import struct
+import subprocess
+import sys
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -54,14 +57,18 @@ ADVICE = "choose fewer units, or save it as float32 without compression (numpy.s
 _MOST_PACKED, _LARGE = 200, 100_000_000
 # What a first column may be that counts the rows.
 FIRST_COLUMN = {"skip": "row numbers, left out", "unit": "a unit, as the others"}
-# Of MATLAB, by their codes: types of elements and of the numbers in them, classes of arrays.
-_MATRIX, _COMPRESSED = 14, 15
-_STORED = dict(zip((1, 2, 3, 4, 5, 6, 7, 9, 12, 13), "bBhHiIfdqQ", strict=True))
-_NUMBERS = dict(zip(range(6, 16), "dfbBhHiIqQ", strict=True))
-_OPAQUE, _COMPLEX = 17, 0x800
-_OTHERS = dict(enumerate(("cell", "struct", "object", "text", "sparse"), 1))
-_OTHERS |= {16: "function", _OPAQUE: "object"}
-_HEAD = 4_096  # bytes of an array in which its header is
+# Of MATLAB, the classes of its arrays of real numbers: name there -> name in NumPy.
+_MATLAB = {"double": "float64", "single": "float32", "logical": "uint8"} | {
+    f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+# SciPy's reader (1.17) ends the process on some damaged files, so it runs in a process of its own.
+_LOAD_MATLAB = """
+import sys, numpy, scipy.io
+path, folder, *names = sys.argv[1:]
+for number, name in enumerate(names):
+    array = scipy.io.loadmat(path, variable_names=[name])[name]
+    numpy.save(f"{folder}/{number}.npy", array, allow_pickle=False)
+"""
 
 
 class CountsRows(InputError):
@@ -265,91 +272,55 @@ def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
 
 
 def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
-    """Read here, as SciPy's reader (1.17) ends the program on some damaged files."""
-    with path.open("rb") as file:
-        first = file.read(516)
-        order = {b"IM": "<", b"MI": ">"}.get(first[126:128], "")
-        new = b"\x89HDF" in first or first.startswith(b"MATLAB 7.3")
-        if new or not order:
-            what = "of version 7.3" if new else "of no version from 5 to 7.2"
-            raise InputError(
-                f"{path.name} is a MATLAB file {what}; save it with save('file.mat', ..., '-v7'), "
-                "or as .npz."
-            )
-        end, place = path.stat().st_size, 128
-        while place < end:
-            file.seek(place)
-            kind, size = struct.unpack(f"{order}II", file.read(8))
-            if place + 8 + size > end:
-                raise ValueError("it is cut short")
-            packed = kind == _COMPRESSED
-            element = (place + 8, size) if packed else (place, size + 8)
-            file.seek(element[0])
-            data = file.read(min(element[1], 2 * _HEAD))
-            if packed:
-                data = zlib.decompressobj().decompress(data, _HEAD)
-            name, shape, dtype, problem, numbers = _mat_header(data, order)
-            read = partial(_read_mat, path, element, packed, shape, dtype, numbers)
-            if packed:
-                way = "save('file.mat', ..., '-v6')"
-                _check_packed(array_name(name, path), numbers[2], size, way)
-            if name:  # without one it is what functions of the file share
-                yield name, FileArray(shape, str(np.dtype(dtype or "V")), problem, read)
-            place += 8 + size
+    from scipy.io import whosmat
+    from scipy.io.matlab import MatReadError, matfile_version
 
-
-def _mat_header(
-    data: bytes, order: str
-) -> tuple[str, tuple[int, ...], str, str, tuple[str, int, int]]:
-    """Name, shape, type and problem of an array; its numbers: their type, begin and bytes."""
-
-    def part(at: int) -> tuple[int, int, int, int]:
-        """Type, begin and bytes of the part at a place, and the place of the next one."""
-        kind, size = struct.unpack_from(f"{order}II", data, at)
-        if kind >> 16:  # a small one, whose size stands beside its type
-            return kind & 0xFFFF, at + 4, kind >> 16, at + 8
-        return kind, at + 8, size, at + 8 + size + -size % 8
-
-    matrix, at, _, _ = part(0)
-    _, at, _, after = part(at)
-    (flags,), shape = struct.unpack_from(f"{order}I", data, at), tuple[int, ...]()
-    kind = flags & 0xFF
-    if kind != _OPAQUE:
-        _, at, n, after = part(after)
-        shape = struct.unpack_from(f"{order}{n // 4}i", data, at)
-    _, at, n, after = part(after)
-    name = data[at : at + n].decode("utf-8", "replace").rstrip("\0")
-    if matrix != _MATRIX or kind not in {**_NUMBERS, **_OTHERS} or min(shape, default=0) < 0:
-        raise ValueError(f"an element of type {matrix} and class {kind}")
-    if kind in _OTHERS or flags & _COMPLEX:
-        problem = f"is a {_OTHERS.get(kind, 'complex')} array; expected one of real numbers"
-        return name, shape, "", problem, ("", 0, 0)
-    stored, at, n, _ = part(after)
-    if math.prod(shape) * np.dtype(_STORED[stored]).itemsize != n:
-        raise ValueError(f"{n} bytes for the shape {shape}")
-    return name, shape, _NUMBERS[kind], "", (order + _STORED[stored], at, n)
+    version = matfile_version(path)[0] if path.stat().st_size > 128 else 0
+    if version != 1:
+        what = "of version 7.3" if version == 2 else "of no version from 5 to 7.2"
+        raise InputError(
+            f"{path.name} is a MATLAB file {what}; save it with save('file.mat', ..., '-v7'), "
+            "or as .npz."
+        )
+    try:
+        variables = whosmat(path)
+    except (MatReadError, OSError) as error:
+        raise ValueError(str(error)) from error
+    # A name with underscores is that of what functions of the file share.
+    variables = [variable for variable in variables if not variable[0].startswith("__")]
+    numbers = tuple(name for name, _, kind in variables if kind in _MATLAB)
+    for name, shape, kind in variables:
+        dtype = np.dtype(_MATLAB.get(kind, "V"))
+        problem = "" if kind in _MATLAB else f"is a {kind} array; expected one of real numbers"
+        n_bytes = math.prod(map(int, shape)) * dtype.itemsize
+        way = "save('file.mat', ..., '-v6')"
+        _check_packed(array_name(name, path), n_bytes, path.stat().st_size, way)
+        read = partial(_read_mat, path, numbers, name, dtype, n_bytes)
+        yield name, FileArray(shape, str(dtype), problem, read)
 
 
 def _read_mat(
-    path: Path,
-    element: tuple[int, int],
-    packed: bool,
-    shape: tuple[int, ...],
-    dtype: str,
-    numbers: tuple[str, int, int],
+    path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any], n_bytes: int
 ) -> NDArray[Any]:
-    stored, begin, n_bytes = numbers
     check_memory(2 * n_bytes, path.name, "choose fewer units, or save it as .npz")
-    with path.open("rb") as file:
-        file.seek(element[0])
-        data = file.read(element[1])
-    if packed:
-        unpack = zlib.decompressobj()
-        data = unpack.decompress(data, begin + n_bytes + 8)
-        if not unpack.eof:  # which is where its checksum is
-            raise ValueError("more or fewer bytes than its shape needs")
-    own = np.frombuffer(data, stored, math.prod(shape), begin).astype(dtype)
-    return np.ascontiguousarray(own.reshape(shape, order="F"))
+    folder = _unpacked_mat(path, stamp(path), names)
+    array = np.load(f"{folder.name}/{names.index(name)}.npy", allow_pickle=False)
+    if problem := _problem(array.dtype):  # complex, which the header does not say
+        raise InputError(f"{array_name(name, path)} {problem}.")
+    return np.ascontiguousarray(array, dtype)
+
+
+@lru_cache(maxsize=4)
+def _unpacked_mat(
+    path: Path, now: Stamp | None, names: tuple[str, ...]
+) -> tempfile.TemporaryDirectory[str]:
+    """Folder with the arrays of these names as .npy files, by their numbers."""
+    folder = tempfile.TemporaryDirectory(prefix="mlem-")
+    command = [sys.executable, "-I", "-c", _LOAD_MATLAB, str(path), folder.name, *names]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise ValueError(" ".join(done.stderr.splitlines()[-1:]) or "its numbers cannot be read")
+    return folder
 
 
 _READERS = {".npz": _in_npz, ".npy": _in_npy, ".safetensors": _in_safetensors, ".mat": _in_mat}
