@@ -194,7 +194,7 @@ def test_cells_of_a_workbook_that_are_no_plain_values():
     assert "merged" in note and "B3:B5" in note
 
 
-def test_hidden_rows_count_and_are_said():
+def test_hidden_rows_and_columns_count_and_are_said():
     book = openpyxl.Workbook()
     for row in [["sentence", "f"], *([f"a {n}", n] for n in range(1, 9))]:
         book.active.append(row)
@@ -203,11 +203,15 @@ def test_hidden_rows_count_and_are_said():
     hidden.sheet_state = "hidden"
     for row in (3, 4, 8, 40):  # the last one without a value
         book["Sheet"].row_dimensions[row].hidden = True
+    for column in "BE":  # the last one without a value
+        book["Sheet"].column_dimensions[column].hidden = True
     file = io.BytesIO()
     book.save(file)
     stimuli = read_csv(file.getvalue(), name="mine.xlsx")
     assert len(stimuli) == 8
     assert "3 rows of the sheet 'Sheet' of mine.xlsx" in stimuli.notes[1]
+    assert "1 column of the sheet 'Sheet' of mine.xlsx" in stimuli.notes[2]
+    assert "(B)" in stimuli.notes[2]
 
 
 def parquet(**columns):

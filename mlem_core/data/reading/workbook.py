@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+from xml.etree.ElementTree import iterparse
 
 from mlem_core.base.errors import InputError, unknown
 from mlem_core.base.text import listed, many, short
@@ -19,7 +20,8 @@ MAX_ROWS = 1_048_576  # of a sheet of Excel
 _BLOCK = 2**20
 _BEFORE_2007 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
-_HIDDEN = ("1", "true")
+_TRUE = ("1", "true")
+_NAMESPACE = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _NO_VALUE = "#N/A"  # an error that says that a value is missing
 _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of cells at most
 
@@ -29,15 +31,17 @@ _STYLES, _MOST_TAGS = "xl/styles.xml", 300_000  # Excel has 65,490 formats of ce
 _Sheet = tuple[list[str], Columns, str, tuple[str, ...], tuple[str, ...]]
 
 
-class _Grid(NamedTuple):
-    """A sheet's content: of rows with a value their numbers and values by column; how many of them
-    are hidden; the ranges of merged cells; and where a formula gives no value, or a text without
-    any character."""
+class _Layout(NamedTuple):
+    """What openpyxl does not tell of a sheet that it reads row by row.
 
-    rows: dict[int, dict[int, Any]]
-    n_hidden: int
+    hidden_rows : their numbers
+    hidden_columns : first and last of each range
+    merged : ranges of merged cells, as A1:B2
+    """
+
+    hidden_rows: set[int]
+    hidden_columns: list[tuple[int, int]]
     merged: list[str]
-    empty: set[tuple[int, int]]
 
 
 def is_workbook(data: bytes) -> bool:
@@ -78,7 +82,13 @@ def read_sheet(data: bytes, name: str, sheet: str | None = None) -> _Sheet:
 
 
 def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
-    book = _load(data, values=True)
+    from openpyxl.reader.excel import ExcelReader
+    from openpyxl.utils import get_column_letter
+
+    reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+    reader.read()
+    book = reader.wb
+    parts = {entry.name: relation.target for entry, relation in reader.parser.find_sheets()}
     names = tuple(book.sheetnames)
     if sheet is None:
         # Of those that are hidden only where no other has a cell.
@@ -90,35 +100,54 @@ def _read_sheet(data: bytes, name: str, sheet: str | None) -> _Sheet:
     else:
         raise unknown(f"sheet of {name}", sheet, names)
     for title in titles:
+        if not hasattr(book[title], "reset_dimensions"):
+            continue  # a sheet that is a chart
         of = f"the sheet {short(title)} of {name}"
-        grid = _grid(book[title], of)
-        if grid.rows:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(parts[title]) as part:
+            layout = _read_layout(part, of)
+        rows = _read_values(book[title], of)
+        if rows:
             break
     else:
         what = f"its sheet {short(titles[0])}" if sheet else "every sheet"
         raise InputError(f"{name} is empty: {what} has no cell; expected a header and two rows.")
-    rows, notes = grid.rows, list[str]()
     width = max(map(max, rows.values()))
     if width > MAX_COLUMNS:
         raise InputError(f"{name} has {width:,} columns; expected at most {MAX_COLUMNS:,}.")
-    if any(len(cells) < width for cells in rows.values()):
-        _check_formulas(_load(data, values=False)[title], of, grid)
     columns: Columns = [[None] * len(rows) for _ in range(width)]
     for number, cells in enumerate(rows.values()):
         for column, value in cells.items():
             columns[column - 1][number] = text_of_value(value)
-    if grid.n_hidden:
+    hidden = [
+        get_column_letter(column)
+        for column in range(1, width + 1)
+        if any(first <= column <= last for first, last in layout.hidden_columns)
+    ]
+    header = [cells_of[0] or "" for cells_of in columns]
+    notes = _notes(of, len(layout.hidden_rows & rows.keys()), hidden, layout.merged)
+    return header, [cells_of[1:] for cells_of in columns], title, names, notes
+
+
+def _notes(of: str, n_hidden: int, columns: list[str], merged: list[str]) -> tuple[str, ...]:
+    """Sentences about what the spreadsheet program of a user does not show of a sheet."""
+    notes = list[str]()
+    if n_hidden:
         notes.append(
-            f"{many(grid.n_hidden, 'row')} of {of} that the spreadsheet program hides, by a filter "
+            f"{many(n_hidden, 'row')} of {of} that the spreadsheet program hides, by a filter "
             "or by hand, count like the others; delete them from the file if they are not meant."
         )
-    if grid.merged:
+    if columns:
         notes.append(
-            f"Of merged cells ({listed(grid.merged, most=5)} of {of}) the first one alone has the "
+            f"{many(len(columns), 'column')} of {of} that the spreadsheet program hides "
+            f"({listed(columns, most=5)}) count like the others; leave them out in the choice of "
+            "features if they are not meant."
+        )
+    if merged:
+        notes.append(
+            f"Of merged cells ({listed(merged, most=5)} of {of}) the first one alone has the "
             "value: repeat it in the others if it is meant for them."
         )
-    header = [cells_of[0] or "" for cells_of in columns]
-    return header, [cells_of[1:] for cells_of in columns], title, names, tuple(notes)
+    return tuple(notes)
 
 
 def _check_zip(data: bytes, name: str) -> None:
@@ -158,85 +187,69 @@ def _check_zip(data: bytes, name: str) -> None:
             )
 
 
-def _load(data: bytes, *, values: bool) -> Any:
-    from openpyxl import load_workbook
+def _read_layout(part: IO[bytes], of: str) -> _Layout:
+    """The layout of a sheet, from its XML.
 
-    return load_workbook(io.BytesIO(data), read_only=True, data_only=values)
-
-
-def _parsed(sheet: Any) -> tuple[Any, Any]:
-    """A parser of a sheet, and its rows as they stand in the file: number and cells.
-
-    openpyxl's own `iter_rows` fills gaps of any size and drops rows that are out of order.
+    Raises `InputError` for rows and cells that are not in order, and for a formula without the
+    value that a spreadsheet program would have kept.
     """
-    from openpyxl.worksheet._reader import WorkSheetParser
+    from openpyxl.utils import get_column_letter
 
-    book = sheet.parent
-    parser = WorkSheetParser(
-        sheet._get_source(), sheet._shared_strings, data_only=book.data_only, epoch=book.epoch,
-        date_formats=book._date_formats, timedelta_formats=book._timedelta_formats,
-    )  # fmt: skip
-    return parser, parser.parse()
-
-
-def _grid(sheet: Any, of: str) -> _Grid:
-    """The values of a sheet; raises `InputError` for rows and cells that are not in order."""
-    rows: dict[int, dict[int, Any]] = {}
-    empty: set[tuple[int, int]] = set()
-    if not hasattr(sheet, "reset_dimensions"):
-        return _Grid(rows, 0, [], empty)  # a sheet that is a chart
-    parser, parsed = _parsed(sheet)
-    before, length, n_hidden = 0, 0, 0
-    for number, cells in parsed:
-        about = parser.row_dimensions.pop(str(number), {})
-        places = [(cell["row"], cell["column"]) for cell in cells]
-        in_order = places == sorted({(number, column) for _, column in places})
-        if not before < number <= MAX_ROWS or not in_order:
-            raise InputError(
-                f"row {number:,} of {of}, after row {before:,}, or one of its cells is not in its "
-                f"place; expected at most {MAX_ROWS:,} rows, each row and cell once and in order, "
-                "as spreadsheet programs save them: open the file in one and save it."
-            )
-        before, values = number, {}
-        for cell in cells:
-            column, value = cell["column"], cell["value"]
-            if cell["data_type"] == "e" and value != _NO_VALUE:
+    layout = _Layout(set(), [], [])
+    before = 0
+    for _, element in iterparse(part):
+        tag = element.tag.removeprefix(_NAMESPACE)
+        if tag == "row":
+            number = int(float(element.get("r", before + 1)))
+            columns = [cell.get("r", "").rstrip("0123456789") for cell in element]
+            in_order = sorted(set(columns), key=lambda letters: (len(letters), letters))
+            if not before < number <= MAX_ROWS or (any(columns) and columns != in_order):
                 raise InputError(
-                    f"{_called(cell)} of {of} is the error {value}; correct its formula."
+                    f"row {number:,} of {of}, after row {before:,}, or one of its cells is not in "
+                    f"its place; expected at most {MAX_ROWS:,} rows, each row and cell once and in "
+                    "order, as spreadsheet programs save them: open the file in one and save it."
                 )
-            if cell["data_type"] in ("str", "e"):  # a text without any character, or no value
-                empty.add((number, column))
-                value = None if cell["data_type"] == "e" else value
-            if value not in (None, ""):
+            before = number
+            if element.get("hidden") in _TRUE:
+                layout.hidden_rows.add(number)
+            for column, cell in enumerate(element, 1):
+                # A text may be empty ("str"), a number is not.
+                formula = cell.find(f"{_NAMESPACE}f") is not None
+                if formula and cell.get("t", "n") == "n" and not cell.findtext(f"{_NAMESPACE}v"):
+                    place = cell.get("r", f"{get_column_letter(column)}{number}")
+                    raise InputError(
+                        f"the cell {place} of {of} is a formula that was never computed; open the "
+                        "file in a spreadsheet program and save it, or paste values."
+                    )
+        elif tag == "col" and element.get("hidden") in _TRUE:
+            layout.hidden_columns.append((int(element.get("min", 1)), int(element.get("max", 0))))
+        elif tag == "mergeCell":
+            layout.merged.append(element.get("ref", ""))
+        if tag in ("row", "sheetData"):
+            element.clear()
+    return layout
+
+
+def _read_values(sheet: Any, of: str) -> dict[int, dict[int, Any]]:
+    """The values of a sheet by row and column; raises `InputError` for a cell that is an error."""
+    rows: dict[int, dict[int, Any]] = {}
+    length = 0
+    sheet.reset_dimensions()  # which a file may state as it likes
+    for number, cells in enumerate(sheet.iter_rows(), 1):
+        values = {}
+        for column, cell in enumerate(cells, 1):
+            value = cell.value
+            if cell.data_type == "e":
+                if value != _NO_VALUE:
+                    raise InputError(
+                        f"the cell {cell.coordinate} of {of} is the error {value}; correct its "
+                        "formula."
+                    )
+            elif value not in (None, ""):
                 values[column] = value
                 length += len(value) if isinstance(value, str) else 1
         if length > MAX_BYTES:  # a text stands once in the file, however many cells have it
             raise InputError(f"{of} has more than {MAX_BYTES:,} characters, the limit for a table.")
         if values:
             rows[number] = values
-            n_hidden += about.get("hidden") in _HIDDEN
-    return _Grid(
-        rows, n_hidden, [m.ref for m in getattr(parser.merged_cells, "mergeCell", ())], empty
-    )
-
-
-def _called(cell: dict[str, Any]) -> str:
-    from openpyxl.utils import get_column_letter
-
-    return f"the cell {get_column_letter(cell['column'])}{cell['row']}"
-
-
-def _check_formulas(sheet: Any, of: str, computed: _Grid) -> None:
-    """Raise for a formula without the value that a spreadsheet program would have kept."""
-    for number, cells in _parsed(sheet)[1]:
-        for cell in cells:
-            known = cell["column"] in computed.rows.get(number, {})
-            if (
-                cell["data_type"] == "f"
-                and not known
-                and (number, cell["column"]) not in computed.empty
-            ):
-                raise InputError(
-                    f"{_called(cell)} of {of} is a formula that was never computed; open the file "
-                    "in a spreadsheet program and save it, or paste values."
-                )
+    return rows
