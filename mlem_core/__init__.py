@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.explained import Explanation as Explanation
     from mlem_core.inference.explanation import explain as explain
     from mlem_core.inference.explanation import with_intervals as with_intervals
-    from mlem_core.inference.explanation import with_transfer as with_transfer
     from mlem_core.inference.what_else import explain_rest as explain_rest
     from mlem_core.robustness.erasure import Erasure as Erasure
     from mlem_core.robustness.erasure import erase as erase
@@ -78,7 +77,7 @@ _HOMES = {
     "estimators.spearman": ("FRRSA", "SoftRankMLEM", "SpearmanMLEM"),
     "robustness.erasure": ("Erasure", "erase"),
     "inference.explained": ("Explanation",),
-    "inference.explanation": ("explain", "with_intervals", "with_transfer"),
+    "inference.explanation": ("explain", "with_intervals"),
     "inference.what_else": ("explain_rest",),
     "scale.cluster": ("computing_on",),
     "storage.store": ("Store",),

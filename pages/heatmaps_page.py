@@ -10,7 +10,6 @@ import streamlit as st
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
 from mlem_core.figures import captions
-from mlem_core.figures import terms as parts
 from mlem_core.figures.compare import importance_of
 from mlem_core.inference.intervals import agreement_interval, similarity_table
 from mlem_core.measures.similarity import agreement
@@ -69,11 +68,6 @@ def _matrices(view: View) -> None:
         help="Spearman ρ of the upper triangles of the two matrices: 1 where the features order "
         "the pairs of layers as their distances do. It needs three layers.",
     )
-    if not of_layers.similarity.of_ranks:
-        return
-    frame.folded_part(
-        "Explained and residual similarity", "call_split", "similar in", partial(_similar_in, view)
-    )
 
 
 def _order(view: View) -> None:
@@ -91,22 +85,6 @@ def _order(view: View) -> None:
         )
         if view.shown().audit is not None:
             uncertainty.choose_marks()
-
-
-def _similar_in(view: View) -> None:
-    """A matrix of what RSA and τ mix."""
-    name = choices.choose_one(
-        "Similarity",
-        list(parts.choices(view.selection.estimator)),
-        "partial",
-        "features",
-        format_func=lambda one: parts.NAMES[one],
-        help="What the features explain in both layers, what is left, or what the metric of one "
-        "predicts in the other.",
-    )
-    panel = Panel.of(view, "similar_in", partial=name)
-    if panel is not None:
-        panel.on_click(partial(look_at_cell, view))
 
 
 def _features(view: View, a: str, b: str) -> None:

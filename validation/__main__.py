@@ -19,7 +19,6 @@ STUDIES = {
     "stability": ("validation.layers", "stability_tasks"),
     "permutations": ("validation.layers", "permutation_tasks"),
     "crossfit": ("validation.crossfit", "tasks"),
-    "partial": ("validation.partial", "tasks"),
     "values": ("validation.values", "tasks"),
     "intervals": ("validation.intervals", "tasks"),
     "words": ("validation.words", "tasks"),

@@ -163,12 +163,7 @@ def _why(options: argparse.Namespace) -> None:
         of_layers = compared(analysis, options.similarity, store, count)
         why = _explained(options, analysis, of_layers, store, bars)
     if options.out is not None:
-        beside = Path(options.out)
-        if why.similarity.divides:
-            write_table(why.terms, beside)
-            write_table(why.partial, beside.with_name(f"{beside.stem}_partial{beside.suffix}"))
-        else:
-            write_table(why.whole, beside)
+        write_table(why.terms if why.similarity.divides else why.whole, Path(options.out))
     tell(why.text)
     units, seeds = Units.of(analysis.stimuli), analysis.spec.has_seeds
     claimed = [generalises(units, seeds=seeds)] if options.bootstrap else []
@@ -206,8 +201,6 @@ def _explained(
     if options.chance:
         check_permutations(options.chance)
         why = replace(why, permutations=options.chance)
-    if why.similarity.of_ranks:
-        why = explanation.with_transfer(why, analysis)
     if options.bootstrap:
         count = bars.counter("intervals", "blocks")
         return explanation.with_intervals(why, analysis, store, count)

@@ -333,8 +333,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     why.add_argument(
         "--out",
         metavar="FILE.csv",
-        help="write the contributions as CSV; S_feat, S_rest and cross-model prediction go into "
-        "FILE_partial.csv",
+        help="write the contributions as CSV",
     )
 
     what_else = _add_what_else(commands)

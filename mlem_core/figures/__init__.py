@@ -33,7 +33,7 @@ from mlem_core.figures.similarity import similarity_matrices
 from mlem_core.figures.stimuli import feature_correlations, feature_counts
 from mlem_core.figures.stimulus_maps import map_panels, stimulus_map
 from mlem_core.figures.style import GREY, Annotations
-from mlem_core.figures.terms import partial_matrix, term_matrices
+from mlem_core.figures.terms import term_matrices
 from mlem_core.figures.trajectories import trajectories
 from mlem_core.figures.value_distances import value_lines, value_matrices
 from mlem_core.figures.value_maps import value_map, value_scatter
@@ -45,7 +45,7 @@ __all__ = [
     "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels",
     "naming", "on_dark_page", "on_pages", "one_browser",
-    "partial_matrix", "profiles",
+    "profiles",
     "similarity_matrices", "stimulus_map", "term_matrices",
     "trajectories", "two_layers", "universality", "value_lines", "value_map",
     "value_matrices", "value_scatter", "waterfall", "with_interactions",

@@ -90,16 +90,6 @@ _TERMS: dict[str, tuple[str, str]] = {
         "how many of the 10 nearest neighbours of a stimulus in one layer are also nearest in the "
         "other, from 0 (chance) to 1",
     ),
-    r"S_feat": (
-        "S_feat",
-        "the correlation between the feature-explained parts of two layers: 1 where both use the "
-        "features in proportion, however much they explain",
-    ),
-    r"S_rest|partial RSA": ("S_rest", "the RSA of two layers beyond their feature-explained parts"),
-    r"[Tt]ransfer|[Cc]ross-model prediction": (
-        "Cross-model prediction",
-        "the held-out ρ of the metric fitted to one layer on the distances in another",
-    ),
     r"Shapley|[Tt]erms?|[Cc]ontributions?": (
         "Contribution",
         "the part of a feature in the similarity of two layers; contributions and the unexplained "

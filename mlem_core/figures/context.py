@@ -63,7 +63,6 @@ class Drawing:
     replicates : of the confidence intervals, where they are in the store
     options : what else one chooses of a figure, by name: "feature" (coded by value),
         "similarity" (in the place of RSA, where it is in the store),
-        "partial" (see `mlem_core.figures.terms`),
         "layer" ("model:layer", of the large matrix of values), "color" (the feature that colours
         the stimuli), "order" (of the layers of the matrices: "model" or "clustering"),
         "depth" (of trajectories, see `mlem_core.figures.trajectories`),

@@ -37,7 +37,7 @@ from mlem_core.figures.style import (
     similarity_axis,
     whole_layers,
 )
-from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, Members
+from mlem_core.groups.members import BEST, PROFILES, Measured, Members
 from mlem_core.groups.noise_ceilings import subjects_of
 from mlem_core.groups.summary import GroupSummary, sizes
 from mlem_core.groups.systems import groups_of_systems
@@ -346,7 +346,6 @@ def measures(summary: GroupSummary) -> dict[str, str]:
         PROFILES: "importance profiles",
         summary.by.name: summary.by.short,
         BEST: "best-matching layers",
-        FEATURES: "explained part",
     }
     return {name: labels[name] for name in summary.system_distances[0]}
 

@@ -37,7 +37,7 @@ from mlem_core.figures.style import (
     scatter,
     upper_half,
 )
-from mlem_core.groups.members import BEST, FEATURES, PROFILES, Measured, table_of_distances
+from mlem_core.groups.members import BEST, PROFILES, Measured, table_of_distances
 from mlem_core.groups.profiles import layer_scores
 from mlem_core.measures.similarity import map_stress, mds_map
 
@@ -55,8 +55,6 @@ def _said(of: Systems) -> str:
         "(mean over folds).",
         by.name: f"Distance: 1 − mean {by.short} of layers at equal relative depth.",
         BEST: "Distance: 1 − mean RSA of layers matched by it in other folds.",
-        FEATURES: "Distance: 1 − similarity in explained part, over layers at equal relative "
-        "depth.",
     }[of.measure]
 
 

@@ -6,8 +6,8 @@ share: universality is the one over the other.
 
 There are three distances, each 0 for a system beside itself: the importance profiles over layers,
 aligned by dynamic time warping; 1 less the mean similarity of layers of the same relative depth;
-and 1 less that of their explained parts (S_feat). Noise in the importances sets profiles of equal
-models apart: how far, seeds of one group say.
+and 1 less that of layers matched by it. Noise in the importances sets profiles of equal models
+apart: how far, seeds of one group say.
 
 Sources: Sakoe and Chiba (1978), dynamic time warping; Salle et al. (2026, third version of
 arXiv:2406.12620), of importance profiles of models.
@@ -27,7 +27,6 @@ from mlem_core.analysis.results import Results
 from mlem_core.base.typing import FloatArray, IntArray, Layer
 from mlem_core.inference.intervals import Left
 from mlem_core.inference.resample import jackknife
-from mlem_core.measures.partial import feature_similarity
 
 # The step of a member that stands in no trajectory.
 NO_STEP = -1
@@ -208,7 +207,7 @@ def within_and_between(
 
 
 COLUMNS = ["measure", "system", "other", "distance", "lower", "upper"]
-PROFILES, BEST, FEATURES = "profiles", "best_match", "s_feat"
+PROFILES, BEST = "profiles", "best_match"
 
 
 class Measured(NamedTuple):
@@ -367,31 +366,6 @@ def of_similarity(matrix: FloatArray, left: Left | None = None) -> Measured:
         return np.where(one, 0.0, 1.0 - similarity)
 
     return Measured(apart(matrix), None if left is None else Left(apart(left.without), left.sizes))
-
-
-def of_explained_parts(
-    explained: FloatArray, members: Members, sizes: Sequence[int] = ()
-) -> Measured:
-    """1 less S_feat of the layers of the same relative depth together.
-
-    What the features explain of two layers, and of each with itself, is averaged over these first:
-    a layer has no S_feat where they explain nothing of it.
-
-    Parameters
-    ----------
-    explained : (1 + n_blocks, n_layers, n_layers) what the features explain of every two layers, of
-        all stimuli and then without each block
-    sizes : of the blocks; empty where there are none
-    """
-
-    def both(a: int, b: int) -> tuple[FloatArray, FloatArray]:
-        i, j = members.matched(a, b)
-        parts = (explained[:, x, y].mean(axis=-1) for x, y in ((i, j), (i, i), (j, j)))
-        together = feature_similarity(*parts, drawn=True)
-        return together, together
-
-    shared = of_every_two(both, len(members.members), explained.shape[:1], 1.0)
-    return of_similarity(shared[0], Left(shared[1:], tuple(sizes)) if sizes else None)
 
 
 def table_of_distances(measured: Mapping[str, Measured], members: Members) -> pd.DataFrame:

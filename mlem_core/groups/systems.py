@@ -20,13 +20,11 @@ from mlem_core.base.work import cores
 from mlem_core.estimators.registry import estimator_named
 from mlem_core.groups.members import (
     BEST,
-    FEATURES,
     PROFILES,
     Measured,
     Members,
     model_similarity,
     of_best_match,
-    of_explained_parts,
     of_profiles,
     of_similarity,
 )
@@ -36,7 +34,6 @@ from mlem_core.groups.second_level import SecondLevel, second_level
 from mlem_core.inference.chance import Chance
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_intervals import LEFT, known_intervals
-from mlem_core.measures.partial import explained_parts
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import PairRanks, pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES, Similarity
@@ -165,16 +162,9 @@ class SystemsSummary:
     @cached_property
     def system_distances(self) -> tuple[dict[str, Measured], Members]:
         """Distances of every two models by each measure; none with fewer than three models."""
-        layers, left = self.chosen.layers, self.left
+        layers = self.chosen.layers
         models = dict.fromkeys(model for model, _ in layers)
         members = Members.of([Member(model, model) for model in models], layers)
-
-        def in_explained() -> Measured:
-            found, without = explained_parts(self.of_layers.tables)[0][None], self.terms_left
-            if without is None or left is None:
-                return of_explained_parts(found, members)
-            found = np.concatenate((found, without[:, :-2].sum(axis=1)))
-            return of_explained_parts(found, members, left.sizes)
 
         made: dict[str, Callable[[], Measured]] = {
             PROFILES: lambda: of_profiles(self.results, layers, members, self.scores[2]),
@@ -185,8 +175,6 @@ class SystemsSummary:
         folds = self.analysis.kept(FOLDS, self.store, self.analysis.layers)
         if folds is not None and self.by.of_ranks:
             made[BEST] = lambda: self._best(folds.rsa, members)
-        if self.by.divides:
-            made[FEATURES] = in_explained
         if len(models) < FEWEST:
             made = {}
         found = {name: self._kept(DISTANCES, make, measure=name) for name, make in made.items()}

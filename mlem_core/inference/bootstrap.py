@@ -16,12 +16,10 @@ import numpy as np
 
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.base.work import cores, on_all_cores
-from mlem_core.estimators.registry import Solution, estimator_named
-from mlem_core.inference.layer_pairs import LayerPairs, for_replicates
+from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
-from mlem_core.measures.partial import transfer
 from mlem_core.measures.shapley import FEWEST_ORDERS, of_feature, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit, ceiling_inside, fold_ceilings, outside_means
 from mlem_core.pairs.ranks import tied_order
@@ -32,10 +30,9 @@ from mlem_core.pairs.tables import HeldOut, PairTables, group_rows, summed, with
 def term_replicates(
     pairs: RankedPairs, tables: PairTables, weights: Weights, progress: Counted | None = None
 ) -> FloatArray:
-    """Cross-fitted decompositions of two layers, in replicates: (n_replicates, n_features + 6).
+    """Cross-fitted decompositions of two layers, in replicates: (n_replicates, n_features + 4).
 
-    The terms, "unexplained", the RSA correlation, the ceilings of all pairs of both layers, and
-    what the features explain of each of them with itself.
+    The terms, "unexplained", the RSA correlation, and the ceilings of all pairs of both layers.
 
     Parameters
     ----------
@@ -44,9 +41,7 @@ def term_replicates(
     weights : (n_replicates, n_groups) how often each sentence counts
     """
     shared = pairs, without_training_ranks(tables), CrossFit.of(tables).priority, True
-    draws = resample(decompositions, shared, weights, progress)
-    of_each = np.diagonal(draws[:, -2], axis1=-2, axis2=-1)
-    return np.column_stack((of_two_layers(draws), of_each))
+    return of_two_layers(resample(decompositions, shared, weights, progress))
 
 
 def contribution_replicates(
@@ -168,28 +163,6 @@ def score_replicates(
     return mean
 
 
-def transfer_replicates(
-    pairs: LayerPairs, coefficients: FloatArray, weights: Weights
-) -> FloatArray:
-    """Mean ρ of the models of two layers on each, the models as they are.
-
-    Parameters
-    ----------
-    coefficients, weights : as in `score_replicates`
-
-    Returns
-    -------
-    (n_replicates, 2, 2), see `mlem_core.measures.partial.transfer`
-    """
-    own, swapped = (
-        resample(score_replicates, (for_replicates(pairs), of, False), weights)[..., 0]
-        for of in (coefficients, coefficients[::-1])
-    )
-    # The model of the first on the second is what the second has with swapped coefficients.
-    means = np.stack((own[:, 0], swapped[:, 1], swapped[:, 0], own[:, 1]), axis=-1)
-    return means.reshape(-1, 2, 2)
-
-
 def _scores(
     held_out: HeldOut, coefficients: FloatArray, sums: Draws, layer: int, importance: bool
 ) -> FloatArray:
@@ -240,7 +213,7 @@ def _rho(
     return rho
 
 
-def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iterator[PairTables]:
+def tables_without(pairs: LayerPairs, kept: Weights) -> Iterator[PairTables]:
     """The pair tables without each block, one after the other; cells without pairs are left out.
 
     The target is scaled as on all stimuli. There are no ranks among training pairs.
@@ -248,7 +221,6 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
     Parameters
     ----------
     kept : (n_blocks, n_groups) 1, or 0 where the block leaves the group out
-    ranks : False leaves those among all pairs 0, which ceilings alone need
     """
     from mlem_core.pairs.kernels.weighted import gone_sums
 
@@ -261,10 +233,7 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
         gone = row[pairs.groups] == 0
         gone_sums(pairs.design.rows, gone, pairs.cells, distances, counts, targets)
         counts, targets = tables.counts - counts, tables.target_sums - targets
-        of_all, squared = np.zeros((n_layers, n_cells)), np.zeros(n_layers)
-        if ranks:
-            (sums,) = pairs.whole.draw(row[None])
-            of_all, squared = sums.sums[0], sums.squares[0]
+        (of_all,) = pairs.whole.draw(row[None])
         within = np.zeros((n_layers, n_cells))
         squares = np.zeros((n_layers, tables.n_folds))
         for fold, inside in enumerate(pairs.inside):
@@ -278,8 +247,8 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
             cell_pattern=tables.cell_pattern[filled],
             counts=counts[filled],
             target_sums=targets[:, filled],
-            rank_sums=of_all[:, filled],
-            rank_squares=squared,
+            rank_sums=of_all.sums[0][:, filled],
+            rank_squares=of_all.squares[0],
             within_sums=within[:, filled],
             within_squares=squares,
             train_sums=None,
@@ -293,7 +262,6 @@ def tables_without(pairs: LayerPairs, kept: Weights, ranks: bool = True) -> Iter
 def without_each(
     pairs: LayerPairs,
     statistic: Callable[[PairTables], FloatArray],
-    ranks: bool,
     kept: Weights,
     progress: Counted | None = None,
 ) -> FloatArray:
@@ -303,11 +271,11 @@ def without_each(
     ----------
     statistic : such as `mlem_core.measures.importance.mean_scores` with an estimator that can be
         refitted, see `mlem_core.estimators.registry.EstimatorSpec`
-    ranks, kept : as in `tables_without`. In a bootstrap replicate models would see a third of the
+    kept : as in `tables_without`. In a bootstrap replicate models would see a third of the
         sentences fewer
     """
     found = []
-    for done, tables in enumerate(tables_without(pairs, kept, ranks), 1):
+    for done, tables in enumerate(tables_without(pairs, kept), 1):
         found.append(statistic(tables))
         if progress is not None:
             progress(done, len(kept))
@@ -318,13 +286,3 @@ def mean_ceilings(tables: PairTables) -> FloatArray:
     """(n_layers,) cross-fitted ceilings, means over folds; no model is fitted."""
     ceilings: FloatArray = fold_ceilings(tables).mean(axis=1)
     return ceilings
-
-
-def mean_transfers(tables: PairTables, estimator: str, held: Solution | None = None) -> FloatArray:
-    """(2, 2) mean ρ over folds of the metrics of two layers on each, fitted to these tables.
-
-    `held` as in `mlem_core.measures.importance.fitted`.
-    """
-    weights = estimator_named(estimator).model().refit(tables, held)
-    means: FloatArray = transfer(tables, weights).mean(axis=-1)
-    return means

@@ -213,9 +213,8 @@ class Chance(NamedTuple):
 
     @property
     def of_two(self) -> FloatArray:
-        """(n_features + 6,) what is added to `replicates.resampled_terms` of two layers."""
-        own = np.diagonal(self.mean.sum(axis=0))
-        return np.concatenate((self.shift(), np.zeros(3), -own))
+        """(n_features + 4,) what is added to `replicates.resampled_terms` of two layers."""
+        return np.concatenate((self.shift(), np.zeros(3)))
 
 
 def chance_at_level(

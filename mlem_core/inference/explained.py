@@ -16,7 +16,6 @@ from mlem_core.base.labels import Names
 from mlem_core.base.numbers import CONFIDENCE
 from mlem_core.base.text import as_html, fraction, in_letters, listed, percent, sentence_case
 from mlem_core.base.typing import FloatArray, Layer
-from mlem_core.inference import partial
 from mlem_core.inference.intervals import (
     PERMUTATIONS,
     SIGNIFICANT,
@@ -57,8 +56,6 @@ class Explanation:
     names : what features, models and layers are called in words; the tables keep identifiers
     similarity : what the terms add up to
     held_out : what of the stimuli is tested, see `Units.held_out` there
-    partial : quantity, value, and lower, upper: S_feat, S_rest and, `with_transfer`, transfer
-    estimator, interactions : of the metrics that are transferred
     permutations : of the labels of each feature, where chance is computed
     how : how the intervals were computed, for a caption; empty where there are none
     alone : whether the two were resampled alone, see `mlem_core.inference.explanation`
@@ -67,7 +64,7 @@ class Explanation:
     TABLES : those that change where it gets intervals
     """
 
-    TABLES: ClassVar = ("terms", "whole", "partial")
+    TABLES: ClassVar = ("terms", "whole")
 
     layers: tuple[Layer, Layer]
     terms: pd.DataFrame
@@ -78,9 +75,6 @@ class Explanation:
     names: Names = field(default_factory=Names)
     similarity: Similarity = SIMILARITIES[RSA]
     held_out: str = "unseen sentences"
-    partial: pd.DataFrame = field(default_factory=pd.DataFrame)
-    estimator: str = ""
-    interactions: bool = False
     permutations: int = PERMUTATIONS
     how: str = ""
     alone: bool = False
@@ -173,13 +167,8 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """The terms as a table to read in a terminal, the sentence, and what is beside them."""
+        """The terms as a table to read in a terminal, and the sentence."""
         return _in_a_terminal(self) if self.similarity.divides else repr(self)
-
-    @property
-    def beside(self) -> list[partial.Said]:
-        """S_feat, S_rest and, `with_transfer`, cross-model prediction, in words."""
-        return partial.partial_in_words(self.partial, self.called, self.coding)
 
 
 def _shares(why: Explanation) -> str:
@@ -291,8 +280,7 @@ def _in_a_terminal(why: Explanation) -> str:
         if "lower" in row.index and pd.notna(row["lower"]):
             line += f"  {fraction(row['lower'], 3):>7} to {fraction(row['upper'], 3):>6}"
         lines.append(line)
-    beside = [f"{said.name}: {said.value}. {said.sentence}" for said in why.beside]
-    return "\n".join((*lines, "", why.sentence, *([""] if beside else []), *beside))
+    return "\n".join((*lines, "", why.sentence))
 
 
 def _number(row: pd.Series, sign: int = 1) -> str:

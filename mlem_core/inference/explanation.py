@@ -1,4 +1,4 @@
-"""Explanation of two layers' similarity: made, and given intervals and transfer."""
+"""Explanation of two layers' similarity: made, and given intervals and chance."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from mlem_core.analysis.analysis import Analysis, Selection, check_layers
 from mlem_core.analysis.similarities import LayerSimilarity, compared, of_tables
 from mlem_core.base.errors import InputError
 from mlem_core.base.parameters import names_in
-from mlem_core.base.typing import Counted, FloatArray, Layer, layers_in
-from mlem_core.inference import partial
+from mlem_core.base.typing import Counted, Layer, layers_in
 from mlem_core.inference.chance import Chance, beyond_chance, chance_at_level
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.intervals import LayerIntervals, terms_and_whole
@@ -23,21 +22,16 @@ from mlem_core.inference.replicates import (
     Comparison,
     identity_reach,
     resampled_terms,
-    resampled_transfers,
 )
 from mlem_core.inference.resample import (
     Estimate,
-    Replicates,
     drawn_of,
-    jackknife,
     of_size,
     permuted_of,
 )
 from mlem_core.measures.decomposition import ceilings_of, decompose
-from mlem_core.measures.partial import explained_parts
 from mlem_core.pairs.resampling_units import Units
 from mlem_core.pairs.similarities import SIMILARITIES
-from mlem_core.pairs.tables import PairTables
 from mlem_core.storage.store import Stage, Store, Tables
 
 STAGE = Stage[Tables]("pair-intervals", 4, dict)
@@ -84,9 +78,7 @@ def explain(
     check_layers(pair, analysis.layers)
     chosen = analysis.tables.features if features is None else names_in(features)
     (why,) = explanations(analysis, [pair], chosen, compared, seed)
-    if not why.similarity.of_ranks:
-        return why
-    return replace(why, partial=partial.parts(_of_two(analysis, why), why.value))
+    return why
 
 
 def explanations(
@@ -96,7 +88,7 @@ def explanations(
     compared: LayerSimilarity | None = None,
     seed: int = 0,
 ) -> Iterator[Explanation]:
-    """Explanation of each of many pairs of layers, as `explain` gives it, but for its `partial`.
+    """Explanation of each of many pairs of layers, as `explain` gives it.
 
     All layers are decomposed at once.
     """
@@ -124,7 +116,6 @@ def explanations(
             names=analysis.names,
             similarity=similarity,
             held_out=units.held_out(analysis.spec.folds_over),
-            partial=pd.DataFrame(columns=["quantity", "value"]),
         )
 
 
@@ -175,16 +166,15 @@ def with_intervals(
     """
     n, end, chance = len(why.terms), len(why.terms) + len(why.whole), None
     if why.similarity.of_ranks:
-        bounds, chance, why = _of_ranks(why, analysis, store, progress)
+        bounds, chance, notes = _of_ranks(why, analysis, store, progress)
     else:
-        features, why = list(why.features["term"]), replace(why, notes=())
+        features, notes = list(why.features["term"]), ()
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
         bounds = layers.interval(progress)
         if why.similarity.divides:
             chance = layers.chance(analysis.stimuli, n_permutations=why.permutations)
             beyond = np.pad(chance.shift(), (0, len(why.whole)))
             bounds = bounds._replace(lower=bounds.lower + beyond, upper=bounds.upper + beyond)
-    notes = why.notes
     terms = why.terms.assign(**dict.fromkeys(("lower", "upper", "chance", "p"), np.nan))
     if chance is not None:
         terms, notes = chance.bounded(terms, bounds), (*notes, *chance.notes)
@@ -200,8 +190,8 @@ def with_intervals(
 
 def _of_ranks(
     why: Explanation, analysis: Analysis, store: Store, progress: Counted | None
-) -> tuple[Estimate, Chance, Explanation]:
-    """Estimates of the terms and the whole of RSA, chance, and `why` with its parts bounded."""
+) -> tuple[Estimate, Chance, tuple[str, ...]]:
+    """Estimates of the terms and the whole of RSA, chance, and notes on both."""
     features = list(why.features["term"])
     pairs = LayerPairs.of(analysis, why.layers, store, features)
     resampled = resampled_terms(pairs, progress)
@@ -214,16 +204,14 @@ def _of_ranks(
     if pairs.design is not analysis.design or "error" in why.terms:
         # The value is from all pairs of the analysis and more orders, its error from fewer: a
         # little too large.
-        value = _all_of(why, analysis)
+        value = np.array([*why.terms["value"], *why.whole["value"]], dtype=np.float64)
     resampled = resampled.around(value + chance.of_two)
-    why = replace(why, partial=partial.parts_again(why.partial, resampled.value, len(features)))
-    beside = _partial_with_intervals(why, pairs, resampled, progress)
     size = len(analysis.stimuli), analysis.tables.n_pairs
     notes = tuple(filter(None, (drawn_of(*size), permuted_of(*size))))
     # Contributions are free, RSA is a correlation, ceilings are at least 0.
-    free, more = [np.inf] * (len(features) + 1), [np.inf] * 2
-    low, high = -np.array([*free, 1.0, 0.0, 0.0, *more]), np.array([*free, *[1.0] * 3, *more])
-    return resampled.estimate((low, high)), chance, replace(why, partial=beside, notes=notes)
+    free = [np.inf] * (len(features) + 1)
+    low, high = -np.array([*free, 1.0, 0.0, 0.0]), np.array([*free, *[1.0] * 3])
+    return resampled.estimate((low, high)), chance, notes
 
 
 def with_chance(
@@ -250,21 +238,12 @@ def with_chance(
     else:
         layers = Comparison.of(analysis, why.similarity, why.layers, features, store)
         chance = layers.chance(analysis.stimuli, progress, why.permutations)
-    return _beyond(why, analysis, chance)
+    return _beyond(why, chance)
 
 
-def _beyond(why: Explanation, analysis: Analysis, chance: Chance) -> Explanation:
+def _beyond(why: Explanation, chance: Chance) -> Explanation:
     """An explanation whose contributions are beyond chance of its two layers."""
-    if why.similarity.of_ranks and len(why.partial):
-        values, n = _all_of(why, analysis) + chance.of_two, len(chance.features)
-        why = replace(why, partial=partial.parts_again(why.partial, values, n))
     return replace(why, terms=chance.beyond(why.terms), notes=(*why.notes, *chance.notes))
-
-
-def _all_of(why: Explanation, analysis: Analysis) -> FloatArray:
-    """Values of `resampled_terms` from all pairs of an analysis: (n_features + 6,)."""
-    of_each = np.diagonal(explained_parts(_of_two(analysis, why))[0])
-    return np.array([*why.terms["value"], *why.whole["value"], *of_each], dtype=np.float64)
 
 
 def kept_intervals(
@@ -287,9 +266,6 @@ def intervals_of_two(
     by = compared(analysis, selection.similarity, store)
     a, b = selection.layers
     why = explain(analysis, a, b, selection.features, compared=by)
-    why = replace(why, estimator=selection.estimator, interactions=selection.interactions)
-    if why.similarity.of_ranks:
-        why = with_transfer(why, analysis, selection)
     return kept_intervals(why, analysis, store, progress)
 
 
@@ -309,38 +285,34 @@ def best_known(
     Parameters
     ----------
     why : by any similarity
-    selection : how metrics that are transferred are fitted
+    selection : whose layers the two may be the most similar of
     intervals : of layers among which the two are
     chance : of the layers of the selection, by the same similarity
     """
-    fitted = replace(why, estimator=selection.estimator, interactions=selection.interactions)
     if intervals is not None and intervals.similarity != why.similarity.name:
         intervals = None
     tables, layers = None, selection.layers
     if store is not None:
-        tables = STAGE.find(store, interval_key(fitted, analysis))
+        tables = STAGE.find(store, interval_key(why, analysis))
     if tables is not None:
-        known = _with_tables(fitted, analysis, tables)
+        known = _with_tables(why, analysis, tables)
         return as_chosen(known, analysis, layers, intervals)
     own = None
     if chance is not None and {*why.layers} <= {*layers}:
         own = chance.of_layers(list(map(layers.index, why.layers)))
-        why = _beyond(why, analysis, own)
+        why = _beyond(why, own)
     if intervals is None or not len(intervals.terms):
         return as_chosen(why, analysis, layers, intervals)
-    beside = why.partial
-    if why.similarity.of_ranks and len(beside):
-        beside = partial.partial_intervals(intervals, *why.layers, beside)
-    bounded = replace(explanation_of(why, intervals, own), partial=beside)
-    return as_chosen(bounded, analysis, layers, intervals)
+    return as_chosen(explanation_of(why, intervals, own), analysis, layers, intervals)
 
 
 def interval_key(why: Explanation, analysis: Analysis) -> dict[str, Any]:
-    """Key of the intervals; without terms it names no feature, and no metric model."""
+    """Key of the intervals; without terms it names no feature."""
     chosen: Selection | Sequence[Layer] = why.layers
     if why.similarity.divides:
         features = tuple(why.features["term"])
-        chosen = Selection(features, why.layers, why.estimator, why.interactions)
+        spec = analysis.spec
+        chosen = Selection(features, why.layers, spec.estimator, spec.interactions)
     return analysis.key(chosen, similarity=why.similarity.name)
 
 
@@ -355,54 +327,3 @@ def _how(why: Explanation, analysis: Analysis) -> str:
     """Computation of the intervals of two layers, for a caption."""
     each = Units.of(analysis.stimuli).each
     return f"blocks of {each} left out in turn; {beyond_chance(why.permutations)}"
-
-
-def with_transfer(
-    why: Explanation, analysis: Analysis, selection: Selection | None = None
-) -> Explanation:
-    """An explanation with how well the metric of each layer predicts the other.
-
-    >>> why = with_transfer(explain(analysis, "m:0", "m:1"), analysis)
-
-    Parameters
-    ----------
-    selection : how the metrics are fitted; None: as those of the analysis. Their features are those
-        of the explanation
-
-    Raises
-    ------
-    InputError
-        An estimator that cannot be fitted to these features.
-    """
-    fitted = analysis.select() if selection is None else selection
-    why = replace(why, estimator=fitted.estimator, interactions=fitted.interactions)
-    transfers = partial.transfers(_of_two(analysis, why), why.estimator)
-    parts = why.partial.iloc[: len(partial.PARTS)]
-    return replace(why, partial=pd.concat((parts, transfers), ignore_index=True))
-
-
-def _partial_with_intervals(
-    why: Explanation, pairs: LayerPairs, resampled: Replicates, progress: Counted | None
-) -> pd.DataFrame:
-    """Partial similarities with intervals; `resampled` as `resampled_terms` gives it."""
-    split, n = len(partial.PARTS), len(why.terms) - 1
-    draws = np.concatenate((resampled.value[None], resampled.left_out))
-    parts = partial.parts_of(draws, n, drawn=True)
-    bounds = jackknife(parts[0], parts[1:], resampled.sizes, partial.limits(parts[0]))
-    found = [partial.bounded(why.partial.iloc[:split], bounds)]
-    transfers = why.partial.iloc[split:]
-    if len(transfers):
-        if pairs.tables.interactions != why.interactions:
-            pairs = replace(pairs, tables=pairs.tables.with_interactions(why.interactions))
-        again = resampled_transfers(pairs, why.estimator, progress)
-        # Where not all pairs are drawn again; else it is there.
-        around = again.around(transfers["value"].to_numpy(dtype=np.float64))
-        found.append(partial.bounded(transfers, around.estimate()))
-    return pd.concat(found, ignore_index=True)
-
-
-def _of_two(analysis: Analysis, why: Explanation) -> PairTables:
-    """The pair tables of an explanation."""
-    at = [analysis.layers.index(layer) for layer in why.layers]
-    own = analysis.tables.of_layers(at).of_features(list(why.features["term"]))
-    return own.with_interactions(why.interactions)

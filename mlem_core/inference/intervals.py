@@ -84,8 +84,6 @@ class LayerIntervals:
         "unexplained", and their standard errors; none with more than 12 features, or where the
         similarity has no terms
     ceilings, ceilings_error : (n_layers,) cross-fitted feature ceilings of all pairs
-    partial_error : (2, n_layers, n_layers) standard errors of S_feat and S_rest, NaN where a block
-        leaves none; (0, ...) where `terms` is
     units : what was drawn
     sizes : how many of the n_blocks blocks are of each kind of unit, see
         `mlem_core.inference.resample.standard_error`
@@ -109,7 +107,6 @@ class LayerIntervals:
     terms_error: Terms
     ceilings: FloatArray
     ceilings_error: FloatArray
-    partial_error: Terms
     units: Units
     sizes: tuple[int, ...]
     similarity: str = RSA

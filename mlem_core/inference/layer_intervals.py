@@ -26,7 +26,6 @@ from mlem_core.inference.replicates import Comparison, resampled_scores
 from mlem_core.inference.resample import PERMUTED, REPLICATES, resample, standard_error
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
-from mlem_core.measures.partial import feature_similarity, rest_similarity
 from mlem_core.measures.shapley import sampled_orders
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.pairs.crossfit import CrossFit
@@ -251,7 +250,7 @@ def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Re
 
 
 def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]:
-    """A similarity, its terms and ceilings, S_feat and S_rest: the values and the jackknife.
+    """A similarity, its terms and ceilings: the values and the jackknife.
 
     Parameters
     ----------
@@ -259,15 +258,9 @@ def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]
     sizes : of the blocks
     """
     values, terms = draws[:, -1], _terms(draws)
-    ceilings, partial = np.zeros(values.shape[:2]), terms
+    ceilings = np.zeros(values.shape[:2])
     if draws.shape[1] > 1:
-        explained = draws[:, -2]
-        ceilings = ceilings_of(explained)
-        own = np.diagonal(explained, axis1=-2, axis2=-1)
-        both = own[..., :, None], own[..., None, :]
-        of_features = feature_similarity(explained, *both, drawn=True)
-        rest = rest_similarity(values, explained, *both, drawn=True)
-        partial = np.stack((of_features, rest), axis=1)
+        ceilings = ceilings_of(draws[:, -2])
     return {
         "values": values[0],
         "values_without": values[1:],
@@ -275,7 +268,6 @@ def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]
         "terms_error": standard_error(terms[1:], sizes),
         "ceilings": ceilings[0],
         "ceilings_error": standard_error(ceilings[1:], sizes),
-        "partial_error": standard_error(partial[1:], sizes),
     }
 
 

@@ -1,4 +1,4 @@
-"""Replicates of terms, scores and transfers of layers, and intervals of any similarity."""
+"""Replicates of terms and scores of layers, and intervals of any similarity."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.inference.bootstrap import (
     contribution_replicates,
     mean_ceilings,
-    mean_transfers,
     of_two_layers,
     score_replicates,
     term_replicates,
-    transfer_replicates,
     without_each,
 )
 from mlem_core.inference.chance import Chance, chance_at_level
@@ -41,7 +39,6 @@ from mlem_core.inference.resample import (
 )
 from mlem_core.measures.decomposition import divide, with_sums
 from mlem_core.measures.importance import mean_scores
-from mlem_core.measures.partial import with_ratios
 from mlem_core.measures.shapley import FEWEST_ORDERS, sampled_orders
 from mlem_core.pairs.crossfit import CrossFit
 from mlem_core.pairs.designs import resampled_part
@@ -60,10 +57,9 @@ CHOSEN_ANEW = 12
 
 
 def resampled_terms(pairs: LayerPairs, progress: Counted | None = None) -> Replicates:
-    """The terms of two layers, "unexplained", their RSA and both ceilings: (n_features + 6,).
+    """The terms of two layers, "unexplained", their RSA and both ceilings: (n_features + 4,).
 
-    The last two are what the features explain of each layer with itself. By blocks that are left
-    out alone, as for all layers at once.
+    By blocks that are left out alone, as for all layers at once.
 
     Raises InputError: too few sentences.
     """
@@ -106,30 +102,8 @@ def resampled_scores(
         anew = fitted_anew(pairs, mean_scores, estimator, blocks, progress)
         left_out[..., 1:] = anew[..., 1:]
     else:
-        left_out[..., 1] = resample(without_each, (shared, mean_ceilings, True), rows)
+        left_out[..., 1] = resample(without_each, (shared, mean_ceilings), rows)
     return Replicates(drawn[0], drawn[1:], left_out, blocks.sizes)
-
-
-def resampled_transfers(
-    pairs: LayerPairs, estimator: str = "ridge", progress: Counted | None = None
-) -> Replicates:
-    """Replicates of the cross-model prediction of two layers: `TRANSFERS` (6,).
-
-    Metrics are fitted anew where blocks are left out (the weights of one layer need not be near the
-    best for another), not with the estimators that cannot be, see `resample.FITTED`.
-
-    Raises InputError: too few sentences; an unknown estimator.
-    """
-    check_enough(pairs.n_groups)
-    entry, blocks, alone = estimator_named(estimator), pairs.units.blocks(), pairs.by_stimulus
-    rows, coefficients = blocks.weights, entry.model().cross_validate(pairs.tables).weights
-    value = transfer_replicates(alone, coefficients, np.ones_like(rows[:1]))[0]
-    if entry.refitted:
-        left_out = fitted_anew(pairs, mean_transfers, estimator, blocks, progress, ranks=False)
-    else:
-        left_out = transfer_replicates(alone, coefficients, rows)
-    draws = with_ratios(np.concatenate((value[None], left_out)), drawn=True)
-    return Replicates(draws[0], draws[:0], draws[1:], blocks.sizes)
 
 
 def fitted_anew(
@@ -138,8 +112,6 @@ def fitted_anew(
     estimator: str,
     blocks: Blocks,
     progress: Counted | None = None,
-    *,
-    ranks: bool = True,
 ) -> FloatArray:
     """A statistic (n_blocks, ...) of metrics that are fitted without each block.
 
@@ -150,7 +122,6 @@ def fitted_anew(
     Parameters
     ----------
     statistic : of tables, and by name of `estimator` and `held`, such as `mean_scores`
-    ranks : as in `mlem_core.inference.bootstrap.tables_without`
     """
     held = estimator_named(estimator).model().solve(pairs.tables, range(pairs.tables.n_folds))
     kinds = np.split(np.arange(len(blocks.weights)), np.cumsum(blocks.sizes)[:-1])
@@ -163,7 +134,7 @@ def fitted_anew(
                 progress(before + done, total)
 
         of = partial(statistic, estimator=estimator, **how)
-        return resample(without_each, (shared, of, ranks), rows, counted)
+        return resample(without_each, (shared, of), rows, counted)
 
     left_out = without(blocks.weights, 0, held=held)
     off = without(blocks.weights[some], len(left_out)) - left_out[some]

@@ -33,16 +33,13 @@ from mlem_core.analysis.similarities import kept_similarity
 from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
-from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures.plots import Drawing, FigureContext, RenderedFigure, all_figures
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables
-from mlem_core.inference.explanation import best_known, explain, explanation_of, with_transfer
+from mlem_core.inference.explanation import best_known, explain, explanation_of
 from mlem_core.inference.importance_chance import CHANCE, SCORE_PERMUTATIONS
 from mlem_core.inference.intervals import importance_difference_table
-from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.decomposition import decompose
-from mlem_core.measures.partial import TRANSFERS
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
 from mlem_core.report.contents import (
     FORMAT,
@@ -214,27 +211,13 @@ def tables_of(shown: FigureContext) -> dict[str, pd.DataFrame]:
 
 
 def _why_alike(shown: FigureContext) -> dict[str, pd.DataFrame]:
-    """The RSA of two layers as a sum over the features, and that of every two layers.
-
-    The tables of similarity in the explained and in the residual part are without transfer where
-    the estimator is slow.
-    """
+    """The RSA of two layers as a sum over the features, and that of every two layers."""
     analysis, selection, layers = shown.analysis, shown.selection, list(shown.selection.layers)
     own, rsa = analysis.subset(selection)
     why, split = explain(analysis, *shown.pair, features=selection.features), decompose(own, rsa)
     if (chance := shown.chance_of(RSA)) is not None:
         split = chance.of_all(split)
-    every = partial_of_layers(own, rsa, selection.estimator).table(layers)
-    if estimator_named(selection.estimator).slow:
-        every = every.drop(columns=list(TRANSFERS))
-    else:
-        why = with_transfer(why, analysis, selection)
-    return {
-        "why.csv": why.terms,
-        "why_layers.csv": split.table(layers),
-        "why_partial.csv": why.partial,
-        "similarity_partial.csv": every,
-    }
+    return {"why.csv": why.terms, "why_layers.csv": split.table(layers)}
 
 
 def _finished(analysis: Analysis) -> dict[str, bytes]:
@@ -313,7 +296,7 @@ def how_sure(shown: FigureContext) -> Tables:
     why = shown.why if shown.several else None
     if why is not None and why.alone and len(why.terms):
         # Those of the two layers that were resampled alone.
-        parts = {"": why.terms, "_whole": why.whole, "_partial": why.partial}
+        parts = {"": why.terms, "_whole": why.whole}
         tables |= {f"why_resampled{part}.csv": table for part, table in parts.items()}
     if store is not None and shown.several:
         erased = kept_erasures(analysis, store, shown.pair)

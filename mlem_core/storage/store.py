@@ -293,7 +293,8 @@ def load_result(kind: type[T], folder: Path) -> T:
         found[name] = frozen(value) if get_origin(annotated[name]) is tuple else value
     if (folder / _ARRAYS).exists():
         with np.load(folder / _ARRAYS, allow_pickle=False) as arrays:
-            for name in arrays.files:
+            # An entry may have arrays that this version no longer reads.
+            for name in filter(annotated.__contains__, arrays.files):
                 how, array = _how(annotated[name]), arrays[name]
                 found[name] = how.unpacked(array) if isinstance(how, Packed) else array
     for name, hint in annotated.items():

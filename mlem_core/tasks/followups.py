@@ -92,8 +92,8 @@ def _similarity(job: JobInput) -> None:
 
 def _pair_intervals(job: JobInput) -> None:
     options, pair = job.options, tuple(job.layers("a", "b"))
-    how = options.get("estimator"), options.get("interactions"), options.get("similarity", RSA)
-    chosen = job.analysis.select(list(options["features"]), pair, *how)
+    similarity = options.get("similarity", RSA)
+    chosen = job.analysis.select(list(options["features"]), pair, similarity=similarity)
     # In the order in which they are looked at.
     chosen = replace(chosen, layers=pair)
     counted = counting(job.report, "blocks left out", "blocks")

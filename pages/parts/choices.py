@@ -34,7 +34,7 @@ VIEW = (
     "term", "which", "mapped",
     "fit", "products", "cells",
     "depth", "correction", "way", "group", "apart", "valued", "at",
-    "order", "marks", "partial", "similarity", "detail", "part", "measure", "system_a", "system_b",
+    "order", "marks", "similarity", "detail", "part", "measure", "system_a", "system_b",
     "erased", "erased_at", "erased_tokens",
 )  # fmt: skip
 NAMES = (*FORM, *VIEW)

@@ -20,15 +20,11 @@ from mlem_core.analysis.source import as_added
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import fraction
 from mlem_core.base.typing import parse_layer
-from mlem_core.estimators.registry import estimator_named
 from mlem_core.figures import captions
 from mlem_core.figures.canvas import canvas_data, lacking_maps, settled
 from mlem_core.figures.context import FigureContext
 from mlem_core.figures.stimulus_maps import points_of
-from mlem_core.inference.explained import Explanation
-from mlem_core.inference.explanation import with_transfer
 from mlem_core.inference.pair_contributions import kept_at, pair_contributions
-from mlem_core.inference.partial import PARTS
 from mlem_core.inference.what_else import Rest
 from mlem_core.measures.decomposition import IDENTITIES, UNEXPLAINED
 from mlem_core.report.page import script, style
@@ -95,13 +91,11 @@ def _wait(view: View, shown: FigureContext) -> None:
     """Have made what the canvas lacks: intervals and chance of the two layers, and their maps."""
     why, maps = shown.why, lacking_maps(shown)
     known = settled(why)
-    (a, b), chosen = shown.pair, view.selection
+    a, b = shown.pair
     options = {
         "a": a,
         "b": b,
         "features": view.features,
-        "estimator": chosen.estimator,
-        "interactions": chosen.interactions,
         "similarity": why.similarity.name,
     }
     work = None if known else view.work("error-bars", options)
@@ -136,7 +130,6 @@ def _arrive(
 def _details(view: View) -> None:
     """All else that is known of the two layers, a part at a time."""
     parts: dict[str, tuple[str, Callable[[View], None]]] = {
-        "beside": ("Explained and residual", _beside),
         "pairs": ("Pairs of stimuli", _pairs),
         "alone": ("Each layer alone", _alone),
         "rest": ("What else explains it", _rest),
@@ -148,43 +141,6 @@ def _details(view: View) -> None:
     now = choices.choose_part("Details", titles, "detail")
     uncertainty.say_of_pair(view, *view.pair)
     frame.attempt(partial(parts[now][1], view))
-
-
-def _beside(view: View) -> None:
-    """Numbers that RSA mixes, apart, and the ceilings, each with its definition in its help."""
-    why = _with_transfer(view)
-    rows = [(said.name, said.value, said.sentence) for said in why.beside]
-    for (_, row), layer, side in zip(
-        why.whole.iloc[1:].iterrows(), view.pair, ("first", "second"), strict=True
-    ):
-        title = stored.names().layer_title(parse_layer(layer))
-        value = fraction(row["value"])
-        if pd.notna(row.get("lower")):
-            value += f" [{fraction(row['lower'])}, {fraction(row['upper'])}]"
-        rows.append((f"Feature ceiling, {title}", value, captions.ceiling_of(side, why.coding)))
-    places = [place for _ in rows[::3] for place in st.columns(3, gap="medium")]
-    for place, (name, text, help) in zip(places, rows, strict=False):
-        value, _, interval = text.partition(" [")
-        span = interval.rstrip("]").replace(", ", " to ")
-        place.metric(plain(name), value, **uncertainty.below_metric(span), help=plain(help))
-
-
-def _with_transfer(view: View) -> Explanation:
-    """The explanation of the two layers with S_feat, S_rest and transfer.
-
-    Without transfer where metrics are slow to fit and the work that makes intervals is not done.
-    """
-    shown, n = view.shown(), len(PARTS)
-    known = shown.why
-    if len(known.partial) > n or estimator_named(view.selection.estimator).slow:
-        return known
-
-    def transfers() -> pd.DataFrame:
-        return with_transfer(known, view.analysis, view.selection).partial.iloc[n:]
-
-    with st.spinner("Carrying the metrics over …"):
-        more = shown.once(("transfer", shown.pair), transfers)
-    return replace(known, partial=pd.concat((known.partial, more), ignore_index=True))
 
 
 def _rest(view: View) -> None:
@@ -253,11 +209,29 @@ def _figures(view: View) -> None:
 
 
 def _alone(view: View) -> None:
-    """The held-out ρ of each of the two layers as a sum over the features."""
+    """The feature ceiling of each of the two layers, and its held-out ρ as a sum over features."""
+    why = view.shown().why
+    ceilings = why.whole.iloc[1:].set_index("quantity")
     for side, name, place in zip(st.columns(2, gap="large"), view.pair, "ab", strict=True):
         with side:
             st.markdown(f"**{plain(stored.layer_title(name))}**")
+            if len(ceilings):
+                _show_ceiling(ceilings.loc[f"ceiling_{place}"], place, why.coding)
             frame.attempt(partial(exporting.show_figure, view, f"why_score_{place}"))
+
+
+def _show_ceiling(row: pd.Series, place: str, coding: str) -> None:
+    """The feature ceiling of all pairs, with its interval where there is one."""
+    span = ""
+    if pd.notna(row.get("lower")):
+        span = f"{fraction(row['lower'])} to {fraction(row['upper'])}"
+    which = {"a": "first", "b": "second"}[place]
+    st.metric(
+        "Feature ceiling",
+        fraction(row["value"]),
+        **uncertainty.below_metric(span),
+        help=plain(captions.ceiling_of(which, coding)),
+    )
 
 
 def _pairs(view: View) -> None:

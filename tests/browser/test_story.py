@@ -161,7 +161,7 @@ def test_the_canvas_answers_hover_click_keys_and_back(app, page):
     page.wait_for_url(re.compile("b=mini-gpt2%3A6"))
     expect(shown.locator("h1")).to_contain_text("mini-gpt2 layer 6 are")
     shown.get_by_role("button", name="Details").click()
-    expect(page.get_by_text("S_feat").first).to_be_visible()
+    expect(page.get_by_text("Pairs of stimuli").first).to_be_visible()
     page.go_back()
     expect(shown.locator("h1")).to_contain_text("mini-gpt2 layer 3 are")
 

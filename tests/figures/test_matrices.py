@@ -131,17 +131,6 @@ def test_hovering_over_two_layers_tells_their_intervals():
     assert "interval" not in rsa[0]
 
 
-def test_a_matrix_that_is_not_symmetric_shows_each_value_where_it_is():
-    square = square_of(COUNTS)
-    square.loc[:, :] = np.random.default_rng(2).uniform(-0.9, 1.1, square.shape)
-    square.iloc[1, 2] = np.nan
-    figure = figures.partial_matrix(square, "held-out ρ", (("m:x", 0), ("b", 30)))
-    (heat,), (points,) = heatmaps(figure), cells(figure)
-    for place, both, _ in meetings(points):
-        assert painted(heat, place) == pytest.approx(value_of(square, both), rel=1e-6, nan_ok=True)
-    assert sum("not defined" in said for said in points.hovertext) == 1
-
-
 def test_the_matrix_of_groups_has_every_pair_once_with_its_interval():
     rows = [("g", "g", 3, 0.9, 0.8, 0.95), ("g", "h", 3, -0.2, -0.5, 0.1)]
     rows.append(("h", "h", 0, np.nan, np.nan, np.nan))

@@ -282,9 +282,9 @@ def test_a_draw_of_some_sentences_is_an_analysis_of_these(drawn_from):
         # Features are dropped in the order that they have over all stimuli.
         priority = CrossFit.of(two.tables).priority
         expected = decompose(tables.of_layers([0, 1]), rsa, priority=priority)
-        np.testing.assert_allclose(terms[d, :-5], expected.values[:, 0, 1], atol=1e-9)
+        np.testing.assert_allclose(terms[d, :-3], expected.values[:, 0, 1], atol=1e-9)
         whole = np.diagonal(expected.terms.sum(axis=0))
-        np.testing.assert_allclose(terms[d, -4:-2], np.sqrt(np.maximum(whole, 0)), atol=1e-9)
+        np.testing.assert_allclose(terms[d, -2:], np.sqrt(np.maximum(whole, 0)), atol=1e-9)
         share = np.zeros((3, 3))
         for fold in range(3):
             at = tables.held_out(fold)
@@ -341,7 +341,7 @@ def test_the_spread_of_the_draws_is_that_of_new_stimuli():
         common = rng.standard_normal((n, 3))
         layers = [common + 0.7 * rng.standard_normal((n, 3)) for _ in range(2)]
         pairs = layer_pairs(features, layers, np.arange(n), np.arange(n) % 4)
-        return term_replicates(pairs.whole, pairs.tables, weights)[:, -5]
+        return term_replicates(pairs.whole, pairs.tables, weights)[:, -3]
 
     new = [rsa_of(np.ones((1, n)))[0] for _ in range(60)]
     assert 0.6 < rsa_of(multinomial(n, 300, rng)).std() / np.std(new) < 1.7
@@ -351,8 +351,8 @@ def test_models_that_are_fitted_anew_are_those_of_an_analysis_of_the_drawn(drawn
     pairs = drawn_from.pairs
     weights = np.ones((2, pairs.n_groups))
     weights[1, ::5] = 0.0
-    found = without_each(pairs, mean_scores, True, weights)
-    ceilings = without_each(pairs, mean_ceilings, True, weights)
+    found = without_each(pairs, mean_scores, weights)
+    ceilings = without_each(pairs, mean_ceilings, weights)
     np.testing.assert_allclose(ceilings, found[..., 1], atol=1e-12)
     for d, tables in enumerate((pairs.tables, drawn_from.without(weights[1][pairs.groups]))):
         fits = FIT(tables)
@@ -368,7 +368,7 @@ def test_with_folds_over_both_they_are_too(both):
     weights[1, pairs.groups < 4] = 0.0
     weights[2, pairs.items < 2] = 0.0
     alone = pairs.by_stimulus
-    found = without_each(alone, mean_scores, True, weights)
+    found = without_each(alone, mean_scores, weights)
     np.testing.assert_allclose(found[0, :, 0], FIT(pairs.tables).rho.mean(axis=1), atol=1e-5)
     for d, tables in enumerate(tables_without(alone, weights)):
         own = both.without(weights[d])
@@ -383,7 +383,7 @@ def test_with_folds_over_both_they_are_too(both):
 def test_a_fold_that_is_left_without_stimuli_has_a_score_of_0(both):
     pairs = both.pairs
     weights = np.where(pairs.folds == 0, 0.0, 1.0)[None]
-    assert np.isfinite(without_each(pairs.by_stimulus, mean_scores, True, weights)).all()
+    assert np.isfinite(without_each(pairs.by_stimulus, mean_scores, weights)).all()
     (tables,) = tables_without(pairs.by_stimulus, weights)
     fits = FIT(tables)
     assert np.isfinite(fits.weights).all()
@@ -422,7 +422,7 @@ def test_what_choosing_the_penalty_changes_is_added_block_by_block(case, monkeyp
     np.testing.assert_allclose(some[:5], whole[:5])
     held = RidgeMLEM().solve(pairs.tables, range(pairs.tables.n_folds))
     of = partial(mean_scores, estimator="ridge", held=held)
-    kept = without_each(pairs.by_stimulus, of, True, pairs.units.blocks().weights)
+    kept = without_each(pairs.by_stimulus, of, pairs.units.blocks().weights)
     for block in range(5, 14):
         turn = block % 5
         expected = kept[block] + whole[turn] - kept[turn]

@@ -22,7 +22,6 @@ from mlem_core.inference.intervals import (
 )
 from mlem_core.inference.layer_intervals import blocks_of, layer_intervals
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.partial import limits, partial_intervals, parts_of
 from mlem_core.inference.replicates import resampled_scores, resampled_terms
 from mlem_core.inference.resample import REPLICATES, jackknife, standard_error
 from mlem_core.measures.decomposition import UNEXPLAINED
@@ -82,24 +81,6 @@ def test_errors_of_terms_are_those_of_two_layers_alone(planted, intervals):
     reach = t.ppf(0.975, 119) * intervals.terms_error[:, 0, 1]
     np.testing.assert_allclose(terms["upper"] - terms["value"], reach)
     assert (totals["lower"] < totals["value"]).all() and (totals["upper"] <= 1).all()
-
-
-def test_errors_of_what_is_beside_the_terms_are_those_of_two_layers_alone(planted, intervals):
-    whole = planted.analysis
-    resampled = resampled_terms(LayerPairs.of(whole, (A, B), planted.store))
-    n = len(intervals.features)
-    found = resampled.made_into(lambda values: parts_of(values, n))
-    np.testing.assert_allclose(intervals.partial_error[:, 0, 1], found.error, rtol=0.05, atol=1e-4)
-    known = partial_intervals(intervals, A, B, explain(whole, A, B).partial)
-    reach = t.ppf(0.975, 119) * intervals.partial_error[:, 0, 1]
-    value = known["value"].to_numpy()
-    np.testing.assert_allclose(value - known["lower"], reach)
-    # They end where a correlation does, but for what sampling adds to a value of 1.
-    np.testing.assert_allclose(known["upper"], np.minimum(value + reach, limits(value)[1]))
-    # C is noise: what it has of the features is nothing, and there is no number.
-    noise = partial_intervals(intervals, A, C, explain(whole, A, C).partial)
-    assert noise.loc[0, ["value", "lower", "upper"]].isna().all()
-    assert noise.loc[1, "lower"] < 0 < noise.loc[1, "upper"]
 
 
 def test_scores_are_those_of_the_inference(planted, intervals):

@@ -11,13 +11,12 @@ import pytest
 from damaging import contents, packed
 from inputs import arguments_of, in_files, noise, probing, refused, two_systems
 
-from mlem_core import Store, compared, explain, run, with_transfer
+from mlem_core import Store, compared, explain, run
 from mlem_core.analysis.decoding import decode_layers
 from mlem_core.analysis.files import load_analysis
 from mlem_core.cli.commands import main
 from mlem_core.figures.plots import Drawing
 from mlem_core.inference.layer_intervals import layer_intervals
-from mlem_core.inference.partial import partial_of_layers
 from mlem_core.report import capsule, file_diff
 from mlem_core.report import contents as described
 from mlem_core.report.file_diff import compare
@@ -114,9 +113,9 @@ def test_running_it_again_gives_the_same(path, bert, capsys, tmp_path, monkeypat
 
 
 def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path, capsys):
-    """Of a fit, of why two layers are alike, and of similarity in the features and the rest."""
+    """Of a fit, and of why two layers are alike."""
     files = contents(path)
-    names = ("importance", "why", "similarity_partial")
+    names = ("importance", "why")
     tables = {name: pd.read_csv(io.BytesIO(files[f"tables/{name}.csv"])) for name in names}
     importance = tables["importance"]
     where = "model == 'brain' and layer == 1 and fold == 2 and feature == 'tense'"
@@ -124,7 +123,6 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path
     value = float(importance.loc[at[0], "importance"])
     importance.loc[at, "importance"] = value + 0.25
     tables["why"].loc[tables["why"]["term"] == "tense", "value"] += 0.5
-    tables["similarity_partial"]["s_rest"] += 0.2
     other = {f"tables/{name}.csv": as_bytes(table) for name, table in tables.items()}
     assert main(["verify", str(changed(path, tmp_path / "x.zip", **other)), *bert]) == 1
     told = capsys.readouterr().out.splitlines()
@@ -134,7 +132,6 @@ def test_a_number_that_was_tampered_with_is_found_and_named(path, bert, tmp_path
     assert all(fact in line for fact in ("1 of 36", "0.0001", "0.25", worst, values))
     (why,) = [one for one in told if one.startswith("why.csv: ")]
     assert "1 of 4" in why and "term tense" in why
-    assert [one for one in told if one.startswith("similarity_partial.csv: 6 of")]
     assert any(one.startswith("tables/importance.csv: ") for one in told)
     assert any(one.startswith("scores.csv: the same") for one in told)
 
@@ -147,13 +144,6 @@ def test_why_layers_are_alike_is_in_it(path, analysis):
     why = explain(analysis, *most)
     table = pd.read_csv(io.BytesIO(files["tables/why.csv"]))
     pd.testing.assert_frame_equal(table, why.terms, check_dtype=False)
-    two = pd.read_csv(io.BytesIO(files["tables/why_partial.csv"]))
-    pd.testing.assert_frame_equal(two, with_transfer(why, analysis).partial)
-    every = pd.read_csv(io.BytesIO(files["tables/similarity_partial.csv"]))
-    whole = partial_of_layers(*analysis.subset(analysis.select()), "ridge")
-    above = np.triu_indices(4, 1)
-    np.testing.assert_allclose(every["s_rest"], whole.rest[above])
-    np.testing.assert_allclose(every["transfer_ba"], whole.transfer.T[above])
 
 
 @pytest.mark.slow
@@ -273,5 +263,5 @@ def test_a_map_is_the_same_in_another_order_and_mirrored_and_not_with_other_colu
     assert not compare("layer_map.csv", MAP, MAP.replace(b"0.2", b"0.3")).same
     with_x_twice = [HEADER.rstrip() + b",x\n", *(row.rstrip() + b",0.1\n" for row in ROWS)]
     assert compare("layer_map.csv", MAP, b"".join(with_x_twice)).n_missing
-    found = compare("why_partial.csv", b"quantity,value\na,p < .001\n", b"quantity,value\na,\n")
+    found = compare("why.csv", b"quantity,value\na,p < .001\n", b"quantity,value\na,\n")
     assert found.n_different == 1 and "p < .001" in found.worst and "nothing" in found.worst

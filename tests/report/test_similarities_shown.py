@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import in_files, noise, probing, refused, words
+from inputs import in_files, noise, words
 from scipy.spatial.distance import pdist, squareform
 
 from mlem_core import Store, explain, run
 from mlem_core.analysis import files, similarities
-from mlem_core.figures import terms
 from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.explanation import kept_intervals
-from mlem_core.inference.partial import partial_of_layers
 from mlem_core.measures.similarity import agreement
 from mlem_core.report import capsule
 from mlem_core.report.capsule import how_sure
@@ -95,45 +93,13 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
     analysis, store = made[0], Store(tmp_path, overlays=(made[1].root,))
     shown = shown_with((analysis, store), name)
     assert "lower" not in draw("why", shown).data
-    sure = kept_intervals(replace(shown.why, estimator="ridge"), analysis, store)
+    sure = kept_intervals(shown.why, analysis, store)
     after = draw("why", shown_with((analysis, store), name))
     assert sure.how in after.caption and "error_x" in str(after.figure)
     np.testing.assert_array_equal(after.data["lower"], sure.terms["lower"])
     tables = how_sure(replace(shown, drawing=Drawing(store=store)))
     kept = tables["why_resampled.csv" if name == "rsa" else f"why_{name}.csv"]
     pd.testing.assert_frame_equal(kept, sure.terms)
-
-
-def test_each_similarity_in_a_part_is_drawn_from_its_table(tmp_path):
-    """Of a layer of noise, and two in which parts of speech stand apart."""
-    table = probing(40)
-    codes = table["part_of_speech"].astype("category").cat.codes.to_numpy()
-    layers = {n: np.eye(9)[codes] * 4 * n + rows for n, rows in noise(len(table), 3, 9).items()}
-    features = ("part_of_speech", "tense")
-    spec = in_files(tmp_path, table, {"model": layers}, folds=3, features=features)
-    analysis = run(spec, Store(tmp_path / "store"))
-
-    def drawn(name):
-        shown = analysis, analysis.select(), analysis.results()
-        return draw("similar_in", FigureContext(*shown, Drawing(options={"partial": name})))
-
-    found = partial_of_layers(*analysis.subset(analysis.select()), "ridge")
-    assert terms.choices("ridge") == ("features", "rest", "transfer", "ratio")
-    for name in terms.choices("ridge"):
-        made = drawn(name)
-        heat = next(trace for trace in made.figure.data if trace.type == "heatmap")
-        square = found.square(name, analysis.layers)
-        np.testing.assert_allclose(np.array(heat.z, dtype=float), square.to_numpy(), atol=1e-6)
-        assert made.title == terms.NAMES[name]
-    pd.testing.assert_frame_equal(made.data, found.table(analysis.layers))
-    # The features tell nothing of layer 0, which is noise, and the one and only way to use them
-    # is that of the other two.
-    assert np.isnan(found.features[0]).all()
-    assert found.features[1, 2] == pytest.approx(1.0, abs=0.1)
-    with refused("features, rest, transfer"):
-        drawn("all")
-    # A slow estimator is not fitted for transfer.
-    assert terms.choices("spearman") == ("features", "rest")
 
 
 N = 80
