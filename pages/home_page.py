@@ -11,11 +11,10 @@ import streamlit as st
 
 from mlem_core.base.text import fraction, listed
 from mlem_core.figures.canvas import thumbnail
-from mlem_core.tasks import analyses, notes, trash
+from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.notes import Notes
-from mlem_core.tasks.trash import Deleted
 from pages.form import state
 from pages.parts import choices, frame, opening, stored
 from pages.parts.choices import plain
@@ -41,11 +40,12 @@ def home_body() -> None:
 
 
 def _show_my_analyses() -> None:
-    """The heading, a row for each analysis, and what was deleted."""
+    """The heading, a row for each analysis, and Undo after a deletion."""
     jobs = analyses.recent(stored.store())
     names = stored.analysis_names()
     st.subheader("My analyses")
-    if all(job.id == stored.EXAMPLE for job in jobs):
+    _offer_undo()
+    if not view_only() and all(job.id == stored.EXAMPLE for job in jobs):
         st.caption("None yet. What you run is listed here, with the example.")
     over = [job for job in jobs if job.status().state in ("cancelled", "failed")]
     shown = [job for job in jobs if job not in over]
@@ -68,13 +68,6 @@ def _show_my_analyses() -> None:
             title = title.format(len(rest))
             key = f"{title.partition(' ')[2]} analyses"
             frame.folded_part(title, icon, key, partial(lines, rest))
-    if not view_only() and (deleted := trash.in_trash(stored.store())):
-        frame.folded_part(
-            f"{len(deleted)} deleted in the last {trash.DAYS} days",
-            "delete",
-            "deleted analyses",
-            partial(_show_deleted, deleted),
-        )
 
 
 def _columns() -> list[Any]:
@@ -172,32 +165,47 @@ def _more(job: Job, names: dict[str, str]) -> None:
             "Delete",
             icon=":material/delete:",
             key=f"delete {job.id}",
-            help="Takes it out of the list, with its intervals and audit; if it runs, it is "
-            "stopped. It can be brought back below the list.",
+            help="Takes it out of the list, after a question.",
         ):
-            _delete(job, names.get(job.id, job.id))
+            _ask_to_delete(job, names.get(job.id, job.id))
 
 
-def _delete(job: Job, name: str) -> None:
-    trash.delete(job.id, name, stored.store())
-    if choices.get_one("analysis") == job.id:
-        choices.open_job("")
-    st.toast("Deleted; it can be brought back below the list.", icon=":material/delete:")
-    st.rerun()
+@st.dialog("Delete this analysis?")
+def _ask_to_delete(job: Job, name: str) -> None:
+    frame.attempt(partial(_confirm_deletion, job, name))
 
 
-def _show_deleted(deleted: list[Deleted]) -> None:
-    for entry in deleted:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(plain(entry.name))
-            if st.button(
-                "Undo",
-                icon=":material/undo:",
-                key=f"undo {entry.folder.name}",
-                help="Brings the analysis back, with its notes and all that was computed of it.",
-            ):
-                trash.restore(entry, stored.store())
-                st.rerun()
+def _confirm_deletion(job: Job, name: str) -> None:
+    st.markdown(
+        f"**{plain(name)}** is deleted with its notes, intervals and audit. If it runs, it is "
+        "stopped. You can undo this until you delete another analysis or restart the app."
+    )
+    with st.container(horizontal=True):
+        if st.button("Delete", type="primary", key=f"delete for sure {job.id}"):
+            deletion.delete(job.id, name, stored.store())
+            if choices.get_one("analysis") == job.id:
+                choices.open_job("")
+            st.rerun()
+        if st.button("Keep it", key=f"keep {job.id}"):
+            st.rerun()
+
+
+def _offer_undo() -> None:
+    """A line with Undo, for as long as a deleted analysis can be brought back."""
+    job = deletion.last_deleted(stored.store())
+    if job is None or view_only():
+        return
+    name = notes.read_notes(job.id, stored.store()).name or notes.derived(job)
+    with st.container(horizontal=True, vertical_alignment="center", key="deleted"):
+        st.markdown(f"Deleted **{plain(name)}**.", width="content")
+        if st.button(
+            "Undo",
+            icon=":material/undo:",
+            key="undo deletion",
+            help="Brings the analysis back, with its notes and all that was computed of it.",
+        ):
+            deletion.restore(job.id, stored.store())
+            st.rerun()
 
 
 frame.page(__file__, home_body)

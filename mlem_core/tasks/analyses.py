@@ -268,11 +268,10 @@ def keep_uploads(files: Sequence[tuple[str, bytes]], store: Store) -> Path:
 def purge_uploads(store: Store, days: float = UNUSED_DAYS) -> None:
     """Remove uploads that no analysis is of, and that were uploaded more than so many days ago.
 
-    Those of an analysis in the trash stay until it is gone for good.
+    Those of a deleted analysis stay until it is removed for good.
     """
-    specs = [*(store.root / "jobs").glob("*/spec.json"), *store.root.glob("trash/*/job/spec.json")]
     named: set[str] = set()
-    for path in specs:
+    for path in (*store.root.glob("jobs/*/spec.json"), *store.root.glob("deleted/*/spec.json")):
         spec = read_json(path)
         named_files = (dict(spec.get(name) or ()).values() for name in ("representations", "rdms"))
         paths = [spec.get("stimuli"), *itertools.chain(*named_files)]

@@ -170,9 +170,10 @@ def offer(task: Followup, label: str, help: str) -> None:
         just_now = time.time() - task.result.stat().st_mtime < JUST_NOW
         if just_now or not task.kind.in_store:
             return
-        # Whoever offers it has not found it: the store has been emptied since.
-        task.damaged("What this work had made is no longer in the store; start it again.")
-        status = task.status()
+        if not view_only():
+            # Whoever offers it has not found it: the store has been emptied since.
+            task.damaged("What this work had made is no longer in the store; start it again.")
+            status = task.status()
     if status.state in UNDER_WAY:
         _progress(task, label)
         return

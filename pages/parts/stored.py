@@ -27,7 +27,7 @@ from mlem_core.base.labels import Names, distinct
 from mlem_core.base.typing import parse_layer
 from mlem_core.base.work import cancelled_by
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, trash
+from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
 from mlem_core.tasks.reading import read_upload
@@ -52,10 +52,10 @@ def store() -> Store:
 # Asked for a hundred times a page. To open one twice at a time does no harm.
 @lru_cache(maxsize=8)
 def _opened(root: str | None) -> Store:
-    """A store, with what nobody wants any more removed from it."""
+    """A store, without analyses that were deleted earlier and old uploads of no analysis."""
     opened = Store()
     if not view_only():
-        trash.purge(opened)
+        deletion.remove_deleted(opened)
         analyses.purge_uploads(opened)
     return opened
 
@@ -129,8 +129,6 @@ def find_job(job_id: str) -> Job:
     """The job that the state names; InputError where this machine has none such."""
     job = analyses.find(job_id, store()) if re.fullmatch(r"[0-9a-zA-Z_-]+", job_id) else None
     if job is None:
-        if any(one.id == job_id for one in trash.in_trash(store())):
-            raise InputError("This analysis was deleted; the list on Home can bring it back.")
         raise InputError(
             "The analysis in this address is not on this machine; run it again on the page "
             "New analysis."

@@ -32,7 +32,7 @@ from mlem_core.base.files import write_json
 from mlem_core.cli.commands import main as run_command
 from mlem_core.cli.options import parser, spec_from_options
 from mlem_core.storage.store import Store
-from mlem_core.tasks import analyses, notes, trash
+from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.runner import carry_out
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -164,8 +164,8 @@ def _upload(folder):
 
 def _deleted(folder):
     store = Store(folder / "store")
-    if any((store.root / "jobs").glob("0*/spec.json")) or not trash.in_trash(store):
-        trash.delete("0123456789abcdef", "Mine", store)
+    if any((store.root / "jobs").glob("0*/spec.json")):
+        deletion.delete("0123456789abcdef", "Mine", store)
 
 
 def _job(folder):
@@ -178,7 +178,7 @@ def _job(folder):
 
 
 def _all_there(folder):
-    """In a copy: what is in the trash comes back whole, and what was half moved is put back."""
+    """In a copy: the analysis is in the list or comes back, with all that belongs to it."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as other:
         store = Store(shutil.copytree(folder / "store", Path(other) / "store"))
         whole = {"0123456789abcdef", "fits-1", "0123456789abcdef.json"}
@@ -187,14 +187,8 @@ def _all_there(folder):
             paths = [*(store.root / "jobs").iterdir(), *(store.root / "notes").iterdir()]
             return whole & {path.name for path in paths}
 
-        found = trash.in_trash(store)
-        if len(found) > 1 or (found and there()):
-            return [f"{len(found)} deleted of one, and still there: {there()}"]
-        for path in (store.root / "trash").glob("*"):
-            os.utime(path, (0, 0))
-        trash.purge(store)
-        for one in trash.in_trash(store):
-            trash.restore(one, store)
+        if (deleted := deletion.last_deleted(store)) is not None:
+            deletion.restore(deleted.id, store)
         return [] if there() == whole else [f"neither there nor deleted: {whole - there()}"]
 
 

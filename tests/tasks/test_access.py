@@ -8,7 +8,7 @@ from pathlib import Path
 from inputs import for_each, in_files, noise, refused, words
 
 from mlem_core.storage.digests import Digested
-from mlem_core.tasks import access, analyses, examples, followups, notes, trash
+from mlem_core.tasks import access, analyses, deletion, examples, followups, notes
 from mlem_core.tasks.runner import Task
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,8 @@ def test_a_server_that_only_shows_changes_nothing(store, tmp_path, monkeypatch):
         lambda: analyses.start(spec, store),
         lambda: analyses.keep_uploads([("a.csv", b"1"), ("b.csv", b"2")], store),
         lambda: notes.change_notes(examples.ID, store, lambda old: old.named("Mine")),
-        lambda: trash.delete(job.id, "Mine", store),
+        lambda: deletion.delete(job.id, "Mine", store),
+        lambda: deletion.restore(job.id, store),
         followup.begin,
         job.cancel,
     ):

@@ -23,7 +23,7 @@ from mlem_core.measures.decomposition import UNEXPLAINED
 from mlem_core.pairs.tables import BY_LAYER
 from mlem_core.robustness import audit
 from mlem_core.robustness.flags import SAYS
-from mlem_core.tasks import analyses, examples, followups, notes, trash
+from mlem_core.tasks import analyses, deletion, examples, followups, notes
 from mlem_core.tasks.notes import Notes
 
 ID = "0123456789abcdef"
@@ -122,59 +122,64 @@ def listed(store):
 
 def test_deleted_is_out_of_the_list_and_comes_back_with_all_that_belongs_to_it(job, store):
     before = job.analysis().results().importance
-    (work,) = trash.followups_of(job.id, store)
-    deleted = trash.delete(job.id, "Mine", store)
-    assert listed(store) == [] and not job.folder.exists() and not work.exists()
-    assert notes.read_notes(job.id, store) == notes.Notes()
-    assert trash.in_trash(Store(store.root)) == [deleted]
+    (work,) = deletion.followups_of(job.id, store)
+    deletion.delete(job.id, "Mine", store)
+    assert listed(store) == [] and not job.folder.exists()
+    assert deletion.last_deleted(Store(store.root)).spec == job.spec
     with refused("deleted already"):
-        trash.delete(job.id, "Mine", store)
-    (found,) = trash.in_trash(store)
-    trash.restore(found, store)
-    assert listed(store) == [job.id] and work.is_dir() and trash.in_trash(store) == []
+        deletion.delete(job.id, "Mine", store)
+    deletion.restore(job.id, store)
+    assert listed(store) == [job.id] and work.is_dir()
+    assert deletion.last_deleted(store) is None
     assert notes.read_notes(job.id, store).note == "to be looked at"
     assert analyses.find(job.id, store).analysis().results().importance.equals(before)
-    with refused("no longer in the trash"):
-        trash.restore(found, store)
+    with refused("cannot be brought back"):
+        deletion.restore(job.id, store)
 
 
 @pytest.mark.slow
 def test_what_runs_is_cancelled_first(job, store, long):
     runs = analyses.start(long, store)
     work = followups.followup_of("representations", job.id, {"models": ["brain"]}, store).begin()
-    trash.delete(job.id, "Mine", store)  # its work waits for its turn
-    deleted = trash.delete(runs.id, "long", store)
+    deletion.delete(job.id, "Mine", store)  # its work waits for its turn
+    assert listed(store) == [runs.id] and work.status().state == "cancelled"
+    deletion.delete(runs.id, "long", store)
     assert listed(store) == [] and not work.folder.exists()
-    trash.restore(deleted, store)
+    deletion.restore(runs.id, store)
     assert runs.status().state == "cancelled"
 
 
 @pytest.mark.slow
 def test_what_was_made_anew_meanwhile_stays(job, store):
-    deleted = trash.delete(job.id, "Mine", store)
+    (work,) = deletion.followups_of(job.id, store)
+    deletion.delete(job.id, "Mine", store)
     again = analyses.start(job.spec, store)
     assert again.id == job.id and wait(again, "done")
     notes.change_notes(job.id, store, lambda old: old.named("Second"))
     made = os.stat(again.result).st_ino
-    trash.restore(deleted, store)
-    assert os.stat(again.result).st_ino == made and notes.read_notes(job.id, store).name == "Second"
-    assert len(list(trash.followups_of(job.id, store))) == 1 and trash.in_trash(store) == []
+    deletion.restore(job.id, store)
+    assert os.stat(again.result).st_ino == made
+    deletion.remove_deleted(store)
+    assert os.stat(again.result).st_ino == made and work.is_dir()
+    assert notes.read_notes(job.id, store).name == "Second"
 
 
-def test_old_and_many_are_removed_for_good_and_a_damaged_one_is_left_out(store):
-    jobs = store.root / "jobs"
-    for n in range(5):
-        (jobs / f"{n:016x}").mkdir(parents=True)
-        (jobs / f"{n:016x}" / "spec.json").write_text("{}")
-        trash.delete(f"{n:016x}", str(n), store)
-    trash.purge(store)
-    assert [one.name for one in trash.in_trash(store)] == ["4", "3", "2", "1", "0"]
-    trash.purge(store, most=2)
-    (last, _) = trash.in_trash(store)
-    (last.folder / "deleted.json").write_text('{"analysis": 1}')
-    assert [one.name for one in trash.in_trash(store)] == ["3"]
-    trash.purge(store, days=0.0)
-    assert not [one for one in (store.root / "trash").iterdir() if one != last.folder]
+def test_the_next_deletion_removes_for_good_and_nothing_of_others(job, store):
+    (work,) = deletion.followups_of(job.id, store)
+    other = store.root / "jobs" / ID
+    other.mkdir()
+    (other / "spec.json").write_text("{}")
+    notes.change_notes(ID, store, lambda old: old.named("Other"))
+    deletion.delete(job.id, "Mine", store)
+    assert work.is_dir()
+    deletion.delete(ID, "Other", store)
+    assert not work.exists() and notes.read_notes(job.id, store) == Notes()
+    assert notes.read_notes(ID, store).name == "Other"
+    with refused("cannot be brought back"):
+        deletion.restore(job.id, store)
+    deletion.restore(ID, store)
+    deletion.remove_deleted(store)
+    assert other.is_dir()
 
 
 LAYER = ("minilm", 3)
@@ -199,7 +204,7 @@ def test_it_is_a_job_of_every_store_and_what_its_constants_say(example, tmp_path
     notes.change_notes(examples.ID, store, lambda old: old.named("To begin with"))
     assert notes.read_notes(examples.ID, store).name == "To begin with"
     with refused("comes with the program"):
-        trash.delete(examples.ID, "Example", store)
+        deletion.delete(examples.ID, "Example", store)
     assert sorted(examples.FOLDER.rglob("*")) == before and job.status().state == "done"
 
 
