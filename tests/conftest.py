@@ -110,11 +110,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(tmp_path_factory.mktemp("store"), overlays=())
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return Store(tmp_path / "store").root
-
-
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.save("bert", tmp_path_factory.mktemp("models") / "bert")

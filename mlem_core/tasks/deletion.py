@@ -101,11 +101,10 @@ def followups_of(job_id: str, store: Store) -> Iterator[Path]:
     """The folders of work on an analysis."""
     for path in (store.root / "jobs").glob("*-*/spec.json"):
         try:
-            request = json.loads(path.read_bytes())
-            about = (request["analysis"].partition("-")[0], request["options"].get("other"))
+            own_id = json.loads(path.read_bytes())["analysis"].partition("-")[0]
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
-        if job_id in about:
+        if own_id == job_id:
             yield path.parent
 
 
