@@ -195,8 +195,10 @@ def write_tables(
             write_table(tables[name], unfinished / name, synced=False)
         written = {one: its - names for one, its in there.written.items()}
         written[command] = names | (own & there.same)
+        options = {**there.options, **manifest.get("options", {})}
         listed = {
             **manifest,
+            **({"options": options} if options else {}),
             "tables": sorted(names | there.same),
             "written": {one: sorted(its) for one, its in sorted(written.items()) if its},
         }
@@ -208,10 +210,14 @@ def write_tables(
 
 
 class _There(NamedTuple):
-    """The tables in a folder: of the same analysis, and all by the command that wrote them."""
+    """The tables in a folder: of the same analysis, and all by the command that wrote them.
+
+    `options` are those of the tables of the same analysis.
+    """
 
     same: set[str]
     written: dict[str, set[str]]
+    options: dict[str, Any]
 
 
 def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
@@ -225,13 +231,15 @@ def _tables_there(path: Path, manifest: Mapping[str, Any]) -> _There:
         kept = json.loads(path.read_bytes())
         tables = there(kept.pop("tables"))
         written = {str(one): there(its) for one, its in kept.pop("written", {}).items()}
+        options = dict(kept.pop("options", {}))
         new = json.loads(json.dumps(manifest))
+        new.pop("options", None)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return _There(set(), {})
+        return _There(set(), {}, {})
     of_none = tables.difference(*written.values())
     written = {**written, "": of_none} if of_none else written
     same = {**kept, "machine": None} == {**new, "machine": None}
-    return _There(tables if same else set(), written)
+    return _There(tables if same else set(), written, options if same else {})
 
 
 def correlations_of_features(tables: PairTables) -> pd.DataFrame:

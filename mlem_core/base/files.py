@@ -323,7 +323,7 @@ def parsed(kind: type[T], data: bytes, what: str) -> T:
     ----------
     kind : the dataclass
     data : the document
-    what : the document in a message, such as "the capsule.json of x.zip"
+    what : the document in a message, such as "the manifest of x.zip"
 
     Raises InputError: it is no JSON, or an entry is missing or of another form.
     """

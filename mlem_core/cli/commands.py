@@ -12,13 +12,12 @@ from pathlib import Path
 import pandas as pd
 
 from mlem_core.analysis.analysis import Analysis
-from mlem_core.analysis.decoding import BASELINES, decode_layers
 from mlem_core.analysis.diagnostics import lint
 from mlem_core.analysis.results import write_tables
 from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.spec import AnalysisSpec
-from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.errors import InputError
 from mlem_core.base.files import check_target, is_full
 from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
@@ -26,9 +25,7 @@ from mlem_core.base.typing import parse_layer
 from mlem_core.base.work import Bars
 from mlem_core.cli.found import (
     analysis_of_two,
-    bounds_of_all,
     found,
-    group_findings,
     result_of,
     two,
 )
@@ -46,16 +43,16 @@ from mlem_core.data.columns import guess_kind, text_of
 from mlem_core.data.stimulus_csv import write_csv, write_table
 from mlem_core.figures.context import Drawing, FigureContext
 from mlem_core.inference import explanation
-from mlem_core.inference.chance import UNCORRECTED
 from mlem_core.inference.explained import Explanation
 from mlem_core.inference.explanation import kept_intervals
 from mlem_core.inference.intervals import check_permutations
-from mlem_core.inference.resample import REPLICATES, generalises
+from mlem_core.inference.resample import generalises
 from mlem_core.inference.what_else import explain_rest
 from mlem_core.models.availability import systems_table
 from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.resampling_units import Units
-from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.pairs.similarities import SIMILARITIES
+from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.erasure import erase
 from mlem_core.robustness.flags import audit_tables, summary
@@ -89,56 +86,35 @@ def _notices(analysis: Analysis) -> list[str]:
 
 
 def _analyze(options: argparse.Namespace) -> None:
+    table_options = TableOptions(
+        bootstrap=options.bootstrap,
+        chance=options.chance,
+        similarity=options.similarity,
+        similarities=tuple(options.similarities),
+        baselines=tuple(options.baselines),
+    )
+    table_options.check()
     spec = _spec(options)
-    bounds = None
-    for name in options.baselines:
-        check_choice("baseline", name, BASELINES)
-    names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
-    similarities = [SIMILARITIES.named(name) for name in names]
-    store, notices = Store(), list[str]()
-    extra: dict[str, pd.DataFrame] = {}
+    store = Store()
     with Bars() as bars:
         analysis = run(spec, store, bars.show)
-        notices += _notices(analysis)
-        for name in options.baselines:
-            baseline = decode_layers(analysis, store, progress=bars.counter(name, "layers"))
-            extra[f"{name}.csv"] = baseline.table
-            notices += baseline.notices
-        for name in names:
-            count = bars.counter(name, "layers")
-            extra |= compared(analysis, name, store, count).written()
-        notices += filter(None, (similarity.no_terms for similarity in similarities))
-        by = compared(analysis, options.similarity, store)
-        if options.chance:
-            from mlem_core.inference.importance_chance import importances_by_chance
-
-            extra["importance_chance.csv"] = importances_by_chance(
-                analysis, store, n_permutations=options.chance, report=bars.show
-            )
-        if options.bootstrap:
-            bounds, tables, said = bounds_of_all(analysis, by, store, options.bootstrap, bars.show)
-            extra |= tables
-            notices += said
-        raw = [file for file, table in extra.items() if file[:3] == "why" and "p" not in table]
-        notices += [f"{listed(raw)}: {UNCORRECTED}"] if raw else []
-    complain(*notices)
-    results = analysis.results()
-    said = group_findings(analysis, results, bounds, by, store, extra)
-    complain(*_left_beside(options.out, results.write(options.out, analysis.manifest, extra)))
-    if options.capsule:
-        from mlem_core.figures.plots import Drawing
-        from mlem_core.report import capsule
-
-        with Bars() as bars:
-            drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)
-            capsule.write(
-                analysis, options.capsule, results=results, drawing=drawing, progress=bars.show
-            )
+        results = analysis.results()
+        computed = analysis_tables(analysis, results, table_options, store, bars.show)
+    complain(*_notices(analysis), *computed.notices)
+    manifest = {**analysis.manifest, "options": table_options.to_dict()}
+    complain(*_left_beside(options.out, write_tables(options.out, computed.tables, manifest)))
     sure = None
     if options.bootstrap:
         sure = partial(kept_intervals, analysis=analysis, store=store)
-    chance = extra.get("importance_chance.csv")
-    tell(*found(analysis, results, bounds, by, sure, chance), *said)
+    lines = found(
+        analysis,
+        results,
+        computed.intervals,
+        computed.similarity,
+        sure,
+        computed.importance_chance,
+    )
+    tell(*lines, *computed.group_sentences)
 
 
 def _audit(options: argparse.Namespace) -> None:
@@ -259,22 +235,36 @@ def _replicate(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    """Write the page of a result."""
+    """Write a result as one page, or as a zip of everything."""
+    from mlem_core.report.archive import write_archive
     from mlem_core.report.page import write_page
 
-    store = Store()
+    if (options.html is None) == (options.zip is None):
+        raise InputError("expected one file to write: --html FILE.html or --zip FILE.zip.")
+    store, with_stimuli = Store(), not options.without_stimuli
     with Bars() as bars:
-        analysis = result_of(options.result, AnalysisSpec(), store, bars.show)
-        selection, title = analysis.select(), options.title or Path(analysis.stimuli.name).stem
-        context = FigureContext(analysis, selection, analysis.results(), Drawing(store=store))
-        path = write_page(
-            context,
-            options.html,
-            title,
-            options.pairs,
-            stimuli=not options.without_stimuli,
-            progress=bars.show,
-        )
+        analysis, table_options = result_of(options.result, AnalysisSpec(), store, bars.show)
+        if options.zip is not None:
+            path = write_archive(
+                analysis,
+                options.zip,
+                store,
+                table_options,
+                with_stimuli=with_stimuli,
+                progress=bars.show,
+            )
+        else:
+            title = options.title or Path(analysis.stimuli.name).stem
+            drawing = Drawing(store=store)
+            context = FigureContext(analysis, analysis.select(), analysis.results(), drawing)
+            path = write_page(
+                context,
+                options.html,
+                title,
+                options.pairs,
+                stimuli=with_stimuli,
+                progress=bars.show,
+            )
     tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -309,14 +299,21 @@ def _erase(options: argparse.Namespace) -> None:
     complain(*found.notes)
 
 
-def _verify(options: argparse.Namespace) -> int:
-    from mlem_core.report.verify import verify
+def _rerun(options: argparse.Namespace) -> int:
+    from mlem_core.report.rerun import rerun
 
     with Bars() as bars:
-        folders = dict(options.folders)
-        result = verify(options.capsule, bars.show, models=folders, download=options.download)
-    tell(*result.lines())
-    return 0 if result.same else DIFFERS
+        outcome = rerun(
+            options.manifest,
+            stimuli=options.stimuli,
+            representations=dict(options.representations),
+            models=dict(options.models),
+            tolerance=options.tolerance,
+            download=options.download,
+            progress=bars.show,
+        )
+    tell(*outcome.lines())
+    return 0 if outcome.same else DIFFERS
 
 
 def _cluster(options: argparse.Namespace) -> str:
@@ -335,8 +332,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
     "lint": _lint,
     "systems": _systems,
     "replicate": _replicate,
+    "rerun": _rerun,
     "stimuli": _stimuli,
-    "verify": _verify,
     "what-else": _what_else,
     "why": _why,
 }
@@ -346,7 +343,7 @@ _FOLDERS = ("analyze", "audit")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    Returns 0, 1 where a capsule differs from its new run, or 2 for bad input (one line on stderr).
+    Returns 0, 1 where a table differs from its rerun, or 2 for bad input (one line on stderr).
     Ctrl-C passes through to `mlem_core.__main__`, which exits with 130.
     """
     any_encoding()
@@ -360,8 +357,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What is written at the end must be possible before the work begins.
         if (path := getattr(options, "out", None)) is not None:
             check_target(path, "folder" if options.command in _FOLDERS else "file")
-        for option in ("capsule", "html"):
-            if options.command != "verify" and getattr(options, option, None) is not None:
+        for option in ("html", "zip"):
+            if getattr(options, option, None) is not None:
                 check_target(getattr(options, option), "file")
         with computing_on(_cluster(options)):
             return _COMMANDS[options.command](options) or 0

@@ -20,17 +20,13 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, unknown
+from mlem_core.base.files import checked
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
-from mlem_core.base.work import Bars
 from mlem_core.cli.options import spec_from_options
 from mlem_core.estimators.registry import estimator_named
-from mlem_core.figures.captions import tau_by_chance
 from mlem_core.figures.context import held_out
-from mlem_core.groups.noise_ceilings import ceiling_tables
-from mlem_core.groups.summary import GroupSummary, group_tables, lines
-from mlem_core.groups.systems import keep_fold_similarity
 from mlem_core.inference.explained import Explanation, as_chosen
 from mlem_core.inference.explanation import best_known, explain
 from mlem_core.inference.importance_chance import above_chance
@@ -38,17 +34,10 @@ from mlem_core.inference.intervals import (
     PERMUTATIONS,
     LayerIntervals,
     score_table,
-    similarity_table,
 )
-from mlem_core.inference.layer_intervals import (
-    chance_of_layers,
-    known_layer_chance,
-    layer_intervals,
-    stimuli_left,
-)
-from mlem_core.inference.resample import HARDLY, below_ceiling, generalises
+from mlem_core.inference.resample import HARDLY, below_ceiling
 from mlem_core.measures.importance import most_important
-from mlem_core.pairs.similarities import RSA
+from mlem_core.report.analysis_tables import TableOptions
 from mlem_core.storage.store import Store
 
 
@@ -89,60 +78,6 @@ def found(
     rests = f"(features coded {results.coding}; {_each(analysis)})"
     said = [f"{line} {rests}" for line in lines]
     return [*said, *filter(None, [below_ceiling(results, analysis.spec.estimator)])]
-
-
-def bounds_of_all(
-    analysis: Analysis, by: LayerSimilarity, store: Store, n_replicates: int, report: Report
-) -> tuple[LayerIntervals, dict[str, pd.DataFrame], list[str]]:
-    """Intervals of all layers, the tables that are written of them and of chance, and notices.
-
-    Of RSA and, where that is another, of the similarity that is looked at, whose intervals these
-    are.
-    """
-    tables: dict[str, pd.DataFrame] = {}
-    notices: list[str] = []
-    for name in dict.fromkeys((RSA, by.similarity.name)):
-        chosen = analysis.select(similarity=name)
-        bounds = layer_intervals(analysis, store, chosen, n_replicates=n_replicates, report=report)
-        chance = chance_of_layers(analysis, store, chosen, report=report)
-        if name != RSA and chance is not None:
-            tables |= by.written(chance.of_all(by.decomposed()))
-        tests = {"intervals.csv": score_table(bounds)} if name == RSA else {}
-        end = "" if name == RSA else f"_{name}"
-        tests[f"similarity_intervals{end}.csv"] = similarity_table(bounds)
-        for file, (table, family) in tests.items():
-            tables[file] = table
-            notices.append(f"The tests in {file} are a family: {family}.")
-    notices.append(generalises(bounds.units, seeds=analysis.spec.has_seeds))
-    if by_chance := tau_by_chance(len(bounds.columns)):
-        notices.append(f"similarity_intervals.csv: {by_chance}")
-    return bounds, tables, notices
-
-
-def group_findings(
-    analysis: Analysis,
-    results: Results,
-    bounds: LayerIntervals | None,
-    by: LayerSimilarity,
-    store: Store,
-    extra: dict[str, pd.DataFrame],
-) -> list[str]:
-    """Lines on groups and trajectories of models, whose tables go to the others."""
-    left, chosen = None, analysis.select(similarity=by.similarity.name)
-    if bounds is not None and analysis.spec.has_groups:
-        with Bars() as bars:
-            left = stimuli_left(analysis, store, chosen, report=bars.show)
-    chance = known_layer_chance(analysis, store, chosen)
-    if by.similarity.of_ranks:
-        with Bars() as bars:
-            keep_fold_similarity(analysis, store, bars.counter("similarity in folds", "layers"))
-    beside: dict[str, Any] = {"compared": by, "chance": chance, "store": store}
-    summary = GroupSummary(analysis, results, None, bounds, left, **beside)
-    extra |= group_tables(summary)
-    with Bars() as bars:
-        count = bars.counter("noise ceilings", "layers")
-        extra |= ceiling_tables(analysis, results, store, count)
-    return lines(summary)
 
 
 def _alike(by: LayerSimilarity, why: Explanation) -> str:
@@ -259,7 +194,7 @@ def two(options: argparse.Namespace, store: Store, report: Report) -> tuple[Anal
     given, halves = spec_from_options(options), ("first", "second")
     names *= 1 + options.halves
     made = [
-        result_of(name, given, store, report, half=half if options.halves else "")
+        result_of(name, given, store, report, half=half if options.halves else "")[0]
         for name, half in zip(names, halves, strict=True)
     ]
     return made[0], made[1]
@@ -267,8 +202,10 @@ def two(options: argparse.Namespace, store: Store, report: Report) -> tuple[Anal
 
 def result_of(
     name: str, given: AnalysisSpec, store: Store, report: Report, *, half: str = ""
-) -> Analysis:
+) -> tuple[Analysis, TableOptions]:
     """The result in a folder that `analyze` wrote, or of a stimulus set with given choices.
+
+    Beside it stand the options of the tables in the folder.
 
     Raises
     ------
@@ -284,7 +221,8 @@ def result_of(
     ]
     if was and not half and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
         raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
-    return analysis
+    options = checked(TableOptions, was.get("options", {}), f"the options of {short(name)}")
+    return analysis, options
 
 
 def _manifest(name: str) -> dict[str, Any]:
@@ -296,7 +234,12 @@ def _manifest(name: str) -> dict[str, Any]:
         kept = json.loads(path.read_bytes())
         models = {model: dict(facts) for model, facts in kept["models"].items()}
         digest = str(kept["stimuli"]["digest"])
-        return {"parameters": kept["parameters"], "digest": digest, "models": models}
+        return {
+            "parameters": kept["parameters"],
+            "digest": digest,
+            "models": models,
+            "options": kept.get("options", {}),
+        }
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InputError(f"the manifest.json in {short(name)} is none of analyze.") from None
 

@@ -11,43 +11,66 @@ from mlem_core.base.typing import Layer, parse_layer
 from mlem_core.cli.streams import typed
 
 
-def add_verify(commands: Any) -> argparse.ArgumentParser:
-    """Parser of the command `verify`."""
-    verify: argparse.ArgumentParser = commands.add_parser(
-        "verify",
-        help="run a capsule again and report differences",
-        description="Exit code 0: no difference; 1: differences; 2: it cannot be run again.",
+def add_rerun(commands: Any) -> argparse.ArgumentParser:
+    """Parser of the command `rerun`."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        "rerun",
+        help="run an analysis again and say which tables differ",
+        description="Exit code 0: all tables are equal; 1: a table differs; 2: the analysis cannot "
+        "be run again.",
     )
-    verify.add_argument(
-        "capsule", metavar="CAPSULE.zip", help="written by analyze --capsule, or by the app"
+    command.add_argument(
+        "manifest",
+        metavar="MANIFEST.json|FILE.zip",
+        help="manifest.json that analyze wrote beside its tables, or a zip of export or the app",
     )
-    verify.add_argument(
+    command.add_argument(
+        "--stimuli", metavar="FILE", help="the stimuli, where they are not beside the manifest"
+    )
+    command.add_argument(
+        "--representations",
+        action="append",
+        default=[],
+        type=typed(parse_pair("NAME=FILE")),
+        metavar="NAME=FILE",
+        help="a representations file that is not beside the manifest; may be given several times",
+    )
+    command.add_argument(
         "--model",
-        dest="folders",
+        dest="models",
         action="append",
         default=[],
         type=typed(parse_pair("NAME=FOLDER")),
         metavar="NAME=FOLDER",
         help="folder of a model that was a folder; may be given several times",
     )
-    verify.add_argument(
+    command.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        metavar="X",
+        help="two numbers are equal within X, or within X times their size; default: 0.0001",
+    )
+    command.add_argument(
         "--download",
         action="store_true",
         help="download models that are not on this machine from the Hugging Face hub",
     )
-    return verify
+    return command
 
 
 def add_export(commands: Any) -> argparse.ArgumentParser:
     """Parser of the command `export`."""
     command: argparse.ArgumentParser = commands.add_parser(
         "export",
-        help="write a result as one HTML page that opens without a server",
+        help="write a result as one HTML page, or as a zip of everything",
         description="The page explains every two layers, with the maps of the stimuli, the "
-        "profiles, the tables and the methods. Nothing in it is fetched from elsewhere.",
+        "profiles, the tables and the methods. Nothing in it is fetched from elsewhere. The zip "
+        "has all tables and figures, the methods, the stimuli and manifest.json for rerun.",
     )
     command.add_argument("result", metavar="RESULT", help="a folder that analyze wrote")
-    command.add_argument("--html", required=True, metavar="FILE.html", help="the page to write")
+    command.add_argument("--html", metavar="FILE.html", help="the page to write")
+    command.add_argument("--zip", metavar="FILE.zip", help="the zip to write")
     command.add_argument("--title", help="of the page; by default the name of the stimuli")
     command.add_argument(
         "--pair",

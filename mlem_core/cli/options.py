@@ -11,15 +11,15 @@ from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base import VERSION
 from mlem_core.base.parameters import Parameter, parse_names
-from mlem_core.cli.of_results import add_erase, add_export, add_verify
+from mlem_core.cli.of_results import add_erase, add_export, add_rerun
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
 from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
+from mlem_core.report.analysis_tables import MOST_REPLICATES
 from mlem_core.scale.cluster import FORMS, VARIABLE, check_named
 
 BAD_INPUT = 2
-MOST_REPLICATES = 10_000_000
 # What of an analysis the look at its stimuli depends on.
 LINTED = ("missing", "interactions", "values", "folds", "folds_over", "seed")
 RELEASE = f"MLEM Explorer {VERSION}"
@@ -52,8 +52,8 @@ _EXAMPLES = {
     "stimuli": ("stimuli treebank --add frequency --bins frequency=4 --out words.csv",),
     "lint": ("lint --stimuli my.csv --sep semicolon --role note=ignore",),
     "systems": ("systems --model minilm --model smollm2 --out systems.csv",),
-    "verify": ("verify my.zip",),
-    "export": ("export results --html explorer.html",),
+    "rerun": ("rerun results/manifest.json", "rerun all.zip"),
+    "export": ("export results --html explorer.html", "export results --zip all.zip"),
     "replicate": ("replicate out1 out2 --out found.csv", "replicate out1 --halves"),
 }
 
@@ -298,9 +298,6 @@ def _add_analyze(commands: Any) -> argparse.ArgumentParser:
     )
     _add_chance(analyze, "also write importance_chance.csv: with the labels of each feature")
     analyze.add_argument("--out", required=True, metavar="DIR", help=_FOLDER)
-    analyze.add_argument(
-        "--capsule", metavar="FILE.zip", help="also write everything, with figures, as one zip"
-    )
     return analyze
 
 
@@ -361,7 +358,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
     _add_systems(commands, analyze)
     add_export(commands)
-    verify = add_verify(commands)
+    rerun = add_rerun(commands)
     of_two = why, what_else, _add_replicate(commands)
-    _add_cluster(analyze, *of_two, erase, audit, verify)
+    _add_cluster(analyze, *of_two, erase, audit, rerun)
     return whole

@@ -166,7 +166,7 @@ def check_numbers(name: str, values: Any, least: float, below: float = np.inf) -
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """An estimator as the pipeline, the screens, the command line and the capsule know it.
+    """An estimator as the pipeline, the screens, the command line and the archive know it.
 
     Attributes
     ----------

@@ -55,8 +55,6 @@ class Drawing:
     pair : the two layers that are compared; by default those of `Analysis.most_alike`
     store : where representations, intervals and the audit may be; without one there are no maps of
         the stimuli, and figures show spreads over folds
-    images : whether the figures of a capsule are SVG and PDF (which takes a browser, and seconds a
-        figure) or HTML; by default what this machine can do
     narrow : whether panels stand below each other, for one column of a journal
     flags : whether what an audit flags is marked
     names : how features and models are called
@@ -76,7 +74,6 @@ class Drawing:
 
     pair: tuple[Layer, Layer] | None = None
     store: Store | None = None
-    images: bool | None = None
     narrow: bool = False
     flags: bool = True
     names: Names = field(default_factory=Names)

@@ -1,7 +1,7 @@
 """The figures of an analysis by their names, for whoever draws them: `FIGURES` has a record each.
 
 `analysis.plot.profiles()` and `results.plot.similarity()` give a Plotly figure, the one that the
-app shows and a capsule has; `analysis.plot.figure` draws any of them by its name.
+app shows and *Download all* has; `analysis.plot.figure` draws any of them by its name.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ for _similarity, _entry in SIMILARITIES.items():
             FIGURES.register(FigureRecord(_new, _of_rsa.title, _of_rsa.line, _draw))
 
 
-# By name, so that no import elsewhere decides their order in a capsule.
+# By name, so that no import elsewhere decides their order in an archive.
 _by_name = sorted(FIGURES.items())
 FIGURES.clear()
 FIGURES.update(_by_name)

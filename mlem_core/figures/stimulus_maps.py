@@ -276,7 +276,7 @@ def draw_map_panels(context: FigureContext) -> RenderedFigure | None:
     """The maps of the layers of the model that is chosen; None where they cannot be had.
 
     Where none is chosen they are left out: each map takes seconds, and what happens to be kept must
-    not decide what is in a capsule.
+    not decide what is in an archive.
     """
     store, model = context.drawing.store, context.drawing.options.get("mapped", "")
     own = [layer for layer in context.selection.layers if layer[0] == model]

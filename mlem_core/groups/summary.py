@@ -138,7 +138,7 @@ class GroupSummary(SystemsSummary):
 
 
 def group_tables(summary: GroupSummary) -> dict[str, pd.DataFrame]:
-    """The tables of the command line and the capsule, by their file names."""
+    """The tables of groups, trajectories and systems, by their file names."""
     found: dict[str, pd.DataFrame] = {}
     if summary.analysis.spec.has_groups:
         found = {

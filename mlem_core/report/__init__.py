@@ -1,1 +1,1 @@
-"""Material for a paper: capsule, verification, methods paragraph, references, LaTeX."""
+"""Material for a paper: report, page, archive of everything, rerun, methods, LaTeX."""

@@ -21,8 +21,7 @@ from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Layer
 from mlem_core.figures.plots import FIGURES, Drawing, FigureContext, RenderedFigure, draw
 from mlem_core.report import formats
-from mlem_core.report.contents import in_zip
-from mlem_core.report.formats import FORMATS, as_latex, csv_bytes
+from mlem_core.report.formats import FORMATS, as_latex, csv_bytes, in_zip
 
 LONGEST = {"title": 300, "caption": 4000}  # letters
 

@@ -1,14 +1,16 @@
-"""The formats of export of a figure: one table, which screens, reports and capsules read."""
+"""The formats of export of a figure: one table, which screens, the report and the archive read."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,6 @@ from mlem_core import figures
 from mlem_core.base.parameters import Registry
 from mlem_core.data.stimulus_csv import write_table
 from mlem_core.figures.context import RenderedFigure
-from mlem_core.report.contents import in_zip
 
 # What a document has to load: rules, tables over several pages, pictures.
 PACKAGES = ("booktabs", "longtable", "graphicx")
@@ -334,6 +335,33 @@ def as_latex(drawn: RenderedFigure, name: str, paper: figures.Paper, form: str =
     size = paper.width_mm, len(pages_of(drawn, paper))
     picture = figure(path, size, drawn.caption, f"fig:{name}", title)
     return "\n".join((picture, table(drawn.printed, "", f"tab:{name}", title=title)))
+
+
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
+
+
+def write_zip(files: Mapping[str, bytes], target: Path | BinaryIO) -> None:
+    """Write files into a zip, in which the same files give the same bytes."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path, _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[path])
+
+
+def in_zip(files: Mapping[str, bytes]) -> bytes:
+    """Content of a zip of files, see `write_zip`."""
+    target = BytesIO()
+    write_zip(files, target)
+    return target.getvalue()
+
+
+def plotly_source() -> str:
+    """The script of Plotly."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:

@@ -221,12 +221,6 @@ def _escaped(part: str, escaped: Callable[[str], str] = escape) -> str:
     return f"{begin}{escaped(part)}{end}"
 
 
-def versions_text(manifest: Mapping[str, Any]) -> str:
-    """A line a package, with its version."""
-    versions = {name: version for name, version in manifest["versions"].items() if version}
-    return "".join(f"{name} {version}\n" for name, version in versions.items())
-
-
 def _populations(analysis: Analysis, names: Names) -> dict[str, list[str]]:
     """Sentences on models that are more than one each: each group, and each training."""
     spec, there = analysis.spec, [model for model, _ in analysis.layers]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 
 from mlem_core.analysis.analysis import check_layers
 from mlem_core.base.errors import InputError
@@ -29,12 +30,13 @@ from mlem_core.base.typing import Layer, Report, counting
 from mlem_core.figures.canvas import canvas_data, map_of, pair_data
 from mlem_core.figures.plots import FIGURES, FigureContext
 from mlem_core.figures.stimulus_maps import points_of
-from mlem_core.inference.explanation import explanations
+from mlem_core.groups.summary import GroupSummary, group_tables
+from mlem_core.inference.explanation import explain, explanations
+from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
-from mlem_core.report.capsule import called, plotly_source, tables_of
-from mlem_core.report.contents import own_names, portable, sources_of
-from mlem_core.report.formats import csv_bytes
+from mlem_core.report.formats import csv_bytes, plotly_source
 from mlem_core.report.methods import texts, uncertainty
+from mlem_core.report.portable import own_names, portable, renamed_context
 
 # Of more layers the pairs are those that one chooses.
 MOST_LAYERS = 400
@@ -109,13 +111,13 @@ def write_page(
     names = own_names(context.analysis)
     if names:
         # What stands in it would name folders of this machine.
-        context = called(context, names)
-    analysis = portable(context.analysis, names, sources_of(context.analysis))
+        context = renamed_context(context, names)
+    analysis = portable(context.analysis, names)
     written = texts(
         analysis, context.results, context.selection, context.names, uncertainty(context)
     )
     content |= {
-        "tables": {name: csv_bytes(table).decode() for name, table in tables_of(context).items()},
+        "tables": {name: csv_bytes(table).decode() for name, table in _tables(context).items()},
         "figures": list(_figures(context)),
         "methods": written["methods.md"],
         "references": written["references.bib"],
@@ -131,6 +133,30 @@ def write_page(
     with replacing(Path(target)) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return Path(target)
+
+
+def _tables(context: FigureContext) -> dict[str, pd.DataFrame]:
+    """The tables that follow from the pair tables, by file name."""
+    analysis, results, selection = context.analysis, context.results, context.selection
+    correlations = results.feature_correlations.rename_axis("feature").reset_index()
+    summary = GroupSummary(analysis, results, selection, chance=context.chance_of(RSA))
+    return {
+        **results.tables(),
+        "feature_correlations.csv": correlations,
+        **_pair_tables(context),
+        **group_tables(summary),
+    }
+
+
+def _pair_tables(context: FigureContext) -> dict[str, pd.DataFrame]:
+    """The RSA of two layers as a sum over the features, and that of every two layers."""
+    analysis, selection = context.analysis, context.selection
+    tables, rsa = analysis.subset(selection)
+    why = explain(analysis, *context.pair, features=selection.features)
+    split = decompose(tables, rsa)
+    if (chance := context.chance_of(RSA)) is not None:
+        split = chance.of_all(split)
+    return {"why.csv": why.terms, "why_layers.csv": split.table(list(selection.layers))}
 
 
 def _content(

@@ -10,7 +10,6 @@ feature, and leave what is not linear.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -214,28 +213,6 @@ def known_erasure(
 ) -> Erasure | None:
     """The result of `erase` if it is in the store; computes nothing."""
     return STAGE.find(store, _Asked(analysis, feature, layer, **how).key)
-
-
-def kept_erasures(analysis: Analysis, store: Store, pair: Sequence[Layer]) -> pd.DataFrame:
-    """What has been erased of an analysis, and what that changed: rows of `Erasure.table`.
-
-    Before its columns stand erased, erased_at and tokens. Of erasures with other layers than one of
-    `pair` beside them nothing is found.
-    """
-    asked = itertools.product(
-        analysis.tables.features, analysis.layers, ERASED, ((), *((one,) for one in pair))
-    )
-    found = [
-        known.table.assign(erased=feature, erased_at=layer_name(layer), tokens=tokens)
-        for feature, layer, tokens, others in asked
-        if (
-            known := known_erasure(analysis, store, feature, layer, others=others, positions=tokens)
-        )
-    ]
-    if not found:
-        return pd.DataFrame()
-    whole, first = pd.concat(found, ignore_index=True), ["erased", "erased_at", "tokens"]
-    return whole[[*first, *whole.columns.drop(first)]]
 
 
 def _check(analysis: Analysis, feature: str, layer: Layer) -> None:

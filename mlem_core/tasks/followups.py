@@ -1,14 +1,14 @@
 """Work on a finished analysis that takes longer than a page may wait: in the background, kept.
 
 A follow-up is a task as a job is one (`mlem_core.tasks.runner`), in the same queue. It makes tidy
-tables, a capsule, or entries of the store.
+tables, a file to download, or entries of the store.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -42,7 +42,7 @@ from mlem_core.tasks.runner import Request, Task, carry_out
 Made = Mapping[str, pd.DataFrame | bytes]
 Options = Mapping[str, Any]
 VERSION = 6
-CAPSULE, PAGE = "capsule.zip", "explorer.html"
+ARCHIVE, PAGE = "all.zip", "explorer.html"
 
 
 @dataclass(frozen=True)
@@ -118,33 +118,31 @@ def _erase(job: JobInput) -> None:
     )
 
 
-def _drawing(job: JobInput, pair: Sequence[Layer]) -> Drawing:
-    return Drawing((pair[0], pair[1]) if pair else None, job.store)
+def _archive(job: JobInput) -> Made:
+    from mlem_core.report.analysis_tables import computed_options
+    from mlem_core.report.archive import write_archive
 
-
-def _capsule(job: JobInput) -> Made:
-    from mlem_core.report import capsule
-
-    selection, results = job.selection(), None
-    if estimator_named(selection.estimator).slow:
-        results = fitted_results(*job.chosen, job.report)
-    pair = [(str(model), int(layer)) for model, layer in job.options["pair"]]
+    analysis, results = job.analysis, None
+    if estimator_named(analysis.spec.estimator).slow:
+        results = fitted_results(analysis, job.store, analysis.select(), job.report)
     with scratch("followup") as folder:
-        path = capsule.write(
-            job.analysis,
-            Path(folder) / CAPSULE,
-            selection,
+        path = write_archive(
+            analysis,
+            Path(folder) / ARCHIVE,
+            job.store,
+            computed_options(analysis, job.store),
             results=results,
-            drawing=_drawing(job, pair),
+            with_stimuli=bool(job.options["stimuli"]),
             progress=job.report,
         )
-        return {CAPSULE: path.read_bytes()}
+        return {ARCHIVE: path.read_bytes()}
 
 
 def _page(job: JobInput) -> Made:
     from mlem_core.report.page import write_page
 
-    drawing, results = _drawing(job, job.layers("a", "b")), job.analysis.results_of(job.selection())
+    a, b = job.layers("a", "b")
+    drawing, results = Drawing((a, b), job.store), job.analysis.results_of(job.selection())
     with scratch("page") as folder:
         path = write_page(
             FigureContext(job.analysis, job.selection(), results, drawing),
@@ -183,9 +181,9 @@ class JobType:
 
 JOB_TYPES: dict[str, JobType] = {
     "all-error-bars": JobType(_all_intervals, _models_of()),
+    "archive": JobType(_archive, _all_models, in_store=False),
     "audit": JobType(lambda job: audit(job.analysis, job.store, job.report), _all_models),
     "baseline": JobType(_baseline, _models_of(), in_store=False),
-    "capsule": JobType(_capsule, in_store=False),
     "chance": JobType(
         lambda job: kept_chance(*job.chosen, int(job.options["permutations"]), job.report),
         _models_of(),

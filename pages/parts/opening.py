@@ -111,7 +111,7 @@ def _open_view(url_path: str) -> View | None:
         return None
     remember(view)
     with head:
-        _offer_capsule(view)
+        _offer_downloads(view)
     return view
 
 
@@ -238,38 +238,42 @@ def _ways_on(latest: Job | None) -> None:
 
 
 @st.fragment
-def _offer_capsule(view: View) -> None:
-    """A button behind which the capsule is made, in the background, and downloaded."""
+def _offer_downloads(view: View) -> None:
+    """A button behind which files of the analysis are made, in the background, and downloaded."""
     popover = st.container(horizontal=True, horizontal_alignment="right").popover(
         "Download",
         icon=":material/folder_zip:",
-        key="capsule",
+        key="downloads",
         on_change="rerun",
         width="content",
-        help="All tables and all figures of what is shown, with what is needed to run it again.",
+        help="All tables and figures as one zip, one HTML page, or the same as a command.",
     )
     if popover.open:
         with popover:
-            frame.attempt(lambda: _make_capsule(view))
+            frame.attempt(lambda: _offer_archive(view))
             st.divider()
             frame.attempt(lambda: _make_page(view))
             st.divider()
             frame.attempt(lambda: _as_text(view))
 
 
-def _make_capsule(view: View) -> None:
-    selection, pair = view.selection, view.chosen_pair
-    options = {**selection.to_dict(), "pair": list(map(list, pair or ()))}
+def _offer_archive(view: View) -> None:
+    """A zip of everything, made in the background, and downloaded."""
     st.markdown(
-        f"One zip, a capsule, of what is shown: {many(len(selection.features), 'feature')} in "
-        f"{many(len(selection.layers), 'layer')}. In it are all tables, all figures, the stimuli, "
-        "a methods paragraph, the references and all versions."
+        "One zip of the whole analysis as it was run: all tables and figures, the methods "
+        "paragraph, the references, the stimuli and `manifest.json`."
     )
-    help = "Draws all figures in the background; about half a minute."
-    _offer_file(view, "capsule", options, followups.CAPSULE, help)
-    st.caption(
-        "`mlem verify FILE.zip` runs it again, models included, and says which numbers differ."
+    stimuli = st.toggle(
+        "With the stimuli",
+        value=True,
+        key="archive stimuli",
+        help="Their words and sentences, and files that stand for models; without them name the "
+        "files to run it again.",
     )
+    help = "Computes all tables and draws all figures in the background; about half a minute."
+    options = {"stimuli": stimuli}
+    _offer_file(view, "archive", ("Make the zip", "Download all"), options, followups.ARCHIVE, help)
+    st.caption("`mlem rerun FILE.zip` runs it again and says which tables differ.")
 
 
 def _make_page(view: View) -> None:
@@ -283,27 +287,36 @@ def _make_page(view: View) -> None:
     stimuli = st.toggle(
         "With the stimuli",
         value=True,
+        key="page stimuli",
         help="Their words and sentences; without them the values of their features stay.",
     )
     title = stored.analysis_names().get(view.job_id, view.job_id)
     more = {"a": pair[0], "b": pair[1], "stimuli": stimuli, "title": title}
     options = view.selection.to_dict() | more
     help = "Explains every two layers in the background; a minute for 50 layers."
-    _offer_file(view, "page", options, followups.PAGE, help)
+    labels = "Make the page", "Download the page"
+    _offer_file(view, "page", labels, options, followups.PAGE, help)
 
 
-def _offer_file(view: View, noun: str, options: dict[str, Any], name: str, help: str) -> None:
-    """The button that makes a file by the work of this name, or downloads it."""
-    task = view.work(noun, options)
-    background.offer(task, f"Make the {noun}", help)
+def _offer_file(
+    view: View,
+    kind: str,
+    labels: tuple[str, str],
+    options: dict[str, Any],
+    file_name: str,
+    help: str,
+) -> None:
+    """The button that makes a file by a kind of work, or downloads it; `labels` are of both."""
+    task = view.work(kind, options)
+    background.offer(task, labels[0], help)
     if task.status().state == "done":
-        path = task.file(name)
+        path = task.file(file_name)
         st.download_button(
-            f"Download the {noun} ({path.stat().st_size / 1e6:.1f} MB)",
+            f"{labels[1]} ({path.stat().st_size / 1e6:.1f} MB)",
             data=path.read_bytes,
-            file_name=f"{Path(view.analysis.stimuli.name).stem}-{name}",
+            file_name=f"{Path(view.analysis.stimuli.name).stem}-{file_name}",
             mime="application/octet-stream",
-            key=f"download {noun}",
+            key=f"download {kind}",
             type="primary",
             icon=":material/download:",
             on_click="ignore",

@@ -76,7 +76,7 @@ _PAGES = {
     "docs/systems.md": "Systems and groups",
     "docs/because.md": "Causes, by erasing",
     "docs/audit.md": "Audit and replication",
-    "docs/capsule.md": "Capsules",
+    "docs/report.md": "Report, page and rerun",
     "docs/validation/README.md": "Validation",
     "docs/trio.md": "Results of the small models",
     "docs/cluster.md": "Clusters",

@@ -23,12 +23,11 @@ from mlem_core.analysis.source import as_written
 from mlem_core.analysis.transforms import changed_units
 from mlem_core.data.folds import FOLDS_OVER, in_training
 from mlem_core.estimators.ridge_solver import GAIN, across_folds
-from mlem_core.figures.plots import Drawing
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.resample import below_ceiling
-from mlem_core.report import capsule
+from mlem_core.report.archive import write_archive
 from mlem_core.report.methods import methods_paragraph
-from mlem_core.report.verify import verify
+from mlem_core.report.rerun import rerun
 
 
 @pytest.fixture(scope="module")
@@ -115,26 +114,24 @@ def as_excel_writes(folder):
 @pytest.mark.parametrize(
     ("asked", "holds"),
     [
-        (lambda folder: of_arrays(folder, words(40), pairs=8_000), ["tables/pair_errors.csv"]),
+        (lambda folder: of_arrays(folder, words(40), pairs=8_000), ["pair_errors.csv"]),
         (lambda folder: of_arrays(folder, words(60), folds=3, folds_over="both"), []),
-        (of_values, ["tables/value_distances.csv", *(f"figures/{name}.html" for name in VALUES)]),
+        (of_values, ["value_distances.csv", *(f"figures/{name}.html" for name in VALUES)]),
         (repetitions, []),
         (as_excel_writes, []),
     ],
 )
-def test_a_capsule_is_the_same_when_run_again(asked, holds, tmp_path):
+def test_a_rerun_gives_the_same_tables(asked, holds, tmp_path):
     made = finished(tmp_path, asked(tmp_path), {})
     (tmp_path / "kept").mkdir()
     files.save_analysis(made.analysis, tmp_path / "kept")
     assert files.load_analysis(tmp_path / "kept").stimuli.digest == made.analysis.stimuli.digest
-    path = capsule.write(made.analysis, tmp_path / "c.zip", drawing=Drawing(images=False))
+    path = write_archive(made.analysis, tmp_path / "c.zip", made.store, images=False)
     with zipfile.ZipFile(path) as archive:
         assert set(holds) <= set(archive.namelist())
-    found = verify(path)
+    found = rerun(path)
     assert found.same, found.lines()
-    assert {name.partition("/")[2] for name in holds if name.endswith(".csv")} <= {
-        table.name for table in found.tables
-    }
+    assert {name for name in holds if name.endswith(".csv")} <= {one.name for one in found.tables}
 
 
 N_SENTENCES, N_FORMS = 80, 20

@@ -195,10 +195,6 @@ def _all_there(folder):
 SCENARIOS = {
     "analyze-warm": Scenario(_analyze(), _of_another_run, _no_mixture),
     "bootstrap-warm": Scenario(_analyze("--bootstrap", "20"), _of_another_run, _no_mixture),
-    "capsule": Scenario(
-        _analyze("--capsule", "{}/made/c.zip"), lambda folder: (folder / "made").mkdir(), _whole,
-        ("out", "made"),
-    ),
     "worker": Scenario(_work, result=("store/jobs/0123456789abcdef/result",)),
     "upload": Scenario(_upload, result=("store/uploads",)),
     "deletion": Scenario(_deleted, _job, _all_there, result=()),

@@ -20,7 +20,7 @@ from mlem_core.storage.store import save_result
 from mlem_core.tasks import analyses, followups, runner
 
 LONG = ("analyze-warm", "worker", "deletion")
-ALL = ("bootstrap-warm", "capsule", "upload", *LONG)
+ALL = ("bootstrap-warm", "upload", *LONG)
 
 
 def crashed(scenarios, folder, most):
@@ -63,8 +63,7 @@ def tried(tmp_path, size, warm, *more):
     assert done.returncode in (0, 2), said
     if done.returncode == 2:
         assert said.count("\n") == 1 and "free" in said and "Traceback" not in said, said
-        if "--capsule" not in more:
-            assert contents(tmp_path / "work") == before
+        assert contents(tmp_path / "work") == before
     assert not left_over(tmp_path)
     again = analyze(tmp_path, *more, **around)
     assert again.returncode == 0, again.stderr.decode()
@@ -79,7 +78,7 @@ def test_a_disk_that_is_full(tmp_path):
 @pytest.mark.faults
 @pytest.mark.parametrize("size", [0, 300, 1000, 4000, 16000, 64000])
 @pytest.mark.parametrize("warm", [False, True])
-@pytest.mark.parametrize("more", [(), ("--bootstrap", "20"), ("--capsule", "c.zip")])
+@pytest.mark.parametrize("more", [(), ("--bootstrap", "20")])
 def test_a_disk_that_is_full_at_any_size(tmp_path, size, warm, more):
     tried(tmp_path, size, warm, *more)
 
@@ -191,14 +190,14 @@ def test_work_on_an_analysis_is_never_shown_damaged(tmp_path):
     def done():
         task.result.mkdir(parents=True)
         save_result({"table": table}, task.result)
-        (task.result / followups.CAPSULE).write_bytes(b"zip")
+        (task.result / followups.ARCHIVE).write_bytes(b"zip")
         seal(task.result, RESULT)
 
     done()
     assert task.tables()["table"].equals(table)
-    assert task.file(followups.CAPSULE).read_bytes() == b"zip"
+    assert task.file(followups.ARCHIVE).read_bytes() == b"zip"
     for what in damaged(task.result, seed=0):
-        for look in (task.tables, lambda: task.file(followups.CAPSULE)):
+        for look in (task.tables, lambda: task.file(followups.ARCHIVE)):
             with pytest.raises(InputError, match=r"start it again|is not done"):
                 look()
         assert task.status().state == "failed", what

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, analyze, command, contents, inputs_in
-from hostile_capsules import small
 from inputs import for_each
 from permissions import heed_permissions, limited
 
@@ -229,7 +228,7 @@ def tried(home, command, capsys, every=1):
     for option, value in lines[every - 1 :: every]:
         lacks = "--out" in options_of(command[0]) and option != "--out"
         needed = ["--out", "out.csv" if command[0] in ("why", "stimuli") else "out"] * lacks
-        given = {"lint": inputs[:2], "stimuli": [], "verify": []}.get(command[0], inputs)
+        given = {"lint": inputs[:2], "stimuli": []}.get(command[0], inputs)
         said = wrongly_taken([*command, *given, *needed, f"{option}={value}"], capsys)
         if said is not None:
             wrong[f"{option}={value[:20]!a}"] = said
@@ -248,7 +247,7 @@ def test_what_was_found_odd(home, capsys):
     analyze, why = ["analyze", *inputs, "--out=o"], ["why", "m:0", "m:1", *inputs]
     for asked, last in (
         *((analyze, f"--{one}") for one in ("seed=-1", "seed=4294967296", "folds=0", "out=",
-                                            "out=/dev/null", "out=a\0b", "capsule=/dev/null")),
+                                            "out=/dev/null", "out=a\0b")),
         *((why, f"--out={out}") for out in ("", "/dev/null", folder)),
     ):  # fmt: skip
         assert main([*asked, last]) == 2
@@ -259,13 +258,11 @@ def test_what_was_found_odd(home, capsys):
 
 
 @pytest.mark.faults
-@for_each("command", "analyze", "lint", "why", "stimuli", "audit", "verify")
+@for_each("command", "analyze", "lint", "why", "stimuli", "audit")
 def test_odd_values_of_every_option(command, home, capsys):
-    (home[0] / "capsule").mkdir(exist_ok=True)
     before = {
         "why": ["m:0", "m:1"],
         "stimuli": [str(home[0] / "in/words.csv")],
-        "verify": [str(small(home[0] / "capsule"))] if command == "verify" else [],
     }
     assert tried(home, [command, *before.get(command, [])], capsys) == {}
     with capsys.disabled():

@@ -13,8 +13,7 @@ from mlem_core import AnalysisSpec, Store, run
 from mlem_core.cli.commands import main
 from mlem_core.figures.context import FIGURES, Drawing, FigureContext
 from mlem_core.figures.naming import naming
-from mlem_core.groups.noise_ceilings import noise_ceilings
-from mlem_core.report.capsule import how_sure
+from mlem_core.groups.noise_ceilings import ceiling_tables, noise_ceilings
 
 SUBJECTS, STIMULI, TIMES, ONSET = 4, 60, range(-100, 300, 20), 60
 
@@ -125,9 +124,9 @@ def test_the_onset_of_a_feature_and_the_ceiling_are_seen_over_time(meg, tmp_path
     analysis = run(spec, Store())
     chosen = analysis.select(layers=[one for one in analysis.layers if one[0] != "truth"])
     shown = FigureContext(analysis, chosen, analysis.results_of(chosen), Drawing(store=Store()))
-    written = how_sure(shown)
-    np.testing.assert_allclose(written["noise_ceilings.csv"]["upper"], ceilings["upper"])
-    assert {*written["model_ceilings.csv"]["model"]} == {"features"}
+    tables = ceiling_tables(analysis, shown.results, Store())
+    np.testing.assert_allclose(tables["noise_ceilings.csv"]["upper"], ceilings["upper"])
+    assert {*tables["model_ceilings.csv"]["model"]} == {"features"}
     for name, panels in (("profiles", SUBJECTS), ("group_profiles", 1)):
         with naming(shown.names):
             drawn = FIGURES[name].draw(shown)

@@ -18,7 +18,7 @@ from mlem_core.groups import systems as kept_systems
 from mlem_core.groups.members import table_of_distances
 from mlem_core.groups.summary import GroupSummary
 from mlem_core.groups.systems import keep_fold_similarity
-from mlem_core.report import capsule
+from mlem_core.report.archive import write_archive
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, processes, runner
 from pages.parts import background, choices, screens
@@ -391,8 +391,7 @@ def test_nothing_speaks_of_words_where_stimuli_are_none(store, tmp_path):
     form = Screen("new").upload(path).press("step models").widget("selectbox", "Folds over")
     texts += [*form.options, form.help]
     assert "60 stimuli" in {one.label for one in Screen("", analysis=job.id).app.page_link}
-    capsule.write(job.analysis(), tmp_path / "capsule.zip")
-    with zipfile.ZipFile(tmp_path / "capsule.zip") as files:
+    with zipfile.ZipFile(write_archive(job.analysis(), tmp_path / "all.zip", store)) as files:
         names = [name for name in files.namelist() if name.endswith((".md", ".tex", ".csv"))]
         texts += [files.read(name).decode() for name in names]
     wrong = [text for text in texts if re.search(r"(?i)\b(sentence|word)", text)]

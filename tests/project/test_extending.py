@@ -1,4 +1,4 @@
-"""What a user registers from outside works everywhere: command line, pipeline, capsule."""
+"""What a user registers from outside works everywhere: command line, pipeline, rerun."""
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,8 @@ from mlem_core.estimators.base import Solution, TableModel
 from mlem_core.estimators.normal_equations import moments, training_blocks
 from mlem_core.estimators.registry import ESTIMATORS, EstimatorSpec
 from mlem_core.estimators.registry import register as register_estimator
-from mlem_core.figures.plots import Drawing
 from mlem_core.pairs.distances import DISTANCES, Distance, metrics, register, squared_distances
-from mlem_core.report import capsule
+from mlem_core.report.archive import write_archive
 from mlem_core.report.methods import methods_paragraph
 
 LAYERS = noise(len(words()), n_layers=2)
@@ -84,12 +83,12 @@ def test_own_estimators_and_distances_run_on_the_command_line(spec, tmp_path, cl
 
 
 @pytest.mark.slow
-def test_own_ones_go_into_a_capsule(spec, tmp_path, clipped, distances, capsys):
+def test_own_ones_are_rerun(spec, tmp_path, clipped, distances, capsys):
     asked = in_files(tmp_path, words(), {"brain": LAYERS}, folds=3, distance="chebyshev")
     analysis = run(asked, Store(), progress=False)
     shown = analysis.select(estimator="clipped")
-    path = capsule.write(analysis, tmp_path / "capsule.zip", shown, drawing=Drawing(images=False))
-    assert main(["verify", str(path)]) == 0 and "nothing differs" in capsys.readouterr().out
+    path = write_archive(analysis, tmp_path / "all.zip", Store(), images=False)
+    assert main(["rerun", str(path)]) == 0 and "all are equal" in capsys.readouterr().out
     text = methods_paragraph(analysis, analysis.results_of(shown), shown)
     assert "least squares with negative weights set to 0, in 3-fold" in text
     assert "was the Chebyshev distance of their representations" in text

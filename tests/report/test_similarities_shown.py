@@ -1,8 +1,7 @@
-"""Other similarities, and features given by their distances, as they are shown and in a capsule."""
+"""Other similarities, and features given by their distances, as they are shown and rerun."""
 
 import io
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,8 @@ from mlem_core.analysis import files, similarities
 from mlem_core.figures.plots import Drawing, FigureContext, draw
 from mlem_core.inference.explanation import kept_intervals
 from mlem_core.measures.similarity import agreement
-from mlem_core.report import capsule
-from mlem_core.report.capsule import how_sure
-from mlem_core.report.verify import verify
+from mlem_core.report.archive import write_archive
+from mlem_core.report.rerun import rerun
 
 OTHERS = ("cka", "neighbours")
 ALIGNED = ("procrustes", "cca")
@@ -84,12 +82,11 @@ def test_a_similarity_without_terms_has_its_matrix_alone_and_says_so(made, name)
     two = explain(analysis, "a:0", "a:1", compared=found)
     assert two.terms.empty and two.value == found.values[0, 1]
     np.testing.assert_array_equal(analysis.similarity[name], found.square)
-    tables = how_sure(replace(shown, drawing=Drawing(store=store)))
-    assert f"similarity_{name}.csv" in tables and f"why_{name}.csv" not in tables
+    assert [*found.written()] == [f"similarity_{name}.csv"]
 
 
 @pytest.mark.parametrize("name", [pytest.param("rsa", marks=pytest.mark.slow), "cka"])
-def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_path):
+def test_intervals_made_on_a_screen_are_in_the_report(made, name, tmp_path):
     analysis, store = made[0], Store(tmp_path, overlays=(made[1].root,))
     shown = shown_with((analysis, store), name)
     assert "lower" not in draw("why", shown).data
@@ -97,9 +94,6 @@ def test_intervals_made_on_a_screen_are_in_report_and_capsule(made, name, tmp_pa
     after = draw("why", shown_with((analysis, store), name))
     assert sure.how in after.caption and "error_x" in str(after.figure)
     np.testing.assert_array_equal(after.data["lower"], sure.terms["lower"])
-    tables = how_sure(replace(shown, drawing=Drawing(store=store)))
-    kept = tables["why_resampled.csv" if name == "rsa" else f"why_{name}.csv"]
-    pd.testing.assert_frame_equal(kept, sure.terms)
 
 
 N = 80
@@ -142,15 +136,14 @@ def test_an_rdm_that_drives_a_layer_is_what_matters_there(analysis, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_capsule_holds_the_distances_and_is_run_again(analysis, folder):
-    path = capsule.write(analysis, folder / "capsule.zip", drawing=Drawing(images=False))
+def test_a_zip_holds_the_distances_and_is_rerun(analysis, folder):
+    path = write_archive(analysis, folder / "all.zip", Store(folder / "cache"), images=False)
     with zipfile.ZipFile(path) as archive:
         found = {name: archive.read(name) for name in archive.namelist()}
-    assert "pair_tables/rdms.npz" not in found
     assert str(folder).encode() not in b"".join(found.values())
     with np.load(io.BytesIO(found["rdms.npz"]), allow_pickle=False) as kept:
         own = np.load(folder / "own.npy")
         np.testing.assert_array_equal(kept["distances_0"], own[np.triu_indices(N, 1)])
     assert b"semantics (vector)" in found["methods.md"] and b"own (RDM)" in found["methods.md"]
-    again = verify(path)
+    again = rerun(path)
     assert again.same, again.lines()

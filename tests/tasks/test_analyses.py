@@ -25,10 +25,9 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import write_json
 from mlem_core.base.typing import Progress
 from mlem_core.data.datasets import SETS
-from mlem_core.figures.plots import Drawing
 from mlem_core.inference import layer_intervals
 from mlem_core.inference.explanation import best_known, explain
-from mlem_core.report import capsule
+from mlem_core.report.archive import write_archive
 from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, examples, followups, processes, runner
 from mlem_core.tasks.analyses import Job
@@ -286,15 +285,12 @@ def test_what_cannot_be_done_is_one_sentence(job, kept):
 
 
 @pytest.mark.slow
-def test_a_capsule_is_the_one_that_the_command_line_writes(job, kept, tmp_path, monkeypatch):
+def test_a_zip_of_everything_is_the_one_of_the_command_line(job, kept, tmp_path, monkeypatch):
     monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
-    layers = [("brain", 0), ("brain", 1)]
-    options = {**FITTED, "features": ["tense"], "layers": layers, "pair": layers}
-    task = followups.followup_of("capsule", job.id, options, kept).begin()
-    selection, drawing = job.analysis().select(["tense"], layers), Drawing(tuple(layers), kept)
-    expected = capsule.write(job.analysis(), tmp_path / "x.zip", selection, drawing=drawing)
+    task = followups.followup_of("archive", job.id, {"stimuli": True}, kept).begin()
+    expected = write_archive(job.analysis(), tmp_path / "x.zip", kept)
     wait(task, "done")
-    assert (task.result / followups.CAPSULE).read_bytes() == expected.read_bytes()
+    assert (task.result / followups.ARCHIVE).read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow

@@ -1,0 +1,226 @@
+"""All tables of an analysis, as `analyze` writes them and `rerun` computes them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import pandas as pd
+
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.decoding import BASELINES, decode_layers
+from mlem_core.analysis.results import Results
+from mlem_core.analysis.similarities import LayerSimilarity, compared, kept_similarity
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.text import listed
+from mlem_core.base.typing import Report, counting
+from mlem_core.figures.captions import tau_by_chance
+from mlem_core.groups.noise_ceilings import ceiling_tables
+from mlem_core.groups.summary import GroupSummary, group_tables, lines
+from mlem_core.groups.systems import keep_fold_similarity
+from mlem_core.inference.chance import UNCORRECTED
+from mlem_core.inference.importance_chance import importances_by_chance, known_chance
+from mlem_core.inference.intervals import (
+    PERMUTATIONS,
+    LayerIntervals,
+    score_table,
+    similarity_table,
+)
+from mlem_core.inference.layer_intervals import (
+    chance_of_layers,
+    known_intervals,
+    known_layer_chance,
+    layer_intervals,
+    stimuli_left,
+)
+from mlem_core.inference.resample import REPLICATES, generalises
+from mlem_core.pairs.similarities import RSA, SIMILARITIES
+from mlem_core.storage.store import Store
+
+# Of resampling and of permuting labels.
+MOST_REPLICATES = 10_000_000
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Tables beside those of every analysis; `manifest.json` has them as its entry `options`.
+
+    Attributes
+    ----------
+    bootstrap : number of bootstrap replicates of the confidence intervals; 0 is no intervals
+    chance : number of permutations of the labels of each feature; 0 is none
+    similarity : the similarity of layers that is explained
+    similarities : other similarities beside it
+    baselines : of `mlem_core.analysis.decoding.BASELINES`
+    """
+
+    bootstrap: int = 0
+    chance: int = 0
+    similarity: str = RSA
+    similarities: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise InputError for a choice that does not exist."""
+        for name in self.baselines:
+            check_choice("baseline", name, BASELINES)
+        for name in (self.similarity, *self.similarities):
+            SIMILARITIES.named(name)
+        for number in (self.bootstrap, self.chance):
+            if not 0 <= number <= MOST_REPLICATES:
+                raise InputError(f"found {number}; expected at most {MOST_REPLICATES:,}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options that are not the default, for JSON."""
+        default = {each.name: each.default for each in fields(self)}
+        return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+@dataclass(frozen=True)
+class AnalysisTables:
+    """All tables of an analysis.
+
+    Attributes
+    ----------
+    tables : by file name
+    similarity : of all layers, the one that is explained
+    intervals : of that similarity and of all scores, where they were requested
+    importance_chance : importances under permuted labels, where they were requested
+    group_sentences : on groups and trajectories of models
+    notices : what a reader of the tables has to know
+    """
+
+    tables: dict[str, pd.DataFrame]
+    similarity: LayerSimilarity
+    intervals: LayerIntervals | None
+    importance_chance: pd.DataFrame | None
+    group_sentences: list[str]
+    notices: list[str]
+
+
+def analysis_tables(
+    analysis: Analysis,
+    results: Results,
+    options: TableOptions,
+    store: Store,
+    progress: Report,
+) -> AnalysisTables:
+    """All tables of an analysis; what is in the store is not computed again.
+
+    Parameters
+    ----------
+    results : of the whole analysis
+    progress : called as the work goes on
+
+    Raises InputError as `TableOptions.check`, and as what they name.
+    """
+    options.check()
+    extra: dict[str, pd.DataFrame] = {}
+    notices: list[str] = []
+    for name in options.baselines:
+        baseline = decode_layers(analysis, store, progress=counting(progress, name, "layers"))
+        extra[f"{name}.csv"] = baseline.table
+        notices += baseline.notices
+    names = dict.fromkeys((*options.similarities, *({options.similarity} - {RSA})))
+    for name in names:
+        extra |= compared(analysis, name, store, counting(progress, name, "layers")).written()
+    notices += filter(None, (SIMILARITIES.named(name).no_terms for name in names))
+    similarity = compared(analysis, options.similarity, store)
+    importance_chance = intervals = None
+    if options.chance:
+        importance_chance = importances_by_chance(
+            analysis, store, n_permutations=options.chance, report=progress
+        )
+        extra["importance_chance.csv"] = importance_chance
+    if options.bootstrap:
+        intervals, tables, sentences = _interval_tables(
+            analysis, similarity, store, options.bootstrap, progress
+        )
+        extra |= tables
+        notices += sentences
+    uncorrected = [
+        file for file, table in extra.items() if file.startswith("why") and "p" not in table
+    ]
+    notices += [f"{listed(uncorrected)}: {UNCORRECTED}"] if uncorrected else []
+    summary = _group_summary(analysis, results, intervals, similarity, store, progress)
+    extra |= group_tables(summary)
+    count = counting(progress, "noise ceilings", "layers")
+    extra |= ceiling_tables(analysis, results, store, count)
+    return AnalysisTables(
+        tables={**results.tables(), **extra},
+        similarity=similarity,
+        intervals=intervals,
+        importance_chance=importance_chance,
+        group_sentences=lines(summary),
+        notices=notices,
+    )
+
+
+def _interval_tables(
+    analysis: Analysis,
+    similarity: LayerSimilarity,
+    store: Store,
+    n_replicates: int,
+    progress: Report,
+) -> tuple[LayerIntervals, dict[str, pd.DataFrame], list[str]]:
+    """Intervals of all layers, their tables and those under permuted labels, and notices.
+
+    Intervals are computed for RSA and, if another similarity is explained, for that one too.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    notices: list[str] = []
+    for name in dict.fromkeys((RSA, similarity.similarity.name)):
+        chosen = analysis.select(similarity=name)
+        intervals = layer_intervals(
+            analysis, store, chosen, n_replicates=n_replicates, report=progress
+        )
+        chance = chance_of_layers(analysis, store, chosen, report=progress)
+        if name != RSA and chance is not None:
+            tables |= similarity.written(chance.of_all(similarity.decomposed()))
+        tests = {"intervals.csv": score_table(intervals)} if name == RSA else {}
+        end = "" if name == RSA else f"_{name}"
+        tests[f"similarity_intervals{end}.csv"] = similarity_table(intervals)
+        for file, (table, family) in tests.items():
+            tables[file] = table
+            notices.append(f"The tests in {file} are a family: {family}.")
+    notices.append(generalises(intervals.units, seeds=analysis.spec.has_seeds))
+    if by_chance := tau_by_chance(len(intervals.columns)):
+        notices.append(f"similarity_intervals.csv: {by_chance}")
+    return intervals, tables, notices
+
+
+def _group_summary(
+    analysis: Analysis,
+    results: Results,
+    intervals: LayerIntervals | None,
+    similarity: LayerSimilarity,
+    store: Store,
+    progress: Report,
+) -> GroupSummary:
+    """Summary of groups and trajectories of models, with what it reads in the store."""
+    chosen = analysis.select(similarity=similarity.similarity.name)
+    left = None
+    if intervals is not None and analysis.spec.has_groups:
+        left = stimuli_left(analysis, store, chosen, report=progress)
+    chance = known_layer_chance(analysis, store, chosen)
+    if similarity.similarity.of_ranks:
+        count = counting(progress, "similarity in folds", "layers")
+        keep_fold_similarity(analysis, store, count)
+    more: dict[str, Any] = {"compared": similarity, "chance": chance, "store": store}
+    return GroupSummary(analysis, results, None, intervals, left, **more)
+
+
+def computed_options(analysis: Analysis, store: Store) -> TableOptions:
+    """Options for the tables that were computed in the app; those are in the store."""
+    similarities: Sequence[str] = [
+        name
+        for name in SIMILARITIES
+        if name != RSA and kept_similarity(analysis, name, store) is not None
+    ]
+    has_chance = known_chance(analysis, store, analysis.select()) is not None
+    return TableOptions(
+        bootstrap=REPLICATES if known_intervals(analysis, store) is not None else 0,
+        chance=PERMUTATIONS if has_chance else 0,
+        similarities=tuple(similarities),
+    )

@@ -1,0 +1,155 @@
+"""A zip of everything: the tables that `analyze` writes, with figures, methods and inputs.
+
+manifest.json      parameters, seed, models and versions, from which `mlem rerun` runs it again
+*.csv              the tables of `analyze --out`
+stimuli.csv        the stimuli as they were read; rdms.npz: distances of features given as RDMs
+representations/   the files that stood for models, where they are small
+figures/           every figure, as SVG and PDF, or as interactive HTML; their captions
+methods.md, methods.tex, references.bib
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+from mlem_core import figures
+from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.files import RDMS
+from mlem_core.analysis.results import Results, write_tables
+from mlem_core.base.errors import InputError
+from mlem_core.base.files import replacing, scratch
+from mlem_core.base.text import as_markdown
+from mlem_core.base.typing import Progress, Report
+from mlem_core.data.distance_features import save_rdms
+from mlem_core.data.stimulus_csv import write_csv
+from mlem_core.figures.context import Drawing, FigureContext, RenderedFigure
+from mlem_core.figures.plots import all_figures
+from mlem_core.inference.resample import REPLICATES
+from mlem_core.report.analysis_tables import TableOptions, analysis_tables
+from mlem_core.report.formats import pictures, plotly_source, write_zip
+from mlem_core.report.methods import texts, uncertainty
+from mlem_core.report.portable import STIMULI, in_table, own_names, portable, renamed_context
+from mlem_core.storage.store import Store
+
+# Larger representation files stay where they are; the manifest has their digest.
+LARGEST_FILE = 8_000_000
+
+
+def write_archive(
+    analysis: Analysis,
+    target: Path | str,
+    store: Store,
+    options: TableOptions | None = None,
+    *,
+    results: Results | None = None,
+    images: bool | None = None,
+    with_stimuli: bool = True,
+    progress: Report | None = None,
+) -> Path:
+    """Write the zip of an analysis; it appears whole or not at all.
+
+    It has no path of this machine. A model that is a folder is called by the folder's name in it,
+    and its figures show no intervals, which are kept under the folder's path.
+
+    Parameters
+    ----------
+    target : path of the zip
+    options : which tables it has
+    results : of the whole analysis, where they have been computed before
+    images : whether figures are SVG and PDF, which takes a browser, or HTML; by default what this
+        machine can do
+    with_stimuli : whether the stimuli are in it, and files that stood for models
+    progress : called as tables are computed and figures are drawn
+
+    Raises InputError: as `analysis_tables`; a representations file that has gone or changed.
+    """
+    report = progress or (lambda _: None)
+    options = options or TableOptions()
+    selection = analysis.select()
+    results = analysis.results() if results is None else results
+    computed = analysis_tables(analysis, results, options, store, report)
+    drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)
+    context = FigureContext(analysis, selection, results, drawing)
+    names = own_names(analysis)
+    if names:
+        context = renamed_context(context, names)
+    sources = _representation_files(analysis) if with_stimuli else {}
+    files = {path: content for path, content in sources.values() if content is not None}
+    leaving = portable(
+        analysis,
+        names,
+        {name: path for name, (path, _) in sources.items()} if with_stimuli else None,
+        with_stimuli=with_stimuli,
+    )
+    manifest = {**leaving.manifest, "options": options.to_dict()}
+    tables = {name: in_table(table, names) for name, table in computed.tables.items()}
+    with scratch("archive") as home:
+        folder = home / "files"
+        write_tables(folder, tables, manifest)
+        if with_stimuli:
+            write_csv(analysis.whole, folder / STIMULI)
+            if analysis.whole.rdms:
+                save_rdms(analysis.whole, folder / RDMS)
+        files |= {path.name: path.read_bytes() for path in folder.iterdir()}
+    shown = context.results, context.selection, context.drawing.names
+    written = texts(leaving, *shown, uncertainty(context))
+    files |= {name: text.encode() for name, text in written.items()}
+    files |= _figure_files(all_figures(context, report), images, report)
+    with replacing(Path(target)) as temporary:
+        write_zip(files, temporary)
+    return Path(target)
+
+
+def _representation_files(analysis: Analysis) -> dict[str, tuple[str, bytes | None]]:
+    """Path in the zip, and content, of each file that stands for a model, by the model's name.
+
+    A file that is too large has its own name for a path, and no content.
+    """
+    paths = list(dict.fromkeys(path for _, path in analysis.spec.representations))
+    files: dict[str, tuple[str, bytes | None]] = {}
+    for name, path in analysis.spec.representations:
+        facts = analysis.manifest["models"].get(name)
+        if facts is None:
+            continue  # it was left out
+        file = Path(path)
+        if file.is_file() and file.stat().st_size > LARGEST_FILE:
+            files[name] = file.name, None
+            continue
+        content = file.read_bytes() if file.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != facts["sha256"]:
+            raise InputError(
+                f"the representations file {file.name!r} of {name} has gone or changed since the "
+                "analysis; run the analysis again."
+            )
+        files[name] = f"representations/{paths.index(path):02d}{file.suffix.lower()}", content
+    return files
+
+
+def _figure_files(
+    drawn: dict[str, RenderedFigure], images: bool | None, progress: Report
+) -> dict[str, bytes]:
+    """The pictures of figures, and their captions."""
+    images = figures.can_write_images() if images is None else images
+    captions = [
+        f"**{name}**: {as_markdown(figure.title)}. {as_markdown(figure.caption)}\n"
+        for name, figure in drawn.items()
+    ]
+    files = {"figures/captions.md": "\n".join(captions).encode()}
+    with figures.one_browser() if images else contextlib.nullcontext():
+        for done, (name, figure) in enumerate(drawn.items()):
+            progress(Progress("figures", None, done, len(drawn), "figures"))
+            for form in pictures(images):
+                for path, content in form.write(figure, name, None).items():
+                    files[f"figures/{path}"] = content if images else _without_plotly(content)
+    progress(Progress("figures", None, len(drawn), len(drawn), "figures"))
+    return files if images else {**files, "figures/plotly.min.js": plotly_source().encode()}
+
+
+def _without_plotly(page: bytes) -> bytes:
+    """The page with the one copy of Plotly beside it instead of 4 MB in it."""
+    for tag in (b"<script>", b'<script type="text/javascript">'):  # of Plotly 7, and of 6
+        script = tag + plotly_source().encode() + b"</script>"
+        page = page.replace(script, b'<script src="plotly.min.js"></script>')
+    return page
