@@ -6,7 +6,7 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, cluster, engine, estimators, inference, redraw, systems, training
+from benchmarks import clauses, engine, estimators, inference, redraw, systems, training
 from benchmarks.timing import Table
 from mlem_core.base.work import cores
 
@@ -18,7 +18,6 @@ SECTIONS = {
     "fits": estimators.fits,
     "clauses": clauses.measure,
     "inference": inference.measure,
-    "cluster": cluster.measure,
     "training": training.measure,
     "systems": systems.measure,
 }

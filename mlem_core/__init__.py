@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from mlem_core.inference.what_else import explain_rest as explain_rest
     from mlem_core.robustness.erasure import Erasure as Erasure
     from mlem_core.robustness.erasure import erase as erase
-    from mlem_core.scale.cluster import computing_on as computing_on
     from mlem_core.storage.store import Store as Store
 
 _HOMES = {
@@ -79,7 +78,6 @@ _HOMES = {
     "inference.explained": ("Explanation",),
     "inference.explanation": ("explain", "with_intervals"),
     "inference.what_else": ("explain_rest",),
-    "scale.cluster": ("computing_on",),
     "storage.store": ("Store",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)

@@ -11,9 +11,9 @@ from mlem_core.analysis.planning import Cost, cost_of
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, many
+from mlem_core.base.work import cores
+from mlem_core.base.workers import from_environment
 from mlem_core.data.doubts import Lint
-from mlem_core.scale.cluster import from_environment
-from mlem_core.scale.executor import HERE
 from mlem_core.tasks.access import view_only
 from pages.form import models, read, roles, state
 from pages.form.draft import Draft, draft
@@ -198,10 +198,7 @@ def _what_runs(now: Draft, wrong: dict[str, str], cost: Cost | None) -> str:
             return f":material/block: Fix step {number} to run: {plain(text)}"
     assert now.stimuli is not None
     on = f"{plain(now.label)} ({len(now.stimuli):,} stimuli)"
-    try:
-        where = from_environment() or HERE.where
-    except InputError as error:
-        return f":material/block: {plain(str(error))}"
+    where = from_environment() or f"this machine ({many(cores(), 'core')})"
     text = f"Runs {plain(_systems())} on {on}. Computes on {plain(where)}."
     if cost is not None:
         takes = f"About {duration(cost.seconds)} and {models.in_bytes(cost.n_bytes)} of disk"

@@ -23,6 +23,7 @@ from mlem_core.base.parameters import in_text
 from mlem_core.base.text import short
 from mlem_core.base.typing import FloatArray, Layer, layer_name
 from mlem_core.base.work import cores
+from mlem_core.base.workers import version_of
 from mlem_core.data.distance_features import read_kept, save_rdms
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.data.stimulus_csv import write_csv
@@ -30,7 +31,6 @@ from mlem_core.estimators.ridge_solver import ALPHAS, BETAS
 from mlem_core.measures.similarity import most_alike
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.build import load_pair_tables, save_pair_tables
-from mlem_core.scale.executor import executor, version_of
 
 # Beside stimuli.csv, where features are given by their distances.
 RDMS = "rdms.npz"
@@ -214,7 +214,6 @@ def manifest_of(
         "machine": {
             "platform": platform.platform(),
             "cores": cores(),
-            **({} if executor().is_here else {"cluster": executor().where}),
         },
     }
 

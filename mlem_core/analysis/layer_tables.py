@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,6 +21,7 @@ from mlem_core.base.room import check_free, check_memory, give_back_memory
 from mlem_core.base.text import many, minus
 from mlem_core.base.typing import Counted, FloatArray, IntArray, Layer, Report, counting
 from mlem_core.base.work import cores, each
+from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.data.folds import untested_items
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.estimators.registry import estimator_named
@@ -42,7 +43,6 @@ from mlem_core.pairs.layer_sums import LayerSums
 from mlem_core.pairs.patterns import PairIndex, bytes_of_cell
 from mlem_core.pairs.ranks import IN_MEMORY_BYTES, PairRanks
 from mlem_core.pairs.tables import PairTables, coarse_notes
-from mlem_core.scale.executor import Big, executor
 from mlem_core.storage.store import InFile, Stage, Store
 
 # Twice the rank of a pair is kept in 32 bits.
@@ -97,7 +97,7 @@ def layer_tables(
             f"the pair tables of {len(sources)} layers with {index.n_cells:,} cells",
             "choose fewer layers or features, or code fewer features by value",
         )
-        of = _Pass(index, spec, sources, scores, store, progress)
+        of = _Pass(index, columns, items, spec, sources, scores, store, progress)
         found = _passed(of, keys)
         usable = [list(sources.items())[i] for i in found.kept]
         found.notes.extend(_cost_of_bins(index, columns, spec, usable))
@@ -112,7 +112,7 @@ def layer_tables(
         **some,
     }
     keys: list[dict[str, Any]] = []
-    if not executor().is_here:
+    if in_processes():
         # Of this analysis alone: another one that is done at the same time forgets its own.
         own = {"of": dict(depends_on), "interactions": spec.interactions}
         keys = [{"layer": [source.identity, n], **own} for (_, n), source in sources.items()]
@@ -154,6 +154,8 @@ class _Pass(NamedTuple):
     """The layers of an analysis, and the pairs that are passed over."""
 
     pairs: PairIndex
+    columns: Sequence[FeatureColumn]
+    items: IntArray | None
     spec: AnalysisSpec
     sources: Mapping[Layer, Representations]
     scores: DesignScores
@@ -189,12 +191,11 @@ def _passed(of: _Pass, keys: Sequence[dict[str, Any]]) -> LayerTables:
 
     tables = assembled(index, sums(), len(layers))
     kept = [at for at in range(len(layers)) if at not in errors]
-    workers = (executor(), of.store.root) if keys else ()
-    rsa = ranks.rsa(None, *workers)[np.ix_(kept, kept)]
+    rsa = ranks.rsa()[np.ix_(kept, kept)]
     notes = [f"A layer was left out: {errors[at]}" for at in sorted(errors)]
     of_pairs = pair_errors.none()
     if not design.is_complete:
-        parts = ranks.rsa(design.starts[design.parts], *workers)[:, kept][:, :, kept]
+        parts = ranks.rsa(design.starts[design.parts])[:, kept][:, :, kept]
         of_pairs = scores.table([layers[at] for at in kept], kept, tables, rsa, parts)
         about = tables.n_pairs, n_pairs(design.n_stimuli), design.n_designs
         notes = [pair_errors.errors_sentence(of_pairs, *about), *notes]
@@ -232,35 +233,66 @@ def _here(of: _Pass, ranks: PairRanks) -> Iterator[tuple[int, LayerParts | Input
         of.progress(at + 1, len(layers))
 
 
-# A unit of a cluster is a layer. Its result is an entry, so that a run that was broken off goes on
-# from the layers that are done; the entries go when the tables of all layers are kept.
+# A unit of work of other processes is a layer. Its result is an entry, so that a run that was
+# broken off goes on from the layers that are done; the entries go when the tables of all layers are
+# kept.
 LAYERS = Stage("layer-pairs", 4, LayerParts)
 
 
-class LayerItem(NamedTuple):
-    """One layer: its representations in the store, or else its rows; its key in the store."""
+@dataclass(frozen=True)
+class PassOfLayers:
+    """What the pass over each layer of an analysis needs, but for its rows.
 
-    source: Representations | NDArray[np.floating]
+    digest : of all that the others hold
+    """
+
+    digest: str
+    columns: Sequence[FeatureColumn] = field(compare=False)
+    folds: IntArray = field(compare=False)
+    items: IntArray | None = field(compare=False)
+    spec: AnalysisSpec = field(compare=False)
+    root: Path = field(compare=False)
+
+
+class LayerItem(NamedTuple):
+    """One layer: its representations in the store, or else its rows; its key in the store.
+
+    An error in the place of its rows is that of this layer.
+    """
+
+    source: Representations | NDArray[np.floating] | InputError
     number: int
     work: LayerWork
     key: dict[str, Any]
 
 
-def keep_layer(index: PairIndex, scores: DesignScores, root: Path, item: LayerItem) -> None:
-    """Put the result of the pass over one layer into the store at `root`, as a worker does it."""
-    store = Store(root)
+@lru_cache(maxsize=1)
+def _index(passed: PassOfLayers) -> PairIndex:
+    """Index of the pairs, made once by each worker: it is larger than what it is made of."""
+    folds, spec = passed.folds, passed.spec
+    design = PairDesign.of(folds, spec.pairs or None, spec.seed, items=passed.items)
+    return PairIndex.build(passed.columns, folds, spec.missing, design=design)
+
+
+def keep_layer(passed: PassOfLayers, item: LayerItem) -> None:
+    """Put the result of the pass over one layer into the store, as a worker does it.
+
+    Raises InputError: the layer cannot be used.
+    """
+    store, spec = Store(passed.root), passed.spec
 
     def rows() -> NDArray[np.floating]:
-        source = item.source
-        return source[item.number] if isinstance(source, Representations) else source
+        if isinstance(item.source, InputError):
+            raise item.source
+        return item.source[item.number] if isinstance(item.source, Representations) else item.source
 
     def make() -> LayerParts:
-        found, path = one_layer(index, rows, item.work), _ranks(store, item.key)
+        found, path = one_layer(_index(passed), rows, item.work), _ranks(store, item.key)
         assert found.doubled is not None
         path.parent.mkdir(exist_ok=True)
         with replacing(path, synced=False) as temporary:
             found.doubled.tofile(temporary)
-        return LayerParts.of(found, scores)
+        return LayerParts.of(found, DesignScores(spec.estimator, spec.interactions))
 
     LAYERS.get(store, item.key, make)
 
@@ -274,29 +306,33 @@ def _ranks(store: Store, key: dict[str, Any]) -> Path:
 def _by_workers(
     of: _Pass, keys: Sequence[dict[str, Any]], ranks: PairRanks
 ) -> Iterator[tuple[int, LayerParts | InputError]]:
-    """The pass over each layer by the workers of a cluster, unless the store has its result.
+    """The pass over each layer by other processes, unless the store has its result.
 
     Workers read representations from the store and write results into it: names travel, and the
     rows of layers of files.
     """
-    index, _, sources, scores, store, progress = of
-    layers = list(sources.items())
+    store, progress, layers = of.store, of.progress, list(of.sources.items())
     missing = [at for at, key in enumerate(keys) if not _has_layer(store, key)]
 
-    def item(at: int) -> Any:
-        (model, number), source = layers[at]
-        work = of.work((model, number))
-        if source.folder is not None and source.folder.is_relative_to(store.root):
-            return LayerItem(source, number, work, keys[at])
-        return Big(lambda: LayerItem(np.asarray(source[number]), number, work, keys[at]))
+    def item(number: int) -> LayerItem:
+        at = missing[number]
+        layer, source = layers[at]
+        rows: Representations | NDArray[np.floating] | InputError = source
+        if source.folder is None or not source.folder.is_relative_to(store.root):
+            try:
+                rows = np.asarray(source[layer[1]])
+            except (InputError, OSError) as error:
+                rows = InputError(str(error))
+        return LayerItem(rows, layer[1], of.work(layer), keys[at])
 
-    errors: dict[int, InputError] = {}
-    shared, done = (replace(index), scores, store.root), len(layers) - len(missing)
-    progress(done, len(layers))
-    for number, error in executor().each_of(keep_layer, map(item, missing), shared, store.root):
-        if error is not None:
-            errors[missing[number]] = error
-        progress(done := done + 1, len(layers))
+    def done(number: int) -> None:
+        progress(len(layers) - len(missing) + number, len(layers))
+
+    done(0)
+    digest = store.key(LAYERS.name, LAYERS.version, of=[key["of"] for key in keys[:1]])
+    passed = PassOfLayers(digest, of.columns, of.pairs.folds, of.items, of.spec, store.root)
+    failed = run_units(partial(keep_layer, passed), item, len(missing), done)
+    errors = {missing[number]: error for number, error in failed.items()}
     for at, key in enumerate(keys):
         if at not in errors:
             ranks.put(at, _ranks(store, key))
@@ -308,7 +344,7 @@ def _has_layer(store: Store, key: dict[str, Any]) -> bool:
 
 
 def _gone() -> LayerParts:
-    raise InputError("what a worker kept in the store is no longer there; run the analysis again.")
+    raise InputError(NOT_SHARED)
 
 
 def _forget(store: Store, key: dict[str, Any]) -> None:
@@ -327,7 +363,7 @@ def _check_room(design: PairDesign, sources: Mapping[Layer, Representations], st
         )
     (_, number), source = next(iter(sources.items()))
     rows = 3 * source[number].nbytes
-    if not executor().is_here:
+    if in_processes():
         # The memory of the workers is another; the ranks of all layers are files.
         memory, disk = 0, 4 * pairs * n_layers
     else:

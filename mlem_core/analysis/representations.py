@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +17,15 @@ from mlem_core.analysis.spec import AnalysisSpec, over_repetitions
 from mlem_core.analysis.transforms import view
 from mlem_core.base.errors import InputError
 from mlem_core.base.text import listed, span
-from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting
+from mlem_core.base.typing import FloatArray, Layer, Report, counting
 from mlem_core.base.work import check_cancelled
+from mlem_core.base.workers import NOT_SHARED, in_processes, run_units
 from mlem_core.data.stimuli import StimulusSet
 from mlem_core.models import representations
 from mlem_core.models.arrays import HowRead, n_subjects
 from mlem_core.models.extraction import ExtractionOptions
 from mlem_core.models.representations import Representations
 from mlem_core.pairs.distances import PRECOMPUTED, SQUARED, squared_distances
-from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Store
 
 _HINT = re.compile(r" \(did you mean [^()]*\?\)")
@@ -170,12 +169,11 @@ def model_representations(
 def _extracted_by_workers(
     spec: AnalysisSpec, stimuli: StimulusSet, store: Store, report: Report
 ) -> dict[str, InputError]:
-    """Have the workers of a cluster run the models; what is wrong with some. Here nothing is done.
+    """Have other processes run the models; what is wrong with some. Here nothing is done.
 
-    Workers keep what they make in the store, where `representations.from_model` then finds it.
+    They keep what they make in the store, where `representations.from_model` then finds it.
     """
-    where = executor()
-    if where.is_here:
+    if not in_processes():
         return {}
     missing: list[str] = []
     errors: dict[str, InputError] = {}
@@ -187,12 +185,19 @@ def _extracted_by_workers(
             errors[name] = error
     if not missing:
         return errors
-    shared = stimuli, spec.extraction, store.root
-    ended = where.each_of(_keep_states, missing, shared, store.root, gpu=True)
-    for done, (number, failed) in enumerate(chain([(0, None)], ended)):
-        report(Progress("representations", None, done, len(missing), "models"))
-        if failed is not None:
-            errors[missing[number]] = failed
+    done = counting(report, "representations", "models")
+    done(0, len(missing))
+    failed = run_units(
+        partial(_keep_states, stimuli, spec.extraction, store.root),
+        missing.__getitem__,
+        len(missing),
+        lambda number: done(number, len(missing)),
+    )
+    for number, name in enumerate(missing):
+        if number in failed:
+            errors[name] = failed[number]
+        elif representations.kept_states(stimuli, name, store, spec.extraction) is None:
+            raise InputError(NOT_SHARED)
     return errors
 
 

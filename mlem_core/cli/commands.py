@@ -23,6 +23,7 @@ from mlem_core.base.parameters import check_fields
 from mlem_core.base.text import listed, many, short
 from mlem_core.base.typing import parse_layer
 from mlem_core.base.work import Bars
+from mlem_core.base.workers import computing_on, from_environment
 from mlem_core.cli.found import (
     analysis_of_two,
     found,
@@ -57,7 +58,6 @@ from mlem_core.robustness.audit import audit
 from mlem_core.robustness.erasure import erase
 from mlem_core.robustness.flags import audit_tables, summary
 from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
-from mlem_core.scale.cluster import computing_on, from_environment
 from mlem_core.storage.store import Store
 
 DESCRIPTION = "Compare layers of language models by the features of words and sentences."

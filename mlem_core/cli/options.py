@@ -11,13 +11,13 @@ from mlem_core.analysis.source import READING
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base import VERSION
 from mlem_core.base.parameters import Parameter, parse_names
+from mlem_core.base.workers import VARIABLE
 from mlem_core.cli.of_results import add_erase, add_export, add_rerun
 from mlem_core.cli.streams import complain, one_line, typed
 from mlem_core.data.datasets import SETS
 from mlem_core.models.registry import SYSTEMS
 from mlem_core.pairs.similarities import NEIGHBOURS, RSA, SIMILARITIES
 from mlem_core.report.analysis_tables import MOST_REPLICATES
-from mlem_core.scale.cluster import FORMS, VARIABLE, check_named
 
 BAD_INPUT = 2
 # What of an analysis the look at its stimuli depends on.
@@ -135,10 +135,9 @@ def _add_cluster(*commands: argparse.ArgumentParser) -> None:
     for command in commands:
         command.add_argument(
             "--cluster",
-            type=typed(check_named),
-            metavar="local:4|tcp://HOST:8786",
-            help=f"run expensive steps on a Dask cluster: {FORMS}; default: {VARIABLE}, else "
-            "threads of this process",
+            metavar="tcp://HOST:8786",
+            help="have the workers of this Dask scheduler run the models and the pass over the "
+            f"pairs; default: {VARIABLE}, else threads of this process",
         )
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from mlem_core.base.typing import Counted, FloatArray, IntArray
 from mlem_core.base.work import cores, on_all_cores
 from mlem_core.inference.layer_pairs import LayerPairs
-from mlem_core.inference.resample import resample
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import feature_distribution
 from mlem_core.measures.shapley import FEWEST_ORDERS, of_feature, sampled_orders
@@ -40,8 +39,8 @@ def term_replicates(
     tables : of these layers. Features keep the priority that they have there
     weights : (n_replicates, n_groups) how often each sentence counts
     """
-    shared = pairs, without_training_ranks(tables), CrossFit.of(tables).priority, True
-    return of_two_layers(resample(decompositions, shared, weights, progress))
+    tables, priority = without_training_ranks(tables), CrossFit.of(tables).priority
+    return of_two_layers(decompositions(pairs, tables, priority, True, weights, progress))
 
 
 def contribution_replicates(
@@ -123,7 +122,6 @@ def score_replicates(
     coefficients: FloatArray,
     importance: bool,
     weights: Weights,
-    _: Counted | None = None,
 ) -> FloatArray:
     """ρ, ceiling and importances on the held-out pairs of each replicate, the models as they are.
 

@@ -23,7 +23,7 @@ from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import LayerIntervals, Left
 from mlem_core.inference.layer_pairs import LayerPairs
 from mlem_core.inference.replicates import Comparison, resampled_scores
-from mlem_core.inference.resample import PERMUTED, REPLICATES, resample, standard_error
+from mlem_core.inference.resample import PERMUTED, REPLICATES, standard_error
 from mlem_core.measures.decomposition import ceilings_of, divide
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.shapley import sampled_orders
@@ -244,9 +244,9 @@ def _of_ranks(whole: RankedPairs, tables: PairTables, blocks: Blocks, report: Re
     exact = sampled_orders(tables.codes) == 0
     priority = CrossFit.of(tables).priority if exact else None
     weights = np.concatenate((np.ones((1, len(whole.groups)), dtype=np.uint8), blocks.weights))
-    shared = whole.by_stimulus, without_training_ranks(tables), priority, False
     counted = counting(report, f"confidence intervals of {SIMILARITIES[RSA].short}", "blocks")
-    return resample(decompositions, shared, weights, counted)
+    tables = without_training_ranks(tables)
+    return decompositions(whole.by_stimulus, tables, priority, False, weights, counted)
 
 
 def _values_and_terms(draws: FloatArray, sizes: Sequence[int]) -> dict[str, Any]:

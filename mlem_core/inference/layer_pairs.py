@@ -23,8 +23,7 @@ from mlem_core.pairs.distances import squared_distances
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.resampling_units import RankedPairs, StimulusUnits
-from mlem_core.pairs.tables import PairTables, group_rows, without_training_ranks
-from mlem_core.scale.executor import executor
+from mlem_core.pairs.tables import PairTables, group_rows
 from mlem_core.storage.store import Store
 
 # Sums by so many possible cells are looked up; those of more are sorted.
@@ -287,16 +286,6 @@ def _coarse(pairs: LayerPairs) -> LayerPairs:
 
 def _resampled(analysis: Analysis) -> PairDesign:
     return resampled_part(analysis.design, analysis.folds)
-
-
-def for_replicates(pairs: LayerPairs) -> LayerPairs:
-    """Pairs as replicates need them, where they travel: in classes of ranks, not in ranks."""
-    if executor().is_here:
-        return pairs
-    whole, inside = pairs.whole, pairs.inside
-    made = replace(pairs, ranks=(), tables=without_training_ranks(pairs.tables))
-    vars(made).update(whole=whole, inside=inside)
-    return made
 
 
 def sampled_rows(analysis: Analysis, size: int) -> IntArray:

@@ -27,14 +27,13 @@ from mlem_core.inference.bootstrap import (
 )
 from mlem_core.inference.chance import Chance, chance_at_level
 from mlem_core.inference.intervals import PERMUTATIONS
-from mlem_core.inference.layer_pairs import LayerPairs, Relabelled, for_replicates
+from mlem_core.inference.layer_pairs import LayerPairs, Relabelled
 from mlem_core.inference.resample import (
     Estimate,
     Replicates,
     check_enough,
     in_parts,
     jackknife,
-    resample,
     t_quantile,
 )
 from mlem_core.measures.decomposition import divide, with_sums
@@ -93,16 +92,16 @@ def resampled_scores(
     entry, blocks = estimator_named(estimator), pairs.units.blocks()
     coefficients, rows = entry.model().cross_validate(pairs.tables).weights, blocks.weights
     weights = _after_all(pairs.units.bootstrap(n_replicates, np.random.default_rng(seed)))
-    drawn = resample(score_replicates, (for_replicates(pairs), coefficients, True), weights)
-    shared = for_replicates(pairs.by_stimulus)
-    left_out = resample(score_replicates, (shared, coefficients, not entry.refitted), rows)
+    drawn = score_replicates(pairs, coefficients, True, weights)
+    alone = pairs.by_stimulus
+    left_out = score_replicates(alone, coefficients, not entry.refitted, rows)
     # Weights are near the best for ρ, which does not notice how they vary; importances do. So does
     # the ceiling notice how the means by pattern vary, with which it compares.
     if entry.refitted:
         anew = fitted_anew(pairs, mean_scores, estimator, blocks, progress)
         left_out[..., 1:] = anew[..., 1:]
     else:
-        left_out[..., 1] = resample(without_each, (shared, mean_ceilings), rows)
+        left_out[..., 1] = without_each(alone, mean_ceilings, rows)
     return Replicates(drawn[0], drawn[1:], left_out, blocks.sizes)
 
 
@@ -126,7 +125,7 @@ def fitted_anew(
     held = estimator_named(estimator).model().solve(pairs.tables, range(pairs.tables.n_folds))
     kinds = np.split(np.arange(len(blocks.weights)), np.cumsum(blocks.sizes)[:-1])
     some = np.concatenate([kind[:CHOSEN_ANEW] for kind in kinds])
-    total, shared = len(blocks.weights) + len(some), for_replicates(pairs.by_stimulus)
+    total, alone = len(blocks.weights) + len(some), pairs.by_stimulus
 
     def without(rows: Weights, before: int, **how: Any) -> FloatArray:
         def counted(done: int, _: int) -> None:
@@ -134,7 +133,7 @@ def fitted_anew(
                 progress(before + done, total)
 
         of = partial(statistic, estimator=estimator, **how)
-        return resample(without_each, (shared, of), rows, counted)
+        return without_each(alone, of, rows, counted)
 
     left_out = without(blocks.weights, 0, held=held)
     off = without(blocks.weights[some], len(left_out)) - left_out[some]

@@ -32,7 +32,6 @@ from mlem_core.estimators.registry import estimator_named
 from mlem_core.pairs.designs import BUDGET, RESAMPLED
 from mlem_core.pairs.designs import n_pairs as all_pairs
 from mlem_core.pairs.resampling_units import BLOCKS, SINGLE, Units
-from mlem_core.scale.executor import executor
 
 if TYPE_CHECKING:
     from mlem_core.analysis.results import Results
@@ -181,42 +180,9 @@ def jackknife(
 # Bootstrap replicates for the shape of the intervals of scores and importances of all layers, and
 # for those of τ; as many as the calibration has (docs/validation).
 REPLICATES = 200
-# Rows of one piece of work for a worker: whoever does it, the same ones are drawn together.
-SHARE = 32
 FEWEST_SENTENCES = 10
 # Stimuli whose labels are permuted at most, all pairs of them: whole sentences at random.
 PERMUTED = 3_000
-
-
-def resample(
-    statistic: Callable[..., FloatArray],
-    shared: tuple[Any, ...],
-    rows: NDArray[Any],
-    progress: Counted | None = None,
-) -> FloatArray:
-    """A statistic (n_rows, ...) of all rows: in one call here, or some on each worker of a cluster.
-
-    Parameters
-    ----------
-    statistic : `(*shared, rows, progress)` gives (n_rows, ...); a function of a module of the
-        package, which does not report its progress from a worker
-    shared : goes to each worker once; tables and pairs without what draws do not need
-        (`mlem_core.inference.layer_pairs.for_replicates`)
-    rows : (n_rows, n_units)
-    progress : called with the number of rows done and their total
-    """
-    where, n = executor(), len(rows)
-    if where.is_here:
-        return statistic(*shared, rows, progress)
-
-    parts = np.array_split(rows, -(-n // SHARE))
-    ends = np.cumsum([len(part) for part in parts])
-
-    def done(number: int) -> None:
-        if progress is not None:
-            progress(int(ends[number - 1]), n)
-
-    return np.concatenate(where.results(statistic, parts, shared, done))
 
 
 def in_parts(
@@ -232,7 +198,8 @@ def in_parts(
     ----------
     statistic : of some rows (n, n_units) gives (n, ...)
     size : so many rows at a time
-    rows, progress : as in `resample`
+    rows : (n_rows, n_units)
+    progress : called with the number of rows done and their total
     threads : 1 for a statistic that shares its own work out; None is as many as there are cores
     """
     parts = [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.base.work import cores, one_thread_each
+from mlem_core.base.work import cores, in_order, one_thread_each
 from mlem_core.pairs.distances import distance_named, squared_distances
 from mlem_core.pairs.layer_sums import LayerSums, layer_sums
 from mlem_core.pairs.patterns import PairIndex, Patterns, left_out, tested_blocks
 from mlem_core.pairs.tables import PairTables
-from mlem_core.scale.executor import HERE
 
 # All cores share a layer of more pairs: two at once would take twice the memory.
 LARGE = 2**24
@@ -142,12 +141,15 @@ def layer_passes(
     # All cores share a layer that holds much memory.
     workers = 1 if index.design.n_pairs > LARGE else min(cores(), max(1, len(layers)))
 
-    def one(at: int) -> T:
-        return then(at, one_layer(index, layers[at], works[at], max(1, cores() // workers)))
+    def passed(at: int) -> T | InputError:
+        try:
+            return then(at, one_layer(index, layers[at], works[at], max(1, cores() // workers)))
+        except InputError as error:
+            return error
 
     # The cores are shared out already: among the layers, or the bands of one.
     with one_thread_each():
-        yield from HERE.each_of(one, range(len(layers)), threads=workers)
+        yield from enumerate(in_order(passed, range(len(layers)), workers))
 
 
 def check_rows(rows: NDArray[np.floating], n_stimuli: int, name: str) -> None:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import cores, each, in_order
-from mlem_core.scale.executor import Executor
 
 # Predictions that differ by less than this part of their range differ only in how the sum was
 # rounded: they are ties.
@@ -30,10 +29,6 @@ BAND = 2**13
 # whoever computes them.
 BLOCK = 256
 SEGMENT = 2**17
-# So many products of two ranks are a second's work: less than it takes to send it away.
-LITTLE = 2**33
-# Pairs of a layer that are ranked in a few tenths of a second: less is soon done again than kept.
-FEW = 2**22
 
 
 class Keys(NamedTuple):
@@ -179,11 +174,6 @@ def predicted_ranks(predictions: FloatArray, counts: FloatArray) -> FloatArray:
     return ranks
 
 
-def is_little(n_layers: int, n_pairs: int) -> bool:
-    """Whether ranks of so many layers and pairs are not worth a file."""
-    return n_pairs <= FEW and n_layers**2 * n_pairs <= LITTLE
-
-
 class RankPart(NamedTuple):
     """Some pairs, first..last-1, of some layers with some others."""
 
@@ -268,12 +258,7 @@ class PairRanks:
             return np.fromfile(ranks, np.uint32, last - first, offset=4 * first)
         return ranks[first:last]
 
-    def rsa(
-        self,
-        edges: IntArray | None = None,
-        executor: Executor | None = None,
-        folder: Path | None = None,
-    ) -> FloatArray:
+    def rsa(self, edges: IntArray | None = None) -> FloatArray:
         """Spearman ρ of the neural distances of every two layers over all pairs.
 
         A layer whose distances are all equal has ρ = 0 with every other and 1 with itself.
@@ -282,7 +267,6 @@ class PairRanks:
         ----------
         edges : (n_parts + 1,) where parts of the pairs begin; ρ is then of the ranks among all
             pairs, over those of each part
-        executor : computes the sums of ranks in files of `folder` that are not a little
 
         Returns (n_layers, n_layers), or (n_parts, n_layers, n_layers).
 
@@ -291,12 +275,7 @@ class PairRanks:
         n, whole = self.n_layers, (0, self.n_pairs)
         spans = [whole] if edges is None else list(itertools.pairwise(edges.tolist()))
         parts = [list(rank_parts(n, *span)) for span in spans]
-        every = list(itertools.chain(*parts))
-        little = is_little(n, self.n_pairs)
-        if little or executor is None:
-            sums = in_order(partial(part_sums, self), every, cores())
-        else:
-            sums = iter(executor.results(part_sums, every, (self,), folder=folder))
+        sums = in_order(partial(part_sums, self), itertools.chain(*parts), cores())
         found = []
         for (first, last), of_span in zip(spans, parts, strict=True):
             products, totals = np.zeros((n, n)), np.zeros(n)

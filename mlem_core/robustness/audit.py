@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from mlem_core.analysis.similarities import LayerSimilarity, compared
 from mlem_core.analysis.transforms import outlier_units, variances
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, Layer, Progress, Report, counting, layer_name
-from mlem_core.base.work import cores
+from mlem_core.base.work import cores, in_order
 from mlem_core.measures.importance import mean_scores
 from mlem_core.measures.similarity import pairs_of_layers, weighted_tau
 from mlem_core.models.registry import base_name
@@ -32,9 +32,7 @@ from mlem_core.pairs.designs import PairDesign, resampled_part, row_slices
 from mlem_core.pairs.distances import PRECOMPUTED, squared_distances
 from mlem_core.pairs.ranks import pair_ranks
 from mlem_core.pairs.similarities import RSA, SIMILARITIES
-from mlem_core.pairs.tables import without_training_ranks
 from mlem_core.robustness.flags import CLEAR_LEAD, CONTROL, VARIANTS, Audit
-from mlem_core.scale.executor import executor
 from mlem_core.storage.store import Stage, Store
 
 STAGE = Stage("audit", 4, Audit)
@@ -304,21 +302,15 @@ def layer_table(
     index = analysis.stimuli.word_index
     design = resampled_part(analysis.design, analysis.folds)
     at_first = None if index is None else stimuli_at_first(index == 0, design)
-    bare = {name: _bare(variant) for name, variant in variants.items()}
     counted, n = counting(report, "audit", "layers"), len(analysis.layers)
     counted(0, n)
-    shared, root = (_bare(analysis), bare, design, at_first, store.root), store.root
-    rows = executor().results(
-        _row, analysis.layers, shared, lambda done: counted(done, n), root, threads=cores()
-    )
+    rows: list[dict[str, Any]] = []
+    row_of = partial(_row, analysis, variants, design, at_first, store)
+    for row in in_order(row_of, analysis.layers, cores()):
+        rows.append(row)
+        counted(len(rows), n)
     table = pd.DataFrame(rows)
     return table, {name: table.pop(f"same {name}") for name in variants}
-
-
-def _bare(analysis: Analysis) -> Analysis:
-    """Analysis without the tables, which no measure of a layer needs."""
-    empty = without_training_ranks(analysis.tables).of_layers([])
-    return replace(analysis, tables=empty, rsa=analysis.rsa[:0, :0])
 
 
 def _row(
@@ -326,17 +318,16 @@ def _row(
     variants: Mapping[str, Analysis],
     design: PairDesign,
     at_first: NDArray[np.uint8] | None,
-    root: Path,
+    store: Store,
     layer: Layer,
 ) -> dict[str, Any]:
-    """The row of one layer, representations from the store at `root`.
+    """The row of one layer, representations from the store.
 
     Parameters
     ----------
     design : of the pairs whose distances are looked at
     at_first : (n_pairs,) see `stimuli_at_first`, or None for whole sentences
     """
-    store = Store(root)
     rows = representations_of(analysis, layer[0], store)[layer[1]]
     distance = analysis.spec.distance_of(layer[0])
     squared = _squared(rows, distance, layer, design)

@@ -35,8 +35,7 @@ from mlem_core.base.errors import InputError
 from mlem_core.base.files import is_full, read_json, sync_path, write_json
 from mlem_core.base.typing import Progress, Report
 from mlem_core.base.work import heed_signals, heed_stop, stopped_with
-from mlem_core.scale.cluster import computing_on, from_environment
-from mlem_core.scale.executor import executor
+from mlem_core.base.workers import computing_on, from_environment
 from mlem_core.storage.digests import RESULT, seal, sealed
 from mlem_core.storage.store import Store
 from mlem_core.tasks.access import check_changes_allowed
@@ -72,7 +71,6 @@ class Status:
     stages : the latest report of each stage and model, in the order in which they began
     message : one sentence where it failed, else empty
     seconds_left : of the current stage, from its rate so far; None where nothing tells
-    where : what it computes on, while it runs
     before : while it waits, how many that run or wait have their turns before it
     """
 
@@ -80,7 +78,6 @@ class Status:
     stages: list[Progress]
     message: str = ""
     seconds_left: float | None = None
-    where: str = ""
     before: int = 0
 
 
@@ -112,8 +109,7 @@ class Task:
         # Whoever started it may have been killed before it could note which process it is.
         if alive or is_held(self.folder):
             if progress.get("state") == "running":
-                where = str(progress.get("where", ""))
-                return Status("running", stages, seconds_left=left, where=where)
+                return Status("running", stages, seconds_left=left)
             return Status("queued", stages, before=sum(place(self.folder)))
         why = f"the run stopped without a result; see {self.folder / 'log'}"
         return Status("failed", stages, why)
@@ -243,9 +239,8 @@ class _Reporter:
         self._written = time.time()
         # A run is not worth losing for its progress: a full disk shows where it matters.
         with contextlib.suppress(OSError):
-            about = {"state": state, "where": executor().where}
             stages = list(self._stages.values())
-            write_json(self._path, {**about, "stages": stages}, synced=False)
+            write_json(self._path, {"state": state, "stages": stages}, synced=False)
 
 
 def carry_out(folder: Path, make: Callable[[Request, Path, Report], None]) -> int:

@@ -215,8 +215,6 @@ def show_progress(status: Status, otherwise: str) -> None:
         st.progress(share, text=progress_text(stage, status.seconds_left))
     else:
         st.progress(0.0, text=otherwise)
-    if status.where:
-        st.caption(f"Computes on {plain(status.where)}.")
 
 
 def offer_cancel(task: Task, help: str) -> None:

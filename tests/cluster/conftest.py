@@ -1,4 +1,4 @@
-"""One cluster of processes for all tests, and what is analysed on it."""
+"""Analyses that are small enough for several processes, and their numbers by threads."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from mlem_core import Analysis, AnalysisSpec, Store, run
 
 @pytest.fixture(scope="session")
 def processes() -> Iterator[LocalCluster]:
-    """Two workers of one core each; a piece of work that kills two of them is given up."""
+    """Two workers of one core each; a unit that kills two of them is given up."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         LocalCluster(
@@ -42,12 +42,12 @@ def files_only(tmp_path_factory: pytest.TempPathFactory) -> AnalysisSpec:
 
 
 @pytest.fixture(scope="session")
-def spec(files_only: AnalysisSpec) -> AnalysisSpec:
+def with_model(files_only: AnalysisSpec) -> AnalysisSpec:
     """A packaged model, whose representations lie in the store, and the file, whose do not."""
     return replace(files_only, models=("mini-gpt2",))
 
 
 @pytest.fixture(scope="session")
-def embedded(files_only: AnalysisSpec, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    """What this process alone finds of the file."""
-    return run(files_only, Store(tmp_path_factory.mktemp("embedded")), progress=False)
+def by_threads(files_only: AnalysisSpec, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    """The analysis of the file by threads of this process."""
+    return run(files_only, Store(tmp_path_factory.mktemp("threads")), progress=False)
