@@ -57,7 +57,7 @@ from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.robustness.audit import audit
 from mlem_core.robustness.erasure import erase
 from mlem_core.robustness.flags import audit_tables, summary
-from mlem_core.robustness.two_analyses import differences, in_a_sentence, paired, replication
+from mlem_core.robustness.two_analyses import differences_in_words, paired, replication
 from mlem_core.storage.store import Store
 
 DESCRIPTION = "Compare layers of language models by the features of words and sentences."
@@ -231,7 +231,7 @@ def _replicate(options: argparse.Namespace) -> None:
             end = "" if name == "correlations" else f"_{name}"
             write_table(table, path.with_name(f"{path.stem}{end}{path.suffix}"))
     tell(*said)
-    complain(in_a_sentence(differences(*both)))
+    complain(differences_in_words(*both))
 
 
 def _export(options: argparse.Namespace) -> None:

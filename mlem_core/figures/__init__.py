@@ -8,11 +8,7 @@ as on a dark one. What a user wrote (names of features, cells) goes through `sty
 Plotly reads its texts as a small HTML.
 """
 
-from mlem_core.figures.compare import (
-    importance_differences,
-    importance_scatter,
-    two_layers,
-)
+from mlem_core.figures.compare import importance_scatter, two_layers
 from mlem_core.figures.context import with_interactions
 from mlem_core.figures.export import (
     as_file,
@@ -42,7 +38,7 @@ from mlem_core.figures.why import waterfall
 __all__ = [
     "Annotations", "DPI", "FONTS", "GREY", "Paper", "WIDTHS_MM", "as_file", "as_files", "audit_map",
     "can_write_images", "feature_correlations", "feature_counts", "feature_panels",
-    "group_profiles", "group_similarity", "image", "importance_differences", "importance_scatter",
+    "group_profiles", "group_similarity", "image", "importance_scatter",
     "in_narrow_window", "layer_maps", "map_panels",
     "naming", "on_dark_page", "on_pages", "one_browser",
     "profiles",

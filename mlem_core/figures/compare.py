@@ -284,35 +284,6 @@ def draw_two_layers(context: FigureContext) -> RenderedFigure | None:
     )
 
 
-def importance_differences(
-    table: pd.DataFrame, features: Sequence[str], across: int = 3
-) -> go.Figure:
-    """The importance of each feature in the first analysis less that in the second, by layer.
-
-    Parameters
-    ----------
-    table : as `mlem_core.robustness.two_analyses.importance_differences` gives it
-    features : of both analyses, which decide the colours
-    """
-    bounds = None
-    if table["lower"].notna().any():
-        # The p of this table is of either sign, and is said here.
-        bounds = table.assign(quantity="importance", value=table["difference"])
-    figure = profiles(
-        table.assign(fold=0, importance=table["difference"]),
-        table[["model", "layer"]].assign(fold=0),
-        features,
-        across,
-        "difference of importance (ΔFI)",
-        Annotations(bounds),
-    )
-    for trace in figure.data:
-        if isinstance(trace.hovertext, tuple):
-            trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± .000 (sd)", "")
-                               for text in trace.hovertext]  # fmt: skip
-    return figure
-
-
 def draw_importance_differences(
     family: FamilyOfTests,
     names: tuple[str, str],
@@ -320,7 +291,7 @@ def draw_importance_differences(
     over: str,
     caveat: str = "",
 ) -> RenderedFigure:
-    """Differences of importance of two analyses, with caption and table.
+    """The importance of each feature in one analysis less that in another, by layer.
 
     Parameters
     ----------
@@ -330,16 +301,33 @@ def draw_importance_differences(
     over : resampling units of the intervals; empty where there are none
     caveat : on the intervals
     """
+    table = family.table.assign(fold=0, importance=family.table["difference"])
+    intervals = None
+    if over:
+        intervals = table.assign(quantity="importance", value=table["difference"])
+    drawn = profiles(
+        table,
+        table[["model", "layer", "fold"]],
+        features,
+        across=2,
+        value="difference of importance (ΔFI)",
+        annotations=Annotations(intervals),
+    )
+    for trace in drawn.data:
+        if isinstance(trace.hovertext, tuple):
+            # The p of a difference is two-sided, and it has no spread over folds.
+            trace.hovertext = [text.replace("above 0: p", "not 0: p").replace(" ± .000 (sd)", "")
+                               for text in trace.hovertext]  # fmt: skip
+    tested = (
+        f"95 % intervals over {over}. A filled marker: not 0 (p ≤ 0.05, corrected over a family of "
+        f"{family.family}). {caveat}"
+    )
     return RenderedFigure(
-        importance_differences(family.table, features, across=2),
+        drawn,
         "Difference of importance",
         joined(
             f"Importance of each feature in “{names[0]}” less that in “{names[1]}”.",
-            f"95 % intervals over {over}. A filled marker: not 0 (p ≤ 0.05, corrected over a "
-            f"family of {family.family})."
-            if over
-            else "",
-            caveat if over else "",
+            tested if over else "",
         ),
         family.table,
     )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlem_core.analysis.analysis import Analysis
+from mlem_core.analysis.analysis import Analysis, same_content
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.spec import AnalysisSpec, parameters
 from mlem_core.base.errors import InputError
@@ -36,9 +36,7 @@ from mlem_core.measures.importance import most_important
 from mlem_core.measures.similarity import weighted_tau
 from mlem_core.storage.store import Store
 
-# Fields of a spec that change representations.
-_OF_EXTRACTION = ("dtype", "special_tokens", "pooling", "positions")
-# Those that are said by what is in the analysis, or that change no number.
+# Fields of a spec that are said by what is in the analysis, or that change no number.
 _OTHERWISE = ("stimuli", "models", "representations", "layers", "features", "values", "device")
 
 
@@ -85,66 +83,30 @@ def common_layers(first: Analysis, second: Analysis) -> tuple[Layer, ...]:
     return tuple(layer for layer in first.layers if layer in second.layers)
 
 
-def differences(first: Analysis, second: Analysis) -> pd.DataFrame:
-    """The choices and inputs that differ between two analyses.
-
-    Returns
-    -------
-    what, first, second; a row for each, none where both are the same
-    """
-    rows: list[tuple[str, str, str]] = []
-
-    def differ(what: str, one: str, other: str) -> None:
-        if one != other:
-            rows.append((what, one, other))
-
-    if not (same_input := same_stimuli(first, second)):
-        names = [f"{len(one.stimuli):,} of {one.stimuli.name}" for one in (first, second)]
-        differ("stimuli", names[0], names[1] + (" (others)" if names[0] == names[1] else ""))
-    differ("models", *_apart(*(_models(one) for one in (first, second))))
-    numbers = [sorted({number for _, number in one.layers}) for one in (first, second)]
-    if _models(first) == _models(second) and first.layers != second.layers:
-        differ("layers", *_apart(*(list(map(str, one)) for one in numbers)))
-    differ("features", *_apart(list(first.tables.features), list(second.tables.features)))
-    differ("coded by value", *(listed(one.tables.resolved) or "none" for one in (first, second)))
-    described = parameters()
+def differences_in_words(first: Analysis, second: Analysis) -> str:
+    """Sentence on the inputs and choices in which two analyses differ."""
+    models = [{model for model, _ in analysis.layers} for analysis in (first, second)]
+    contents = first.manifest["models"], second.manifest["models"]
+    are_same_stimuli = same_stimuli(first, second)
+    same_models = models[0] == models[1]
+    if same_models and are_same_stimuli:
+        same_models = all(same_content(contents[0][name], contents[1][name]) for name in models[0])
+    same_inputs = {
+        "stimuli": are_same_stimuli,
+        "models": same_models,
+        "layers": models[0] != models[1] or first.layers == second.layers,
+        "features": first.tables.features == second.tables.features,
+        "features coded by value": first.tables.resolved == second.tables.resolved,
+    }
+    parts = [name for name, same in same_inputs.items() if not same]
     for field in fields(AnalysisSpec):
-        if field.name not in _OTHERWISE:
-            one, other = getattr(first.spec, field.name), getattr(second.spec, field.name)
-            label = described[field.name].label
-            differ(label[:1].lower() + label[1:], _in_words(one), _in_words(other))
-            same_input &= one == other or field.name not in _OF_EXTRACTION
-    for model in _models(first) if same_input else ():
-        if model in _models(second) and _weights(first, model) != _weights(second, model):
-            differ(model, "as it was", "another one of that name")
-    return pd.DataFrame(rows, columns=["what", "first", "second"])
-
-
-def in_a_sentence(table: pd.DataFrame) -> str:
-    """Differences of two analyses, as one sentence; `table` as `differences` gives it."""
-    if table.empty:
+        values = [_in_words(getattr(one.spec, field.name)) for one in (first, second)]
+        if field.name not in _OTHERWISE and values[0] != values[1]:
+            label = parameters()[field.name].label
+            parts.append(f"{label[:1].lower()}{label[1:]} ({values[0]}; {values[1]})")
+    if not parts:
         return "Both analyses are of the same stimuli, models and choices."
-    said = [f"{row.what} ({row.first}; {row.second})" for row in table.itertuples()]
-    return f"The first and the second differ in {listed(said)}."
-
-
-def _models(analysis: Analysis) -> list[str]:
-    return list(dict.fromkeys(model for model, _ in analysis.layers))
-
-
-def _weights(analysis: Analysis, model: str) -> str:
-    """The identity of the stored representations of a model that the analysis has a view of."""
-    known = analysis.manifest["models"][model]
-    return str(known.get("source_identity") or known["identity"])
-
-
-def _apart(one: list[str], other: list[str]) -> tuple[str, str]:
-    """Names that only one of two lists has, as text; both empty where the lists have the same."""
-    only = [[name for name in a if name not in b] for a, b in ((one, other), (other, one))]
-    if not only[0] and not only[1]:
-        return "", ""
-    first, second = (f"also {listed(names, most=6)}" if names else "no others" for names in only)
-    return first, second
+    return f"The first and the second differ in {listed(parts)}."
 
 
 def _in_words(value: Any) -> str:

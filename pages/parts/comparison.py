@@ -12,7 +12,7 @@ from mlem_core.figures.naming import naming as named
 from mlem_core.inference.resample import FITTED
 from mlem_core.robustness import two_analyses
 from pages.parts import frame, opening, stored
-from pages.parts.choices import inform, plain
+from pages.parts.choices import plain
 from pages.parts.exporting import Panel
 from pages.parts.view import View, view_of
 
@@ -57,10 +57,7 @@ def _show_comparison(first_id: str, second_id: str) -> None:
     if first is None or second is None:
         return
     both, results = (first.analysis, second.analysis), (first.results, second.results)
-    st.markdown(plain(two_analyses.in_a_sentence(two_analyses.differences(*both))))
-    if not two_analyses.common_layers(*both) or {*first.features}.isdisjoint(second.features):
-        inform("No layer and feature is in both: no difference can be taken.")
-        return
+    st.markdown(plain(two_analyses.differences_in_words(*both)))
     intervals = two_analyses.find_paired(*both, stored.store())
     sentences, _ = two_analyses.replication(both, results, intervals)
     st.markdown("\n".join(f"- {plain(sentence)}" for sentence in sentences))
