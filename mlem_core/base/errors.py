@@ -58,7 +58,7 @@ def readable(what: str, kind: str, *broken: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except broken as error:
         raise InputError(f"{what} is damaged or no {kind} ({first_line(error)}).") from error

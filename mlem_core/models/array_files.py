@@ -6,21 +6,18 @@ What is not compressed is memory-mapped, and looked at in blocks of rows.
 from __future__ import annotations
 
 import csv
-import json
-import lzma
 import math
-import re
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,28 +30,15 @@ from mlem_core.storage.digests import Stamp, stamp
 
 _BLOCK = 4_000_000  # numbers that are looked at a time
 _PIECE = 2**20  # bytes that are read at a time
-_LONGEST_HEADER = 2**16  # bytes of an array's header; of numbers it takes some 100
-_HEADER = re.compile(
-    rb"\{'descr': '(?P<type>[<>|=]?\w+(\[\w+\])?)', 'fortran_order': (?P<fortran>True|False), "
-    rb"'shape': \((?P<shape>(\d+(, ?|(?=\))))*)\),? ?\}\s*"
-)
-# Of safetensors, as NumPy calls them; bfloat16, which it does not have, is read as floats.
-_TYPES = {
-    "F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?", "BF16": "<f4",
-    "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8",
-    "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8",
-}  # fmt: skip
-# Kinds of safetensors' numbers: name there -> name in numpy; bfloat16 has none.
+# NumPy's reader takes a header for Python, which CPython 3.11 confuses where two threads do it.
+_READING_HEADER = threading.Lock()
+# Kinds of safetensors' numbers that NumPy has, or that floats of 32 bits hold (BF16).
+_NUMBERS = {"F16", "F32", "F64", "BF16", "BOOL"} | {
+    f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)
+}
+# Kinds of safetensors' floats: name there -> name in numpy; bfloat16 has none.
 _FLOATS = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "bfloat16"}
-# What a damaged archive, or an array in it, leads to.
-_BROKEN = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, TypeError,
-    LookupError, EOFError, RuntimeError, ArithmeticError,
-)  # fmt: skip
 ADVICE = "choose fewer units, or save it as float32 without compression (numpy.savez)"
-# A larger array that is packed tighter was made to fill the memory: the numbers of a layer pack to
-# nine tenths, and to a tenth where most are 0.
-_MOST_PACKED, _LARGE = 200, 100_000_000
 # What a first column may be that counts the rows.
 FIRST_COLUMN = {"skip": "row numbers, left out", "unit": "a unit, as the others"}
 # Of MATLAB, the classes of its arrays of real numbers: name there -> name in NumPy.
@@ -100,62 +84,33 @@ def array_name(name: str, path: Path) -> str:
     return f"array {plain_name(name)} of {path.name}"
 
 
-def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type of an array in NumPy's format.
+def npy_file(path: Path) -> NDArray[Any]:
+    """The array of an .npy file, memory-mapped; several threads may call it at once.
 
-    NumPy's own reader takes the header for Python. Where two threads do that at once, CPython 3.11
-    can mix up how deep each is (a SystemError).
-
-    Raises ValueError, TypeError: it is in another format, or of several fields.
+    Raises ValueError: the file is longer or shorter than its array, or no array of numbers.
     """
-    version = np.lib.format.read_magic(file)
-    length = int.from_bytes(file.read(2 * version[0]), "little")
-    found = _HEADER.fullmatch(file.read(min(length, _LONGEST_HEADER)))
-    if found is None or version not in ((1, 0), (2, 0)):
-        raise ValueError("its header is not that of an array of numbers")
-    shape = tuple(map(int, re.findall(rb"\d+", found["shape"])))
-    if not all(side < 2**62 for side in shape):
-        raise ValueError(f"the shape {shape}")
-    return shape, found["fortran"] == b"True", np.dtype(found["type"].decode())
+    with _READING_HEADER:
+        array = np.lib.format.open_memmap(path, mode="r")
+    _check_length(array.shape, array.dtype, path.stat().st_size - array.offset)
+    return np.asarray(array)
 
 
-def check_whole(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of an array in NumPy's format."""
+    with _READING_HEADER:
+        if np.lib.format.read_magic(file) == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        return np.lib.format.read_array_header_2_0(file)
+
+
+def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
     """Raise ValueError where so many bytes are no array of this shape, or one and something else.
 
     NumPy leaves unread what is behind an array, a second one for instance.
     """
     expected = math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or n_bytes != expected:
+    if not dtype.hasobject and n_bytes != expected:
         raise ValueError(f"{n_bytes} bytes for an array of {expected} bytes of {dtype}")
-
-
-def npy_file(path: Path) -> NDArray[Any]:
-    """The array of an .npy file, memory-mapped.
-
-    Unlike `numpy.load` it may be called from several threads at once, see `npy_header`. Raises
-    ValueError: the file is longer or shorter than its array, or no array of numbers.
-    """
-    with path.open("rb") as file:
-        return npy_array(path, file, path.stat().st_size)
-
-
-def npy_array(path: Path, file: IO[bytes], end: int) -> NDArray[Any]:
-    """The array that begins where `file`, an open file of `path`, is, and ends at `end`.
-
-    Raises ValueError: it ends elsewhere, or is no array of numbers.
-    """
-    shape, fortran, dtype = npy_header(file)
-    begin = file.tell()
-    check_whole(shape, dtype, end - begin)
-    return _mapped(path, dtype, begin, shape, "F" if fortran else "C")
-
-
-def _mapped(
-    path: Path, dtype: Any, begin: int, shape: tuple[int, ...], order: Literal["C", "F"] = "C"
-) -> NDArray[Any]:
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    return np.asarray(np.memmap(path, dtype, "r", begin, shape, order))
 
 
 def not_finite(array: NDArray[Any]) -> tuple[int, int, int]:
@@ -185,32 +140,31 @@ def are_distances(square: NDArray[Any]) -> bool:
 
 
 def _in_npz(path: Path) -> Iterator[tuple[str, FileArray]]:
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
-            read = partial(_read_member, path, member, name)
+            read: Callable[[], NDArray[Any]] = partial(_read_packed, path, name)
             if member.filename == name:
                 yield name, FileArray((), "", "is no array", read)
                 continue
-            sizes = member.file_size, member.compress_size
-            _check_packed(array_name(name, path), *sizes, "numpy.savez")
+            packed = member.compress_type != zipfile.ZIP_STORED
+            if packed:
+                what = f"{array_name(name, path)}, which is compressed,"
+                check_memory(member.file_size, what, ADVICE)
             with archive.open(member) as file:
-                shape, _, dtype = npy_header(file)
-                if not dtype.hasobject:
-                    check_whole(shape, dtype, member.file_size - file.tell())
-                if member.compress_type == zipfile.ZIP_STORED:
+                shape, columns_first, dtype = _npy_header(file)
+                begin = file.tell()
+                _check_length(shape, dtype, member.file_size - begin)
+                if not packed and not dtype.hasobject:
                     # What is mapped later is checked against its checksum now.
                     while file.read(_PIECE):
                         pass
+                    # The lengths of name and extra field are those of the member's own header.
+                    raw.seek(member.header_offset + 26)
+                    begin += member.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
+                    order = "F" if columns_first else "C"
+                    read = partial(np.memmap, path, dtype, "r", begin, shape, order)
             yield name, FileArray(shape, str(dtype), _problem(dtype), read)
-
-
-def _check_packed(what: str, n_bytes: int, packed: int, way: str) -> None:
-    if n_bytes > max(_LARGE, _MOST_PACKED * packed):
-        raise InputError(
-            f"{what} unpacks {packed:,} bytes to {n_bytes:,}, more than {_MOST_PACKED} times as "
-            f"many; expected an array of numbers (save it with {way}, which packs nothing)."
-        )
 
 
 def _problem(dtype: np.dtype[Any]) -> str:
@@ -223,27 +177,15 @@ def _problem(dtype: np.dtype[Any]) -> str:
     return ""
 
 
-def _read_member(path: Path, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
-        with path.open("rb") as file:
-            # The lengths of name and extra field are those of the member's own header.
-            file.seek(member.header_offset + 26)
-            begin = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
-            file.seek(begin)
-            return npy_array(path, file, begin + member.file_size)
-    what = array_name(name, path)
-    check_memory(member.file_size, f"{what}, which is compressed,", ADVICE)
-    try:
-        with np.load(path, allow_pickle=False) as packed:
-            return np.asarray(packed[name])
-    except MemoryError as error:
-        raise InputError(f"{what} does not fit into memory; {ADVICE}.") from error
+def _read_packed(path: Path, name: str) -> NDArray[Any]:
+    with _READING_HEADER, np.load(path, allow_pickle=False) as arrays:
+        return np.asarray(arrays[name])
 
 
 def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
-    with path.open("rb") as file:
-        shape, _, dtype = npy_header(file)
-    yield "layer_00", FileArray(shape, str(dtype), _problem(dtype), partial(npy_file, path))
+    array = npy_file(path)
+    problem = _problem(array.dtype)
+    yield "layer_00", FileArray(array.shape, str(array.dtype), problem, partial(npy_file, path))
 
 
 def _in_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
@@ -253,27 +195,26 @@ def _in_safetensors(path: Path) -> Iterator[tuple[str, FileArray]]:
         for name in file.keys():  # noqa: SIM118 (it is no dict)
             part = file.get_slice(name)
             kind, shape = part.get_dtype(), tuple(part.get_shape())
-            problem = "" if kind in _TYPES else f"holds {kind}; expected real numbers"
+            problem = "" if kind in _NUMBERS else f"holds {kind}; expected real numbers"
             read = partial(_read_safetensors, path, name)
             yield name, FileArray(shape, _FLOATS.get(kind, kind), problem, read)
 
 
 def _read_safetensors(path: Path, name: str) -> NDArray[Any]:
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        about = json.loads(file.read(length))[name]
-    if about["dtype"] == "BF16":
-        from safetensors import safe_open
+    import torch
+    from safetensors import safe_open
 
-        with safe_open(path, framework="pt") as tensors:
-            return np.asarray(tensors.get_tensor(name).float().numpy())
-    begin = 8 + length + about["data_offsets"][0]
-    return _mapped(path, _TYPES[about["dtype"]], begin, tuple(about["shape"]))
+    # PyTorch maps the file, where NumPy would get a copy, and knows bfloat16.
+    with safe_open(path, framework="pt") as file:
+        tensor = file.get_tensor(name)
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return np.asarray(tensor.numpy())
 
 
 def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
     from scipy.io import whosmat
-    from scipy.io.matlab import MatReadError, matfile_version
+    from scipy.io.matlab import matfile_version
 
     version = matfile_version(path)[0] if path.stat().st_size > 128 else 0
     if version != 1:
@@ -282,10 +223,7 @@ def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
             f"{path.name} is a MATLAB file {what}; save it with save('file.mat', ..., '-v7'), "
             "or as .npz."
         )
-    try:
-        variables = whosmat(path)
-    except (MatReadError, OSError) as error:
-        raise ValueError(str(error)) from error
+    variables = whosmat(path)
     # A name with underscores is that of what functions of the file share.
     variables = [variable for variable in variables if not variable[0].startswith("__")]
     numbers = tuple(name for name, _, kind in variables if kind in _MATLAB)
@@ -293,16 +231,12 @@ def _in_mat(path: Path) -> Iterator[tuple[str, FileArray]]:
         dtype = np.dtype(_MATLAB.get(kind, "V"))
         problem = "" if kind in _MATLAB else f"is a {kind} array; expected one of real numbers"
         n_bytes = math.prod(map(int, shape)) * dtype.itemsize
-        way = "save('file.mat', ..., '-v6')"
-        _check_packed(array_name(name, path), n_bytes, path.stat().st_size, way)
-        read = partial(_read_mat, path, numbers, name, dtype, n_bytes)
+        check_memory(2 * n_bytes, array_name(name, path), "choose fewer units, or save it as .npz")
+        read = partial(_read_mat, path, numbers, name, dtype)
         yield name, FileArray(shape, str(dtype), problem, read)
 
 
-def _read_mat(
-    path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any], n_bytes: int
-) -> NDArray[Any]:
-    check_memory(2 * n_bytes, path.name, "choose fewer units, or save it as .npz")
+def _read_mat(path: Path, names: tuple[str, ...], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     folder = _unpacked_mat(path, stamp(path), names)
     array = np.load(f"{folder.name}/{names.index(name)}.npy", allow_pickle=False)
     if problem := _problem(array.dtype):  # complex, which the header does not say
@@ -330,17 +264,15 @@ FORMATS = (*_READERS, ".csv")
 
 def arrays_in(path: Path, first_column: str = "") -> dict[str, FileArray]:
     """The arrays of a file of a known format, by their names; raises `InputError` for damage."""
-    from safetensors import SafetensorError
-
     suffix = path.suffix.lower()
     if suffix == ".csv":
         read = partial(csv_array, path, first_column)
         return {"layer_00": FileArray(read().shape, "float64", "", read)}
-    whole = partial(readable, path.name, f"{suffix} file", SafetensorError, *_BROKEN)
+    whole = partial(readable, path.name, f"{suffix} file", Exception)
 
     def guarded(read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         with whole():
-            return read()
+            return np.asarray(read())
 
     arrays: dict[str, FileArray] = {}
     with whole():
@@ -392,7 +324,7 @@ def _counting(numbers: NDArray[np.float64]) -> str:
 def _parse_csv(path: Path, now: Stamp | None) -> tuple[NDArray[np.float64], bool]:
     """The numbers (n_rows, n_columns), and whether a header has no name for the first column."""
     with (
-        readable(path.name, "CSV file", csv.Error, *_BROKEN),
+        readable(path.name, "CSV file", csv.Error, ValueError),
         path.open(encoding="utf-8-sig") as file,
     ):
         lines = filter(None, csv.reader(file, strict=True))

@@ -161,14 +161,14 @@ def test_some_matrices_and_layers_of_known_distances(what, tmp_path, monkeypatch
 
 
 def test_files_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch):
-    fates = feed(hostile_arrays.bombs(large=False), read_arrays, tmp_path, monkeypatch)
+    fates = feed(hostile_arrays.bombs(), read_arrays, tmp_path, monkeypatch)
     fates.none_fails()
     assert fates.largest[0] < 1e9, fates
 
 
 @pytest.mark.faults
 def test_all_files_of_arrays(tmp_path, monkeypatch, capsys):
-    made_up, bombs = hostile_arrays.made_up(), hostile_arrays.bombs(large=True)
+    made_up, bombs = hostile_arrays.made_up(), hostile_arrays.bombs()
     made = chain(made_up, bombs, hostile_arrays.damages(1, 3_000))
     feed(made, read_arrays, tmp_path, monkeypatch).none_fails("arrays", capsys)
 
