@@ -18,13 +18,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from mlem_core.base.errors import InputError, first_line, readable
+from mlem_core.base.errors import InputError, first_line
 
 # The files of a folder that are read, by how their names end.
 READ = (".json", ".jinja", ".txt", ".model", ".safetensors")
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", re.IGNORECASE)
-_INDEX = "model.safetensors.index.json"
 
 _FRESH = 30.0  # seconds that a commit counts as the newest one
 _kept_only = False
@@ -73,33 +72,17 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     return _read_json(name, folder / "config.json")
 
 
-def check_files(name: str, folder: Path, packed: str | None = None) -> None:
-    """Raise `InputError` for a folder that lacks a file or has one that cannot be read.
-
-    `packed` is the file with its weights, where they are in a format of our own.
-    """
-    files = {file.name for file in folder.iterdir()}
-    if packed is not None:
-        weights = [packed]
-    elif "model.safetensors" in files:
-        weights = ["model.safetensors"]
-    elif _INDEX in files:
-        parts = _read_json(name, folder / _INDEX).get("weight_map")
-        if not isinstance(parts, dict) or not parts:
-            raise InputError(f"the model folder {name!r}: {_INDEX} lists no weights.")
-        weights = sorted({str(part) for part in parts.values()})
-    else:
-        pickled = sorted(file for file in files if file.endswith(_PICKLED))
+def check_files(name: str, folder: Path) -> None:
+    """Raise `InputError` for a folder without weights in safetensors, or without a tokenizer."""
+    files = sorted(file.name for file in folder.iterdir())
+    if not any(file.endswith(".safetensors") for file in files):
+        pickled = [file for file in files if file.endswith(_PICKLED)]
         if pickled:
             raise InputError(
                 f"the model {name!r} has its weights only as {pickled[0]}, a format that can run "
                 "code when it is read: save it with safetensors (model.safetensors)."
             )
         raise InputError(f"the model folder {name!r} has no weights (model.safetensors).")
-    for weight in weights:
-        if weight not in files:
-            raise InputError(f"the model folder {name!r} lacks {weight}.")
-        _check_safetensors(name, folder / weight)
     if not any(_TOKENIZER.fullmatch(file) for file in files):
         raise InputError(
             f"the model folder {name!r} has no tokenizer (tokenizer.json or a vocabulary file): "
@@ -117,15 +100,6 @@ def _read_json(name: str, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"the model folder {name!r}: {path.name} is not a JSON object.")
     return content
-
-
-def _check_safetensors(name: str, path: Path) -> None:
-    from safetensors import SafetensorError, safe_open
-
-    what = f"the model folder {name!r}: {path.name}"
-    broken = (SafetensorError, OSError)
-    with readable(what, "safetensors file", *broken), safe_open(path, framework="numpy"):
-        pass
 
 
 def is_name(text: str) -> bool:
@@ -276,16 +250,9 @@ def endpoint() -> str:
 @functools.lru_cache(maxsize=64)
 def _fetched(name: str, address: str, revision: str | None) -> Path:
     """The files of a revision as it is now; queried once, so that one run sees one commit."""
-    from huggingface_hub import errors, get_cached_repo_tree, snapshot_download
+    from huggingface_hub import snapshot_download
 
     info = _asked(name, address, revision)
     if kind := (info.config or {}).get("model_type"):
         check_kind(name, kind)  # before gigabytes are fetched in vain
-    commit = info.sha
-    folder = cached(name, revision)
-    if folder is not None and folder.name == commit:
-        # Without a list of the commit's files nobody knows whether all of them are there.
-        with contextlib.suppress(errors.CachedRepoTreeNotFoundError):
-            get_cached_repo_tree(name, revision=revision)
-            return folder
     return Path(snapshot_download(name, revision=revision, endpoint=address, **_FILES))

@@ -183,7 +183,7 @@ class ModelFiles:
         elif re.fullmatch(_OF_HUB, self.version) and not list(self.folder.glob("*.safetensors")):
             raise model_paths.without_safetensors(base_name(name))
         else:
-            check_files(name, self.folder, self.packed)
+            check_files(name, self.folder)
 
     def watched(self) -> Watched:
         """The files that are read, under `identity`; none of a hub's commit, which is for good."""

@@ -168,7 +168,8 @@ def test_a_hub_model_is_fetched_once_and_then_needs_no_network(served, monkeypat
     served.clear()
     model_paths._fetched.cache_clear()
     assert registry.identity("someone/bert") == COMMIT
-    assert served == ["/api/models/someone/bert"]  # all that is asked where the files are there
+    # All that is asked where the files are there.
+    assert served == ["/api/models/someone/bert", "/api/models/someone/bert/revision/main"]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert registry.identity("someone/bert") == COMMIT
     assert open_model("someone/bert", "cpu").n_layers == 3
@@ -250,7 +251,7 @@ def truncated(folder):
 def one_shard_of_two(folder):
     shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     (folder / WEIGHTS).rename(folder / shards[0])
-    index = {"weight_map": dict(zip("ab", shards, strict=True))}
+    index = {"metadata": {}, "weight_map": dict(zip("ab", shards, strict=True))}
     (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
 
 
@@ -270,7 +271,7 @@ def larger_vocabulary(folder):
         changed(model_type="own", auto_map={"AutoModel": "code.Model"}),
         ("'own'", "never done", "--representations"),
     ),
-    (truncated, (WEIGHTS, "damaged")),
+    (truncated, ("file not fully covered",)),
     (one_shard_of_two, ("model-00002-of-00002.safetensors",)),
     (changed(num_hidden_layers=4), ("16 of the tensors", "encoder.layer.3")),
     (changed(hidden_size=32), ("shapes", "config.json")),

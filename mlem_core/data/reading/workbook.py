@@ -17,7 +17,6 @@ from mlem_core.data.reading.content import MAX_BYTES, MAX_COLUMNS, Columns
 MAX_UNPACKED = 500_000_000
 MAX_PART = 100_000_000
 MAX_ROWS = 1_048_576  # of a sheet of Excel
-_BLOCK = 2**20
 _BEFORE_2007 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _END_OF_ZIP = b"PK\x05\x06"  # in the last 65,557 bytes
 _TRUE = ("1", "true")
@@ -159,32 +158,26 @@ def _check_zip(data: bytes, name: str) -> None:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except zipfile.BadZipFile as error:
         raise InputError(f"{name} is a damaged workbook or zip file ({error}).") from error
-    names = archive.namelist()
-    if "xl/workbook.xml" not in names:
+    if "xl/workbook.xml" not in archive.namelist():
         raise InputError(
             f"{name} is a zip file and no Excel workbook; expected a table (CSV, .xlsx, .parquet, "
             ".jsonl) or a .conllu treebank."
         )
-    unpacked = 0
-    for part in names:
-        # Bytes and tags that a part really has; of one that is too large, up to the limit.
-        size = tags = 0
-        with archive.open(part) as file:
-            while size <= MAX_PART and (block := file.read(_BLOCK)):
-                size += len(block)
-                tags += block.count(b"<")
-        unpacked += size
-        if part == _STYLES and tags > _MOST_TAGS:
-            raise InputError(
-                f"{name} has more formats of cells than a spreadsheet program saves; copy the "
-                "values into a new workbook, or save the sheet as CSV."
-            )
-        if size > MAX_PART or unpacked > MAX_UNPACKED:
-            raise InputError(
-                f"{name} unpacks to more than {MAX_UNPACKED // 1_000_000} MB, or its part "
-                f"{short(part)} to more than {MAX_PART // 1_000_000} MB, the limits for a "
-                "workbook; save the sheet as CSV."
-            )
+    parts = archive.infolist()
+    # No more of a part is unpacked than the size that stands in the zip.
+    largest = max(parts, key=lambda part: part.file_size)
+    unpacked = sum(part.file_size for part in parts)
+    if largest.file_size > MAX_PART or unpacked > MAX_UNPACKED:
+        raise InputError(
+            f"{name} unpacks to more than {MAX_UNPACKED // 1_000_000} MB, or its part "
+            f"{short(largest.filename)} to more than {MAX_PART // 1_000_000} MB, the limits for a "
+            "workbook; save the sheet as CSV."
+        )
+    if _STYLES in archive.namelist() and archive.read(_STYLES).count(b"<") > _MOST_TAGS:
+        raise InputError(
+            f"{name} has more formats of cells than a spreadsheet program saves; copy the "
+            "values into a new workbook, or save the sheet as CSV."
+        )
 
 
 def _read_layout(part: IO[bytes], of: str) -> _Layout:
