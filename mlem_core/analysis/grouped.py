@@ -302,18 +302,14 @@ def kinds_of(cells: Sequence[str | None]) -> list[str]:
     return [kind for kind in PROPERTY_KINDS if able.get(kind, True)]
 
 
-def of_these(
-    groups: Groups, labels: Groups, models: Sequence[str], called: Mapping[str, str]
-) -> tuple[Groups, Groups]:
-    """Groups and labels of these models alone, each called as `called` says where it does."""
+def of_these(groups: Groups, labels: Groups, models: Sequence[str]) -> tuple[Groups, Groups]:
+    """Groups and labels of these models alone."""
     kept: Groups = tuple(
-        (name, tuple(called.get(one, one) for one in members if called.get(one, one) in models))
-        for name, members in groups
+        (name, tuple(member for member in members if member in models)) for name, members in groups
     )
-    kept = tuple((called.get(name, name), members) for name, members in kept if members)
+    kept = tuple((name, members) for name, members in kept if members)
     there = {*models, *dict(kept)}
-    named = ((called.get(name, name), given) for name, given in labels)
-    return kept, tuple((name, given) for name, given in named if name in there)
+    return kept, tuple((name, given) for name, given in labels if name in there)
 
 
 def run_of(member: str) -> str:
@@ -364,25 +360,11 @@ def _check_steps(called: str, members: Sequence[str]) -> None:
         )
 
 
-def trajectories_of(
-    trajectories: Groups, models: Sequence[str], called: Mapping[str, str] | None = None
-) -> Groups:
-    """Trajectories that still have two steps of these models, each with its members among them.
-
-    `called` says which members are called otherwise now; those whose step that hides are left out.
-    """
-    named = called or {}
+def trajectories_of(trajectories: Groups, models: Sequence[str]) -> Groups:
+    """Trajectories that still have two steps of these models, each with its members among them."""
     kept = []
-    for name, own in trajectories:
-        there = [(one, named.get(one, one)) for one in own if named.get(one, one) in models]
-        steps = {step_of(one) for one, _ in there}
-        if len(steps) > 1 and all(_same_step(*both) for both in there):
-            kept.append((name, tuple(one for _, one in there)))
+    for name, members in trajectories:
+        there = tuple(member for member in members if member in models)
+        if len(set(map(step_of, there))) > 1:
+            kept.append((name, there))
     return tuple(kept)
-
-
-def _same_step(member: str, called: str) -> bool:
-    try:
-        return step_of(called) == step_of(member)
-    except InputError:
-        return False

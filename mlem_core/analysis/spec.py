@@ -356,13 +356,11 @@ def with_files(spec: AnalysisSpec, files: Sequence[tuple[str, str]]) -> Analysis
     return with_models(replace(spec, representations=tuple(files), **kept), spec.models)
 
 
-def with_models(
-    spec: AnalysisSpec, models: Sequence[str], called: Mapping[str, str] | None = None
-) -> AnalysisSpec:
-    """Specification for these models; `called` gives new names of models by their former ones."""
+def with_models(spec: AnalysisSpec, models: Sequence[str]) -> AnalysisSpec:
+    """Specification for these models and no others."""
     there = [*models, *(name for name, _ in spec.representations)]
-    groups, labels = of_these(spec.groups, spec.labels, there, called or {})
-    trajectories = trajectories_of(spec.trajectories, there, called or {})
+    groups, labels = of_these(spec.groups, spec.labels, there)
+    trajectories = trajectories_of(spec.trajectories, there)
     return replace(
         spec, models=tuple(models), groups=groups, labels=labels, trajectories=trajectories
     )

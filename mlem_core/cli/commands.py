@@ -241,18 +241,13 @@ def _export(options: argparse.Namespace) -> None:
 
     if (options.html is None) == (options.zip is None):
         raise InputError("expected one file to write: --html FILE.html or --zip FILE.zip.")
-    store, with_stimuli = Store(), not options.without_stimuli
+    if options.zip is not None and options.without_stimuli:
+        raise InputError("--without-stimuli goes with --html; the zip has the stimuli.")
+    store = Store()
     with Bars() as bars:
         analysis, table_options = result_of(options.result, AnalysisSpec(), store, bars.show)
         if options.zip is not None:
-            path = write_archive(
-                analysis,
-                options.zip,
-                store,
-                table_options,
-                with_stimuli=with_stimuli,
-                progress=bars.show,
-            )
+            path = write_archive(analysis, options.zip, store, table_options, progress=bars.show)
         else:
             title = options.title or Path(analysis.stimuli.name).stem
             drawing = Drawing(store=store)
@@ -262,7 +257,7 @@ def _export(options: argparse.Namespace) -> None:
                 options.html,
                 title,
                 options.pairs,
-                stimuli=with_stimuli,
+                stimuli=not options.without_stimuli,
                 progress=bars.show,
             )
     tell(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
@@ -307,9 +302,6 @@ def _rerun(options: argparse.Namespace) -> int:
             options.manifest,
             stimuli=options.stimuli,
             representations=dict(options.representations),
-            models=dict(options.models),
-            tolerance=options.tolerance,
-            download=options.download,
             progress=bars.show,
         )
     tell(*outcome.lines())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +18,6 @@ from mlem_core.analysis.run import run
 from mlem_core.analysis.similarities import LayerSimilarity, of_tables
 from mlem_core.analysis.spec import AnalysisSpec
 from mlem_core.base.errors import InputError, unknown
-from mlem_core.base.files import checked
 from mlem_core.base.labels import NAMES
 from mlem_core.base.text import fraction, listed, many, short
 from mlem_core.base.typing import Layer, Report, layer_name, parse_layer
@@ -37,7 +34,7 @@ from mlem_core.inference.intervals import (
 )
 from mlem_core.inference.resample import HARDLY, below_ceiling
 from mlem_core.measures.importance import most_important
-from mlem_core.report.analysis_tables import TableOptions
+from mlem_core.report.analysis_tables import MANIFEST, TableOptions, read_manifest
 from mlem_core.storage.store import Store
 
 
@@ -212,36 +209,23 @@ def result_of(
     InputError
         No such stimulus set; stimuli or models that are not those of the folder's run.
     """
-    was = _manifest(name)
-    spec = AnalysisSpec.from_dict(was["parameters"]) if was else replace(given, stimuli=name)
+    path = Path(name) / MANIFEST
+    manifest = read_manifest(path) if path.is_file() else None
+    if manifest is None:
+        spec = replace(given, stimuli=name)
+    else:
+        spec = AnalysisSpec.from_dict(manifest.parameters)
     analysis = run(replace(spec, half=half) if half else spec, store, report)
-    now, before = analysis.manifest, was.get("models", {})
+    if manifest is None or half:
+        return analysis, TableOptions()
     same = [
-        same_content(before[of], of_now) for of, of_now in now["models"].items() if of in before
+        same_content(manifest.models[model], facts)
+        for model, facts in analysis.manifest["models"].items()
+        if model in manifest.models
     ]
-    if was and not half and not (all(same) and was["digest"] == now["stimuli"]["digest"]):
+    if not all(same) or manifest.stimuli.digest != analysis.manifest["stimuli"]["digest"]:
         raise InputError(f"the stimuli or models of {short(name)} are not those of that run.")
-    options = checked(TableOptions, was.get("options", {}), f"the options of {short(name)}")
-    return analysis, options
-
-
-def _manifest(name: str) -> dict[str, Any]:
-    """Manifest that `analyze` has written of a result; empty for a stimulus set."""
-    path = Path(name) / "manifest.json"
-    if not path.is_file():
-        return {}
-    try:
-        kept = json.loads(path.read_bytes())
-        models = {model: dict(facts) for model, facts in kept["models"].items()}
-        digest = str(kept["stimuli"]["digest"])
-        return {
-            "parameters": kept["parameters"],
-            "digest": digest,
-            "models": models,
-            "options": kept.get("options", {}),
-        }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"the manifest.json in {short(name)} is none of analyze.") from None
+    return analysis, manifest.options
 
 
 def analysis_of_two(

@@ -35,27 +35,6 @@ def add_rerun(commands: Any) -> argparse.ArgumentParser:
         metavar="NAME=FILE",
         help="a representations file that is not beside the manifest; may be given several times",
     )
-    command.add_argument(
-        "--model",
-        dest="models",
-        action="append",
-        default=[],
-        type=typed(parse_pair("NAME=FOLDER")),
-        metavar="NAME=FOLDER",
-        help="folder of a model that was a folder; may be given several times",
-    )
-    command.add_argument(
-        "--tolerance",
-        type=float,
-        default=1e-4,
-        metavar="X",
-        help="two numbers are equal within X, or within X times their size; default: 0.0001",
-    )
-    command.add_argument(
-        "--download",
-        action="store_true",
-        help="download models that are not on this machine from the Hugging Face hub",
-    )
     return command
 
 
@@ -83,7 +62,7 @@ def add_export(commands: Any) -> argparse.ArgumentParser:
     command.add_argument(
         "--without-stimuli",
         action="store_true",
-        help="leave out the words and sentences; the values of their features stay",
+        help="leave the words and sentences out of the page; the values of their features stay",
     )
     return command
 

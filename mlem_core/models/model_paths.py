@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 _TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece|merges)[^/]*", re.IGNORECASE)
 
 _FRESH = 30.0  # seconds that a commit counts as the newest one
-_kept_only = False
 
 _ID = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 _REVISION = re.compile(r"[\w./-]{1,96}", re.ASCII)
@@ -154,8 +153,6 @@ def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path
     from huggingface_hub import errors
 
     try:
-        if _kept_only:
-            raise ConnectionError("nothing is to be fetched")
         return get()
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise
@@ -164,17 +161,6 @@ def _or_cached(name: str, revision: str | None, get: Callable[[], Path]) -> Path
         if folder is None:
             raise
         return folder
-
-
-@contextlib.contextmanager
-def kept_only() -> Iterator[None]:
-    """Block in which nothing is fetched: there are the models that were fetched before."""
-    global _kept_only
-    before, _kept_only = _kept_only, True
-    try:
-        yield
-    finally:
-        _kept_only = before
 
 
 def size(name: str, revision: str | None = None) -> int:
@@ -209,8 +195,6 @@ def _with_safetensors(id: str, address: str) -> str | None:
     """The newest pull request of a hub model that has safetensors; None where none has."""
     from huggingface_hub import HfApi
 
-    if _kept_only:
-        return None
     hub = HfApi(endpoint=address)
     refs = hub.list_repo_refs(id, include_pull_requests=True)
     requests = sorted(refs.pull_requests or (), key=lambda one: -int(one.ref.rpartition("/")[2]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,8 +14,10 @@ from mlem_core.analysis.decoding import BASELINES, decode_layers
 from mlem_core.analysis.results import Results
 from mlem_core.analysis.similarities import LayerSimilarity, compared, kept_similarity
 from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.files import parsed
 from mlem_core.base.text import listed
 from mlem_core.base.typing import Report, counting
+from mlem_core.data.columns import Kind
 from mlem_core.figures.captions import tau_by_chance
 from mlem_core.groups.noise_ceilings import ceiling_tables
 from mlem_core.groups.summary import GroupSummary, group_tables, lines
@@ -40,6 +43,9 @@ from mlem_core.storage.store import Store
 
 # Of resampling and of permuting labels.
 MOST_REPLICATES = 10_000_000
+MANIFEST = "manifest.json"
+# Bytes; it takes 30 times as many in memory.
+LARGEST_MANIFEST = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,37 @@ class TableOptions:
         """The options that are not the default, for JSON."""
         default = {each.name: each.default for each in fields(self)}
         return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+@dataclass(frozen=True)
+class ManifestStimuli:
+    """Entries of `stimuli` in a manifest."""
+
+    name: str
+    digest: str
+    features: dict[str, Kind]
+    as_written: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Entries of the `manifest.json` of `analyze` that are read again."""
+
+    parameters: dict[str, Any]
+    stimuli: ManifestStimuli
+    models: dict[str, dict[str, Any]]
+    versions: dict[str, str | None]
+    written: dict[str, list[str]] = field(default_factory=dict)
+    options: TableOptions = field(default_factory=TableOptions)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in a file; InputError where there is none, or it has another form."""
+    if not path.is_file() or path.stat().st_size > LARGEST_MANIFEST:
+        raise InputError(f"there is no {path.name}, or none of analyze.")
+    manifest = parsed(Manifest, path.read_bytes(), f"the manifest {path.name}")
+    manifest.options.check()
+    return manifest
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 manifest.json      parameters, seed, models and versions, from which `mlem rerun` runs it again
 *.csv              the tables of `analyze --out`
 stimuli.csv        the stimuli as they were read; rdms.npz: distances of features given as RDMs
-representations/   the files that stood for models, where they are small
 figures/           every figure, as SVG and PDF, or as interactive HTML; their captions
 methods.md, methods.tex, references.bib
 """
@@ -11,14 +10,12 @@ methods.md, methods.tex, references.bib
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from pathlib import Path
 
 from mlem_core import figures
 from mlem_core.analysis.analysis import Analysis
 from mlem_core.analysis.files import RDMS
 from mlem_core.analysis.results import Results, write_tables
-from mlem_core.base.errors import InputError
 from mlem_core.base.files import replacing, scratch
 from mlem_core.base.text import as_markdown
 from mlem_core.base.typing import Progress, Report
@@ -30,11 +27,14 @@ from mlem_core.inference.resample import REPLICATES
 from mlem_core.report.analysis_tables import TableOptions, analysis_tables
 from mlem_core.report.formats import pictures, plotly_source, write_zip
 from mlem_core.report.methods import texts, uncertainty
-from mlem_core.report.portable import STIMULI, in_table, own_names, portable, renamed_context
+from mlem_core.report.portable import (
+    STIMULI,
+    model_names,
+    portable,
+    renamed,
+    renamed_context,
+)
 from mlem_core.storage.store import Store
-
-# Larger representation files stay where they are; the manifest has their digest.
-LARGEST_FILE = 8_000_000
 
 
 def write_archive(
@@ -45,7 +45,6 @@ def write_archive(
     *,
     results: Results | None = None,
     images: bool | None = None,
-    with_stimuli: bool = True,
     progress: Report | None = None,
 ) -> Path:
     """Write the zip of an analysis; it appears whole or not at all.
@@ -60,10 +59,9 @@ def write_archive(
     results : of the whole analysis, where they have been computed before
     images : whether figures are SVG and PDF, which takes a browser, or HTML; by default what this
         machine can do
-    with_stimuli : whether the stimuli are in it, and files that stood for models
     progress : called as tables are computed and figures are drawn
 
-    Raises InputError: as `analysis_tables`; a representations file that has gone or changed.
+    Raises InputError as `analysis_tables`.
     """
     report = progress or (lambda _: None)
     options = options or TableOptions()
@@ -72,27 +70,19 @@ def write_archive(
     computed = analysis_tables(analysis, results, options, store, report)
     drawing = Drawing(store=store, replicates=options.bootstrap or REPLICATES)
     context = FigureContext(analysis, selection, results, drawing)
-    names = own_names(analysis)
+    names = model_names(analysis)
     if names:
         context = renamed_context(context, names)
-    sources = _representation_files(analysis) if with_stimuli else {}
-    files = {path: content for path, content in sources.values() if content is not None}
-    leaving = portable(
-        analysis,
-        names,
-        {name: path for name, (path, _) in sources.items()} if with_stimuli else None,
-        with_stimuli=with_stimuli,
-    )
+    leaving = portable(analysis, names)
     manifest = {**leaving.manifest, "options": options.to_dict()}
-    tables = {name: in_table(table, names) for name, table in computed.tables.items()}
+    tables = renamed(computed.tables, names)
     with scratch("archive") as home:
         folder = home / "files"
         write_tables(folder, tables, manifest)
-        if with_stimuli:
-            write_csv(analysis.whole, folder / STIMULI)
-            if analysis.whole.rdms:
-                save_rdms(analysis.whole, folder / RDMS)
-        files |= {path.name: path.read_bytes() for path in folder.iterdir()}
+        write_csv(analysis.whole, folder / STIMULI)
+        if analysis.whole.rdms:
+            save_rdms(analysis.whole, folder / RDMS)
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
     shown = context.results, context.selection, context.drawing.names
     written = texts(leaving, *shown, uncertainty(context))
     files |= {name: text.encode() for name, text in written.items()}
@@ -100,31 +90,6 @@ def write_archive(
     with replacing(Path(target)) as temporary:
         write_zip(files, temporary)
     return Path(target)
-
-
-def _representation_files(analysis: Analysis) -> dict[str, tuple[str, bytes | None]]:
-    """Path in the zip, and content, of each file that stands for a model, by the model's name.
-
-    A file that is too large has its own name for a path, and no content.
-    """
-    paths = list(dict.fromkeys(path for _, path in analysis.spec.representations))
-    files: dict[str, tuple[str, bytes | None]] = {}
-    for name, path in analysis.spec.representations:
-        facts = analysis.manifest["models"].get(name)
-        if facts is None:
-            continue  # it was left out
-        file = Path(path)
-        if file.is_file() and file.stat().st_size > LARGEST_FILE:
-            files[name] = file.name, None
-            continue
-        content = file.read_bytes() if file.is_file() else b""
-        if hashlib.sha256(content).hexdigest() != facts["sha256"]:
-            raise InputError(
-                f"the representations file {file.name!r} of {name} has gone or changed since the "
-                "analysis; run the analysis again."
-            )
-        files[name] = f"representations/{paths.index(path):02d}{file.suffix.lower()}", content
-    return files
 
 
 def _figure_files(

@@ -36,7 +36,7 @@ from mlem_core.measures.decomposition import decompose
 from mlem_core.pairs.similarities import RSA
 from mlem_core.report.formats import csv_bytes, plotly_source
 from mlem_core.report.methods import texts, uncertainty
-from mlem_core.report.portable import own_names, portable, renamed_context
+from mlem_core.report.portable import model_names, portable, renamed_context
 
 # Of more layers the pairs are those that one chooses.
 MOST_LAYERS = 400
@@ -108,7 +108,7 @@ def write_page(
         )
     report = progress or (lambda _: None)
     content = _content(context, pairs, stimuli, report)
-    names = own_names(context.analysis)
+    names = model_names(context.analysis)
     if names:
         # What stands in it would name folders of this machine.
         context = renamed_context(context, names)

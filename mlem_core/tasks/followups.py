@@ -132,7 +132,6 @@ def _archive(job: JobInput) -> Made:
             job.store,
             computed_options(analysis, job.store),
             results=results,
-            with_stimuli=bool(job.options["stimuli"]),
             progress=job.report,
         )
         return {ARCHIVE: path.read_bytes()}

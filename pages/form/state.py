@@ -271,9 +271,7 @@ def without(models: Collection[str]) -> dict[str, list[str] | None]:
     named = {one for _, members in groups for one in members} | {*dict(labels)}
     if named.isdisjoint(models):
         return {}
-    kept = zip(
-        ("groups", "labels"), of_these(groups, labels, [*(named - {*models})], {}), strict=True
-    )
+    kept = zip(("groups", "labels"), of_these(groups, labels, [*(named - {*models})]), strict=True)
     return {name: _texts(name, value) if value else None for name, value in kept}
 
 

@@ -263,16 +263,8 @@ def _offer_archive(view: View) -> None:
         "One zip of the whole analysis as it was run: all tables and figures, the methods "
         "paragraph, the references, the stimuli and `manifest.json`."
     )
-    stimuli = st.toggle(
-        "With the stimuli",
-        value=True,
-        key="archive stimuli",
-        help="Their words and sentences, and files that stand for models; without them name the "
-        "files to run it again.",
-    )
     help = "Computes all tables and draws all figures in the background; about half a minute."
-    options = {"stimuli": stimuli}
-    _offer_file(view, "archive", ("Make the zip", "Download all"), options, followups.ARCHIVE, help)
+    _offer_file(view, "archive", ("Make the zip", "Download all"), {}, followups.ARCHIVE, help)
     st.caption("`mlem rerun FILE.zip` runs it again and says which tables differ.")
 
 

@@ -123,7 +123,9 @@ def test_everything_in_one_zip_and_rerun(mine, offered, tmp_path, capsys):
         assert {"manifest.json", "methods.md", "references.bib"} <= {*archive.namelist()}
         importance = pd.read_csv(archive.open("importance.csv"))
     assert {"noun", "position", "kind"} <= set(importance["feature"])
-    assert main(["rerun", str(path)]) == 0, capsys.readouterr()
+    files = mine.jobs[0].spec.representations
+    given = [f"--representations={name}={file}" for name, file in files]
+    assert main(["rerun", str(path), *given]) == 0, capsys.readouterr()
     assert "all are equal" in capsys.readouterr().out
     shell, python = (one.value for one in screen.app.get("code"))
     assert "mlem analyze --out=results" in shell and "--features=noun,position" in shell

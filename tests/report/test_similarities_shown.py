@@ -145,5 +145,5 @@ def test_a_zip_holds_the_distances_and_is_rerun(analysis, folder):
         own = np.load(folder / "own.npy")
         np.testing.assert_array_equal(kept["distances_0"], own[np.triu_indices(N, 1)])
     assert b"semantics (vector)" in found["methods.md"] and b"own (RDM)" in found["methods.md"]
-    again = rerun(path)
+    again = rerun(path, representations=dict(analysis.spec.representations))
     assert again.same, again.lines()

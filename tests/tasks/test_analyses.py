@@ -287,7 +287,7 @@ def test_what_cannot_be_done_is_one_sentence(job, kept):
 @pytest.mark.slow
 def test_a_zip_of_everything_is_the_one_of_the_command_line(job, kept, tmp_path, monkeypatch):
     monkeypatch.setenv("BROWSER_PATH", "/nowhere/chrome")  # figures as HTML, at once
-    task = followups.followup_of("archive", job.id, {"stimuli": True}, kept).begin()
+    task = followups.followup_of("archive", job.id, {}, kept).begin()
     expected = write_archive(job.analysis(), tmp_path / "x.zip", kept)
     wait(task, "done")
     assert (task.result / followups.ARCHIVE).read_bytes() == expected.read_bytes()
