@@ -345,9 +345,7 @@ def model_blocks(layers: Sequence[tuple[str, int]]) -> list[tuple[int, int, str]
     return [(a, b, layers[a][0]) for a, b in zip(starts, stops, strict=True)]
 
 
-def block_edges(
-    blocks: Sequence[tuple[int, int, str]], ref: str, color: str = LINE
-) -> list[dict[str, Any]]:
+def block_edges(blocks: Sequence[tuple[int, int, str]], ref: str) -> list[dict[str, Any]]:
     """The lines between models in a matrix of layers, upright and lying in turn.
 
     A figure gets all its shapes at once: Plotly checks all of them anew whenever one is added.
@@ -359,8 +357,8 @@ def block_edges(
     """
     edges = []
     for at in (start - 0.5 for start, *_ in blocks[1:]):
-        edges.append(shape("line", (at, 0), (at, 1), (color, 1), ref, "y"))
-        edges.append(shape("line", (0, at), (1, at), (color, 1), ref, "x"))
+        edges.append(shape("line", (at, 0), (at, 1), (LINE, 1), ref, "y"))
+        edges.append(shape("line", (0, at), (1, at), (LINE, 1), ref, "x"))
     return edges
 
 
@@ -389,9 +387,9 @@ def interval(lower: float, upper: float) -> str:
     return f"95 % CI {as_number(lower)} to {as_number(upper)}"
 
 
-def as_numbers(values: np.ndarray, digits: int = 3) -> list[str]:
+def as_numbers(values: np.ndarray) -> list[str]:
     """`as_number` of each of many values."""
-    return [as_number(value, digits) for value in values.tolist()]
+    return [as_number(value) for value in values.tolist()]
 
 
 def shade(color: str, place: int, n: int) -> str:

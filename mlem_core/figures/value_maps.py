@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from mlem_core.base.typing import Layer
 from mlem_core.figures.captions import STRESS
-from mlem_core.figures.context import Draw, FigureContext, RenderedFigure, figure
+from mlem_core.figures.context import FigureContext, RenderedFigure, figure
 from mlem_core.figures.maps import UNKNOWN, frame_map, uncrowded
 from mlem_core.figures.naming import layer_title, layer_titles
 from mlem_core.figures.style import (
@@ -69,12 +69,13 @@ def value_map(points: pd.DataFrame, title: str, stress: float = UNKNOWN) -> go.F
     return figure
 
 
-def draw_value_map(context: FigureContext, layer: Layer) -> RenderedFigure | None:
-    """The values in one layer as points."""
+@figure("values_map", "Map of the values", "Values that lie close together are represented alike.")
+def draw_value_map(context: FigureContext) -> RenderedFigure | None:
+    """The values in the chosen layer as points."""
     values = values_of(context)
     if values is None:
         return None
-    names = context.names
+    names, layer = context.names, chosen_layer(context)
     title, name = names.layer_title(layer), names.feature(values[1])
     points = value_distances.value_map(*values, layer)
     stress = value_distances.value_map_stress(*values, layer)
@@ -87,24 +88,7 @@ def draw_value_map(context: FigureContext, layer: Layer) -> RenderedFigure | Non
     )
 
 
-def _of_side(side: int) -> Draw:
-    """The map of the values in one of the two layers."""
-    return lambda context: draw_value_map(context, context.pair[side]) if context.several else None
-
-
-for _name, _draw in (
-    ("values_map", lambda context: draw_value_map(context, chosen_layer(context))),
-    ("values_map_a", _of_side(0)),
-    ("values_map_b", _of_side(1)),
-):
-    figure(_name, "Map of the values", "Values that lie close together are represented alike.")(
-        _draw
-    )
-
-
-def value_scatter(
-    table: pd.DataFrame, pair: tuple[Layer, Layer], rho: float, named: int = NAMED
-) -> go.Figure:
+def value_scatter(table: pd.DataFrame, pair: tuple[Layer, Layer], rho: float) -> go.Figure:
     """The distances of every two values in two layers against each other.
 
     Parameters
@@ -113,14 +97,13 @@ def value_scatter(
         `mlem_core.measures.value_distances.compare_layers`
     pair : (model, layer) on the x and on the y axis
     rho : Spearman ρ of the two
-    named : how many pairs, those whose ranks differ most and those furthest apart, are named
     """
     xy = table[["distance_a", "distance_b"]].to_numpy(dtype=np.float64)
     highest = np.maximum(xy.max(axis=0, initial=0.0), 1e-12)
     ranks = table[["distance_a", "distance_b"]].rank()
     moved = (ranks["distance_a"] - ranks["distance_b"]).abs()
     far = ranks.sum(axis=1)
-    shown = {*moved.nlargest(named).index, *far.nlargest(named).index}
+    shown = {*moved.nlargest(NAMED).index, *far.nlargest(NAMED).index}
     names = [*dict.fromkeys([*table["value_a"], *table["value_b"]])]
     label = dict(zip(names, short_names(names), strict=True))
     texts = [

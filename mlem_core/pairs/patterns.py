@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlem_core.base.errors import InputError, check_choice
-from mlem_core.base.labels import Names
 from mlem_core.base.text import listed
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.base.work import each
@@ -72,12 +71,7 @@ class Patterns:
     @property
     def coding(self) -> str:
         """Coding of the features, in words that follow "coded"."""
-        return self.coding_of(self.features)
-
-    def coding_of(self, features: Sequence[str], names: Names | None = None) -> str:
-        """Coding of some of the features; `names` as of `mlem_core.pairs.columns.coding`."""
-        kinds = [kind for f, kind in zip(self.features, self.kinds, strict=True) if f in features]
-        return coding(kinds, [f for f in self.resolved if f in features], names)
+        return coding(self.kinds, self.resolved)
 
     @property
     def n_patterns(self) -> int:

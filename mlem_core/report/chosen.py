@@ -122,7 +122,7 @@ def as_zip(
         files |= {f"figures/{path}": data for path, data in written.items()}
         files[f"tables/{name}.csv"] = csv_bytes(one.data)
         parts.append(as_latex(one, name, paper, form))
-    files["report.tex"] = formats.document(parts, "references").encode()
+    files["report.tex"] = formats.document(parts).encode()
     captions = [
         f"**{name}. {as_markdown(one.title)}.** {as_markdown(one.caption)}\n"
         for name, one in zip(names, drawn, strict=True)

@@ -198,26 +198,19 @@ def figure(
     )
 
 
-def document(parts: list[str], bibliography: str = "") -> str:
-    """A document of these parts that can be typeset as it is.
-
-    Parameters
-    ----------
-    bibliography : name of the BibTeX file without its ending; empty where there is none
-    """
+def document(parts: list[str]) -> str:
+    """A document of these parts that can be typeset as it is, with references.bib beside it."""
     packages = [rf"\usepackage{{{name}}}" for name in PACKAGES]
     begin = [
         r"\documentclass[a4paper]{article}",
         r"\usepackage[margin=12mm]{geometry}",
         *packages,
         _LETTERS,
+        r"\usepackage{natbib}",
+        r"\begin{document}",
     ]
-    end = [r"\bibliographystyle{plainnat}", rf"\bibliography{{{bibliography}}}"]
-    cited = [r"\usepackage{natbib}"] if bibliography else []
-    return _lines(
-        *begin, *cited, r"\begin{document}", *parts, *(end if bibliography else []),
-        r"\end{document}",
-    )  # fmt: skip
+    end = [r"\bibliographystyle{plainnat}", r"\bibliography{references}", r"\end{document}"]
+    return _lines(*begin, *parts, *end)
 
 
 def _lines(*lines: str) -> str:

@@ -11,7 +11,6 @@ import functools
 import itertools
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,7 +158,7 @@ def _pairs_behind(analysis: Analysis, pair: tuple[Layer, Layer], store: Store) -
     return entries
 
 
-def remake_example(arguments: Sequence[str] | None = None) -> int:
+def remake_example() -> int:
     """Make the example anew, from this machine's store where that has its parts."""
 
     def say(progress: Progress) -> None:

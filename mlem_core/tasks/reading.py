@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlem_core.analysis.grouped import EVERY
 from mlem_core.analysis.source import StimulusSource, cached_table
-from mlem_core.base.parameters import frozen
 from mlem_core.data.columns import missing_marks
 from mlem_core.data.reading.content import ReadAs
 from mlem_core.data.reading.table import Table
@@ -47,34 +45,14 @@ class FoundArrays(NamedTuple):
     asks: bool = False
 
 
-def read_upload(what: str, request: Mapping[str, Any]) -> Any:
-    """The content of uploaded files: `FoundTable`, a `StimulusSet` or `FoundArrays`.
-
-    Parameters
-    ----------
-    what : "table", "stimuli" or "arrays"
-    request : path and the fields of `ReadAs`; the fields of `StimulusSource`; or the arguments of
-        `arrays_of`
-
-    Raises
-    ------
-    InputError
-        As `read_table`, `StimulusSource.load_stimuli` and `open_arrays`.
-    """
-    return _READERS[what](**request)
+def stimuli_of(**source: Any) -> StimulusSet:
+    """The stimuli of the fields of a `StimulusSource`; raises as its `load_stimuli`."""
+    return StimulusSource(**source).load_stimuli()
 
 
-def _stimuli_of(**request: Any) -> StimulusSet:
-    source = StimulusSource(
-        **{each.name: frozen(request[each.name]) for each in fields(StimulusSource)}
-    )
-    return source.load_stimuli()
-
-
-def _table_of(path: str, **choices: Any) -> FoundTable:
-    table = cached_table(
-        Path(path), ReadAs(**{name: frozen(value) for name, value in choices.items()})
-    )
+def table_of(path: str, **read_as: Any) -> FoundTable:
+    """The table of a file, read by the fields of `ReadAs`; raises as `read_table`."""
+    table = cached_table(Path(path), ReadAs(**read_as))
     missing = table.read_as.missing
     marks = {
         name: sorted(missing_marks(table.frame[name].tolist(), missing)) for name in table.frame
@@ -90,7 +68,7 @@ def arrays_of(
     first_column: str = "",
     subject: str = "",
 ) -> FoundArrays:
-    """The content of a file of representations, checked.
+    """The content of a file of representations, checked; raises as `open_arrays`.
 
     Parameters
     ----------
@@ -120,8 +98,8 @@ def arrays_of(
     return FoundArrays(names, (*left_out, *arrays.notes), distances)
 
 
-_READERS: Mapping[str, Callable[..., Any]] = {
-    "table": _table_of,
-    "stimuli": _stimuli_of,
+READERS: Mapping[str, Callable[..., Any]] = {
+    "table": table_of,
+    "stimuli": stimuli_of,
     "arrays": arrays_of,
 }

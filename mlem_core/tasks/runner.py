@@ -110,7 +110,7 @@ class Task:
         if alive or is_held(self.folder):
             if progress.get("state") == "running":
                 return Status("running", stages, seconds_left=left)
-            return Status("queued", stages, before=sum(place(self.folder)))
+            return Status("queued", stages, before=_n_before(self.folder))
         why = f"the run stopped without a result; see {self.folder / 'log'}"
         return Status("failed", stages, why)
 
@@ -293,33 +293,17 @@ def _remove_unfinished(folder: Path) -> None:
 def _turn(folder: Path) -> Iterator[None]:
     """The turn of a task: one task of a parent folder runs, the others wait in order of arrival."""
     lock = filelock.FileLock(folder.parent / "turn.lock")
-    while True:
-        _, before = place(folder)
-        if not before:
-            with contextlib.suppress(filelock.Timeout):
-                lock.acquire(timeout=0)
-                try:
-                    # Looked at again: an earlier one may have come while the lock was taken.
-                    if not place(folder)[1]:
-                        yield
-                        return
-                finally:
-                    lock.release()
+    while before := _n_before(folder):
         # Those far back look less often: each look reads the files of all that wait.
         time.sleep(_POLL * min(2 + before, 20))
+    with lock:
+        yield
 
 
-def place(folder: Path) -> tuple[int, int]:
-    """Number of tasks that run, and of those that wait whose turn is before that of one."""
-    itself = {folder} if (folder / "pid.json").exists() else set[Path]()
-    running, waiting = 0, list[tuple[tuple[int, str], Path]]()
-    for task in {*_live(folder.parent), *itself}:
-        if task != folder and read_json(task / "progress.json").get("state") == "running":
-            running += 1
-        else:
-            waiting.append((_asked(task), task))
-    order = [task for _, task in sorted(waiting)]
-    return running, order.index(folder) if folder in order else 0
+def _n_before(folder: Path) -> int:
+    """Number of tasks that run or wait whose turn is before that of one."""
+    order = under_way(folder.parent)
+    return order.index(folder.name) if folder.name in order else 0
 
 
 def _asked(folder: Path) -> tuple[int, str]:

@@ -200,7 +200,7 @@ def load_stimuli_of(source: StimulusSource, features: tuple[str, ...] | None = N
     Raises
     ------
     InputError
-        As `mlem_core.tasks.reading.read_upload`.
+        As `StimulusSource.load_stimuli`.
     """
     stimuli = stored.read("stimuli", **asdict(source))
     return stimuli if features is None else _selected(asdict(source), features, stimuli)
@@ -252,7 +252,7 @@ def _roles(spec: AnalysisSpec) -> dict[str, str]:
     asked = asdict(spec)
     source = {each.name: asked[each.name] for each in fields(StimulusSource)}
     # The models that give surprisal are not run for it.
-    source["add"] = [name for name in spec.add if not name.startswith(SURPRISAL)]
+    source["add"] = tuple(name for name in spec.add if not name.startswith(SURPRISAL))
     try:
         features = stored.read("stimuli", **source).features
     except InputError:

@@ -30,7 +30,7 @@ from mlem_core.storage.store import Store
 from mlem_core.tasks import analyses, deletion, notes
 from mlem_core.tasks.access import view_only
 from mlem_core.tasks.analyses import Job
-from mlem_core.tasks.reading import read_upload
+from mlem_core.tasks.reading import READERS
 from pages.parts import choices
 
 P = ParamSpec("P")
@@ -152,7 +152,7 @@ def open_analysis(job_id: str) -> Analysis:
 
 
 def read(what: str, **request: Any) -> Any:
-    """Content of an uploaded file, as `read_upload`; what cannot be read is not tried again."""
+    """Content of an uploaded file, by one of `READERS`; what cannot be read is not tried again."""
     # An upload is named by its content.
     content = _read(what, request)
     if isinstance(content, InputError):
@@ -164,7 +164,7 @@ def read(what: str, **request: Any) -> Any:
 def _read(what: str, request: dict[str, Any]) -> Any:
     try:
         with while_here():
-            return read_upload(what, request)
+            return READERS[what](**request)
     except InputError as error:
         return error
 

@@ -169,7 +169,7 @@ def choose_marks() -> None:
         "marks",
         SHOWN,
         help="Dots and triangles where a conclusion of the figure changes in the audit by twice "
-        "its limit or more. Trust has all that changes.",
+        "its limit or more. Confidence has all that changes.",
     )
 
 

@@ -375,8 +375,7 @@ def test_tasks_have_their_turns_in_the_order_of_arrival(store):
         write_json(folder / "spec.json", {})
         os.utime(folder / "spec.json", (at, at))
         processes.write_pid(folder, os.getpid())
-    assert [runner.place(folder) for folder in folders] == [(0, 0), (0, 1), (0, 2)]
-    write_json(folders[0] / "progress.json", {"state": "running"})
-    assert [runner.place(folder) for folder in folders[1:]] == [(1, 0), (1, 1)]
+        write_json(folder / "progress.json", {"state": "queued"})
+    assert [runner.Task(folder.name, folder).status().before for folder in folders] == [0, 1, 2]
     (folders[1] / "cancelled").touch()
     assert runner.under_way(store.root / "jobs") == ["c", "b"]
