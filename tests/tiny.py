@@ -94,6 +94,7 @@ def _configs() -> dict[str, tuple[str, str, dict[str, Any]]]:
     heads = {"num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 66}
     gpt2 = {"vocab_size": 300, "n_embd": 16, "n_layer": 3, "n_head": 2}
     mamba2 = {**small, "num_heads": 4, "head_dim": 8, "state_size": 8, "n_groups": 1}
+    mamba2 |= {"chunk_size": 8}  # it pads each text to whole chunks, of 256 by default
     t5 = {"vocab_size": 300, "d_model": 16, "num_layers": 3, "num_heads": 2, "d_kv": 8, "d_ff": 24}
     return {
         "bert": ("wordpiece", "BertConfig", {**small, **heads}),
