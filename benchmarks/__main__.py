@@ -6,7 +6,7 @@ import argparse
 import platform
 from pathlib import Path
 
-from benchmarks import clauses, engine, estimators, inference, redraw, systems, training
+from benchmarks import clauses, engine, estimators, features, inference, redraw, systems, training
 from benchmarks.timing import Table
 from mlem_core.base.work import cores
 
@@ -17,6 +17,7 @@ SECTIONS = {
     "estimators": estimators.measure,
     "fits": estimators.fits,
     "clauses": clauses.measure,
+    "features": features.measure,
     "inference": inference.measure,
     "training": training.measure,
     "systems": systems.measure,

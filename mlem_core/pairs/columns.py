@@ -238,7 +238,7 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Co
 
     Raises InputError: a value of a resolved feature that is not among its names.
     """
-    values, present = _numbered(column)
+    values, present = numbered_values(column)
     if column.kind == "nominal" and not column.names:
         # A missing value is one of its own, or says nothing.
         level = missing == "level"
@@ -249,7 +249,7 @@ def codes_of(column: FeatureColumn, missing: str, bins: int | None = None) -> Co
     if column.kind == "ordered" and len(present) > MAX_VALUES:
         values, present, rounding = _coarse(values, present, bins or MOST_BINS)
     # The last row and column stand for a missing value.
-    apart = _distances(column, present)
+    apart = value_distances(column, present)
     n_values = len(apart)
     table = np.zeros((n_values + 1, n_values + 1))
     table[:n_values, :n_values] = apart
@@ -310,7 +310,7 @@ def bins_of(levels: FloatArray) -> int | None:
     return round(0.5 / (1.0 - last)) if 0.0 < last < 1.0 else None
 
 
-def _numbered(column: FeatureColumn) -> tuple[IntArray, NDArray[Any]]:
+def numbered_values(column: FeatureColumn) -> tuple[IntArray, NDArray[Any]]:
     """Each stimulus's value as a number, -1 where it is missing, and the values in their order.
 
     Those of an ordered feature are scaled; those of a resolved one are all that it names.
@@ -339,8 +339,8 @@ def _numbered(column: FeatureColumn) -> tuple[IntArray, NDArray[Any]]:
     return numbers, present
 
 
-def _distances(column: FeatureColumn, present: NDArray[Any]) -> FloatArray:
-    """(n_values, n_values) the distance of every two values of a feature, see `_numbered`."""
+def value_distances(column: FeatureColumn, present: NDArray[Any]) -> FloatArray:
+    """(n_values, n_values) the distance of every two values of a feature, see `numbered_values`."""
     if column.rdm is not None:
         return column.rdm.among([str(value) for value in present]) / column.span[1]
     if column.kind == "ordered":

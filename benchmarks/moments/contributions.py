@@ -1,0 +1,277 @@
+"""Contributions: the RSA correlation of two layers as a sum over features.
+
+v(S) is the covariance of the ranks of two layers A and B that the columns of the features S
+explain, between disjoint sets of stimuli: β_A is fitted to the ranks of A over the pairs outside a
+fold, its covariance with the ranks of B is taken over the pairs that test the fold, and both
+directions are averaged. A feature of pure noise adds 0 on average. Shapley values divide v over the
+features; the rest of the RSA correlation is not explained by the additive metric.
+
+With L the Cholesky factor of the Gram matrix of the columns S outside the fold,
+
+    v(S) = β_A' c_B = (L⁻¹ c_A,outside)' (L⁻¹ c_B,inside),
+
+a sum over columns in which a further column only adds a term. All sets of features are therefore
+visited by adding one feature at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import factorial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from benchmarks.moments.moments import PairMoments
+from benchmarks.moments.pair_columns import PairColumns
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+
+# Up to this many features every set of them is visited.
+EXACT_FEATURES = 12
+# Beyond, this many random orders of the features, each with its reverse.
+ORDERS = 20
+# Part of a column's sum of squares that is added to it, which keeps equations of columns that
+# follow from each other (those of a feature that is coded by value) solvable.
+STABLE = 1e-6
+
+
+class FoldEquations(NamedTuple):
+    """Equations of the ranks of n_layers layers: fitted outside a fold, tested inside it.
+
+    Attributes
+    ----------
+    gram : (n_columns, n_columns) of the columns outside the fold, with what keeps it regular
+    outside, inside : (n_columns, n_layers) covariances of the columns with the ranks
+    rank_covariances : (n_layers, n_layers) inside the fold
+    """
+
+    gram: FloatArray
+    outside: FloatArray
+    inside: FloatArray
+    rank_covariances: FloatArray
+
+
+def fold_equations(moments: PairMoments) -> list[FoldEquations]:
+    """The equations of each fold.
+
+    Raises InputError: one fold only, so that nothing is outside it.
+    """
+    if moments.n_folds < 2:
+        raise InputError(
+            "found 1 fold; contributions are fitted on some folds and taken on others, so at least "
+            "2 are needed."
+        )
+    found = []
+    for fold in range(moments.n_folds):
+        outside, inside = moments.within(moments.training(fold)), moments.inside_fold(fold)
+        gram = outside.gram.copy()
+        diagonal = np.diagonal(gram)
+        # A column that is constant outside the fold explains nothing.
+        constant = ~(diagonal > 0)
+        gram[np.diag_indices_from(gram)] += np.where(constant, 1.0, STABLE * diagonal)
+        with_outside = np.where(constant[:, None], 0.0, outside.with_ranks.T)
+        covariances = moments.rank_covariances(moments.tested(fold), fold)
+        found.append(FoldEquations(gram, with_outside, inside.with_ranks.T, covariances))
+    return found
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """RSA correlations of n_layers layers as sums over features.
+
+    Attributes
+    ----------
+    features : (n_features,) names
+    terms : (n_features, n_layers, n_layers) contribution of each feature, in units of ρ
+    unexplained : (n_layers, n_layers) the rest; it may be negative
+    rsa : (n_layers, n_layers) their sum
+    error : None where exact, else the standard errors of `terms` from sampling orders of features
+    """
+
+    features: tuple[str, ...]
+    terms: FloatArray
+    unexplained: FloatArray
+    rsa: FloatArray
+    error: FloatArray | None = None
+
+
+def contributions(
+    moments: PairMoments,
+    *,
+    exact_up_to: int = EXACT_FEATURES,
+    orders: int = ORDERS,
+    seed: int = 0,
+) -> Contributions:
+    """The RSA correlation of every two layers as a sum over the features.
+
+    Exact up to `exact_up_to` features; with more, means over sampled orders of the features, with
+    their standard errors, which still add up exactly.
+
+    Raises InputError: moments of one fold.
+
+    Source: Salle et al. 2024, section 4 (feature-agnostic similarity), divided over the features.
+    """
+    equations = fold_equations(moments)
+    columns, n_layers = moments.columns, moments.n_layers
+    n_features = len(columns.features)
+    among = np.sum([own.rank_covariances for own in equations], axis=0)
+    scale = np.divide(moments.rsa, among, out=np.zeros_like(among), where=among != 0)
+    error = None
+    if n_features <= exact_up_to:
+        terms = np.zeros((n_features, n_layers, n_layers))
+        for own in equations:
+            for subset in subsets(columns, own):
+                shares = shapley_shares(subset.members, n_features)
+                terms += np.multiply.outer(shares, subset.explained)
+    else:
+        # Sampled orders are those of all folds, whose values are one sum.
+        drawn = np.stack(list(_along_orders(columns, equations, orders, seed)))
+        terms = drawn.mean(axis=0)
+        error = drawn.std(axis=0, ddof=1) / np.sqrt(orders) * np.abs(scale)
+    terms = terms * scale
+    return Contributions(
+        columns.features, terms, moments.rsa - terms.sum(axis=0), moments.rsa, error
+    )
+
+
+class FeatureSubset(NamedTuple):
+    """A set of features in one fold.
+
+    Attributes
+    ----------
+    members : numbers of the features, ascending
+    chosen : (n_chosen,) their columns, in the order of the factor
+    factor : (n_chosen, n_chosen) lower Cholesky factor of their Gram matrix
+    outside, inside : (n_chosen, n_layers) L⁻¹ c outside and inside the fold
+    explained : (n_layers, n_layers) v, the mean of both directions
+    """
+
+    members: tuple[int, ...]
+    chosen: IntArray
+    factor: FloatArray
+    outside: FloatArray
+    inside: FloatArray
+    explained: FloatArray
+
+
+def _columns_added(columns: PairColumns, members: Sequence[int], feature: int) -> IntArray:
+    """Columns that a further feature adds to a set: its own, and its products with members."""
+    own = [*members, feature]
+    first, second = columns.first_feature, columns.second_feature
+    new = (first == feature) | (second == feature)
+    return np.flatnonzero(new & np.isin(first, own) & np.isin(second, own))
+
+
+def subsets(
+    columns: PairColumns, equations: FoldEquations, without: int | None = None
+) -> Iterator[FeatureSubset]:
+    """Every set of features in one fold, each made of one with a feature less.
+
+    `without` is a feature that no set has.
+    """
+    n_layers = equations.outside.shape[1]
+    empty = np.zeros((0, n_layers))
+    none = FeatureSubset(
+        (), np.empty(0, dtype=np.int64), np.zeros((0, 0)), empty, empty, np.zeros((n_layers,) * 2)
+    )
+
+    def visit(subset: FeatureSubset) -> Iterator[FeatureSubset]:
+        yield subset
+        last = subset.members[-1] if subset.members else -1
+        for feature in range(last + 1, len(columns.features)):
+            if feature != without:
+                yield from visit(with_feature(columns, equations, subset, feature))
+
+    return visit(none)
+
+
+def with_feature(
+    columns: PairColumns, equations: FoldEquations, subset: FeatureSubset, feature: int
+) -> FeatureSubset:
+    """A set of features and one more."""
+    new = _columns_added(columns, subset.members, feature)
+    chosen, n_old = np.concatenate((subset.chosen, new)), len(subset.chosen)
+    factor = np.zeros((len(chosen), len(chosen)))
+    factor[:n_old, :n_old] = subset.factor
+    crossed = np.zeros((0, len(new)))
+    if n_old:
+        crossed = solve_triangular(
+            subset.factor,
+            equations.gram[np.ix_(subset.chosen, new)],
+            lower=True,
+            check_finite=False,
+        )
+    factor[n_old:, :n_old] = crossed.T
+    own = cholesky(
+        equations.gram[np.ix_(new, new)] - crossed.T @ crossed, lower=True, check_finite=False
+    )
+    factor[n_old:, n_old:] = own
+    both = np.concatenate((equations.outside[new], equations.inside[new]), axis=1)
+    both -= crossed.T @ np.concatenate((subset.outside, subset.inside), axis=1)
+    solved = solve_triangular(own, both, lower=True, check_finite=False)
+    outside, inside = np.split(solved, 2, axis=1)
+    one_way = outside.T @ inside
+    return FeatureSubset(
+        (*subset.members, feature),
+        chosen,
+        factor,
+        np.concatenate((subset.outside, outside)),
+        np.concatenate((subset.inside, inside)),
+        subset.explained + (one_way + one_way.T) / 2,
+    )
+
+
+def shapley_shares(members: Sequence[int], n_features: int) -> FloatArray:
+    """(n_features,) how much the value of a set counts in the Shapley value of each feature.
+
+    A set counts for its members as the larger one, for the others as the smaller one.
+    """
+    size = len(members)
+    shares = np.zeros(n_features)
+    if size < n_features:
+        outside = factorial(size) * factorial(n_features - size - 1) / factorial(n_features)
+        shares[:] = -outside
+    if size:
+        inside = factorial(size - 1) * factorial(n_features - size) / factorial(n_features)
+        shares[list(members)] = inside
+    return shares
+
+
+def _along_orders(
+    columns: PairColumns, equations: Sequence[FoldEquations], orders: int, seed: int
+) -> Iterator[FloatArray]:
+    """For each random order and its reverse, what each feature adds: (n_features, L, L)."""
+    rng = np.random.default_rng(seed)
+    n_features = len(columns.features)
+    for _ in range(orders):
+        order = rng.permutation(n_features)
+        added = np.zeros((n_features, *equations[0].rank_covariances.shape))
+        for way in (order, order[::-1]):
+            blocks = _columns_in_order(columns, way)
+            chosen = np.concatenate(blocks)
+            edges = np.cumsum([0, *map(len, blocks)])
+            for own in equations:
+                solved = _solved(own, chosen)
+                outside, inside = np.split(solved, 2, axis=1)
+                for place, feature in enumerate(way):
+                    part = slice(edges[place], edges[place + 1])
+                    one_way = outside[part].T @ inside[part]
+                    added[feature] += (one_way + one_way.T) / 4
+        yield added
+
+
+def _columns_in_order(columns: PairColumns, order: IntArray) -> list[IntArray]:
+    return [
+        _columns_added(columns, order[:place].tolist(), int(feature))
+        for place, feature in enumerate(order)
+    ]
+
+
+def _solved(equations: FoldEquations, chosen: IntArray) -> FloatArray:
+    """(n_chosen, 2 n_layers) L⁻¹ c outside the fold, then inside it."""
+    factor = cholesky(equations.gram[np.ix_(chosen, chosen)], lower=True, check_finite=False)
+    both = np.concatenate((equations.outside[chosen], equations.inside[chosen]), axis=1)
+    return np.asarray(solve_triangular(factor, both, lower=True, check_finite=False))

@@ -1,0 +1,594 @@
+"""Second moments of the pairs of stimuli: the sufficient statistics of all that is linear.
+
+Stimuli stand in blocks (the stimuli that the same folds leave out). For every set of blocks the
+moments of the columns z and of the targets over the pairs inside it follow from sums that are kept
+by block: from them come fits of every fold, outer and inner, any subset of features, contributions,
+and what each stimulus has to do with each of them, without another look at a pair and without a
+bin.
+
+Moments of columns with columns come from sums over stimuli alone: with A = Σ_i φ(i) φ(i)ᵀ over the
+stimuli of a set,
+
+    Σ_i Σ_j z_c z_d = Σ_t Σ_u sign_t sign_u A[left_t, left_u] A[right_t, right_u].
+
+Moments of columns with targets come from one matrix product a target, X = R φ block by block.
+Columns that are no sums of products (`PairColumns.pairwise`) are handled as targets are.
+
+Targets of a layer are its squared distances and their centred average ranks among all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.moments.pair_columns import PairColumns
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.data.folds import fold_pairs
+
+# Rows of a matrix of pairs that are looked at together hold about so many numbers.
+TILE = 2**22
+
+
+class SetMoments(NamedTuple):
+    """Moments over the pairs inside a set of stimuli, centred over these pairs.
+
+    Attributes
+    ----------
+    n_pairs : number of pairs
+    means : (n_columns,) of the columns
+    gram : (n_columns, n_columns) sums of products of two columns
+    with_distances, with_ranks : (n_layers, n_columns) sums of products of the columns with the
+        squared distances, and with the ranks
+    distance_means, rank_means : (n_layers,)
+    """
+
+    n_pairs: float
+    means: FloatArray
+    gram: FloatArray
+    with_distances: FloatArray
+    with_ranks: FloatArray
+    distance_means: FloatArray
+    rank_means: FloatArray
+
+
+class _SetSums(NamedTuple):
+    """Sums over the pairs inside a set of stimuli, before they are centred.
+
+    Attributes
+    ----------
+    columns : (n_columns,)
+    gram : (n_columns, n_columns)
+    with_targets : (2 n_layers, n_columns) with the squared distances, then with the ranks
+    targets : (2 n_layers,)
+    """
+
+    n_pairs: float
+    columns: FloatArray
+    gram: FloatArray
+    with_targets: FloatArray
+    targets: FloatArray
+
+    def centred(self, n_layers: int) -> SetMoments:
+        n_pairs = max(self.n_pairs, 1.0)
+        means, target_means = self.columns / n_pairs, self.targets / n_pairs
+        with_targets = self.with_targets - np.outer(target_means, self.columns)
+        return SetMoments(
+            n_pairs,
+            means,
+            self.gram - n_pairs * np.outer(means, means),
+            with_targets[:n_layers],
+            with_targets[n_layers:],
+            target_means[:n_layers],
+            target_means[n_layers:],
+        )
+
+
+@dataclass(frozen=True)
+class PairMoments:
+    """Moments of the pairs of n_stimuli stimuli, by blocks of them, for n_layers layers.
+
+    A matrix is, in this order: a column that is no sum of products; the squared distances of a
+    layer; its ranks.
+
+    Attributes
+    ----------
+    columns : of the pairs
+    folds : (n_stimuli,) the fold that tests each stimulus, see `mlem_core.data.folds`
+    block : (n_stimuli,) block of each stimulus
+    basis_moments : (n_blocks, n_basis, n_basis) A of each block
+    products : (n_matrices, n_blocks, n_blocks, n_products) sums of each matrix with the columns
+        that are sums of products, over the pairs of two blocks
+    sums : (n_matrices, n_blocks, n_blocks) sums of each matrix
+    pairwise_products : (n_pairwise, n_matrices, n_blocks, n_blocks) sums of products of the columns
+        that are no sums of products with each matrix
+    rank_products : (n_blocks, n_blocks, n_layers, n_layers) of the ranks of every two layers
+    low, high : (n_layers, n_blocks, n_blocks) smallest and largest squared distance
+    untested : pairs that do not test the fold that they are in
+    """
+
+    columns: PairColumns
+    folds: IntArray
+    block: IntArray
+    basis_moments: FloatArray
+    products: FloatArray
+    sums: FloatArray
+    pairwise_products: FloatArray
+    rank_products: FloatArray
+    low: FloatArray
+    high: FloatArray
+    untested: Untested | None = None
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.low)
+
+    @property
+    def n_stimuli(self) -> int:
+        return len(self.block)
+
+    @property
+    def n_folds(self) -> int:
+        return int(fold_pairs(self.folds).max()) + 1
+
+    @property
+    def n_pairwise(self) -> int:
+        return len(self.columns.pairwise)
+
+    @cached_property
+    def left_out(self) -> NDArray[np.bool_]:
+        """(n_folds, n_blocks) whether the model that a fold tests is trained without a block."""
+        first = np.array([np.flatnonzero(self.block == b)[0] for b in range(self.n_blocks)])
+        own = fold_pairs(self.folds[first])
+        return np.stack([(own == fold).any(axis=1) for fold in range(self.n_folds)])
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.basis_moments)
+
+    def training(self, *without: int) -> NDArray[np.bool_]:
+        """(n_blocks,) the blocks that stay where some folds are left out."""
+        return np.asarray(~self.left_out[list(without)].any(axis=0))
+
+    def tested(self, fold: int) -> NDArray[np.bool_]:
+        """(n_blocks,) the blocks whose stimuli a fold tests."""
+        first = np.array([np.flatnonzero(self.block == b)[0] for b in range(self.n_blocks)])
+        return np.asarray(self.folds[first] == fold)
+
+    def within(self, blocks: NDArray[np.bool_]) -> SetMoments:
+        """Moments over the pairs inside some of the blocks (n_blocks,)."""
+        return self._sums(blocks).centred(self.n_layers)
+
+    def inside_fold(self, fold: int) -> SetMoments:
+        """Moments over the pairs that test a fold."""
+        sums = self._sums(self.tested(fold))
+        if self.untested is not None:
+            own = self.folds[self.untested.first] == fold
+            first, second = self.untested.first[own], self.untested.second[own]
+            z, ranks = self.columns.of_pairs(first, second), self.untested.ranks[:, own]
+            # Squared distances are fitted, not tested: those of these pairs are not kept.
+            with_targets = np.concatenate((np.zeros((self.n_layers, len(self.columns))), ranks @ z))
+            targets = np.concatenate((np.zeros(self.n_layers), ranks.sum(axis=1)))
+            sums = _SetSums(
+                sums.n_pairs - len(first),
+                sums.columns - z.sum(axis=0),
+                sums.gram - z.T @ z,
+                sums.with_targets - with_targets,
+                sums.targets - targets,
+            )
+        return sums.centred(self.n_layers)
+
+    def _sums(self, blocks: NDArray[np.bool_]) -> _SetSums:
+        chosen = np.flatnonzero(blocks)
+        A = self.basis_moments[chosen].sum(axis=0)
+        columns, D, L = self.columns, self.n_pairwise, self.n_layers
+        n, K = A[0, 0], len(columns)
+        sums = self._over_pairs(self.sums, chosen)
+        product_columns, pairwise = columns.product_columns, np.array(list(columns.pairwise), int)
+        totals, gram, crossed = np.zeros(K), np.zeros((K, K)), np.zeros((D + 2 * L, K))
+        if len(product_columns):
+            by_term = columns.sign * A[0, columns.left] * A[0, columns.right]
+            twice = np.add.reduceat(by_term, columns.starts) - A[0] @ columns.of_same_stimulus
+            totals[product_columns] = twice / 2
+            gram[np.ix_(product_columns, product_columns)] = gram_of_basis(columns, A)
+            crossed[:, product_columns] = self._over_pairs(self.products, chosen, axes=(1, 2))
+        if D:
+            both = self._over_pairs(self.pairwise_products, chosen)
+            totals[pairwise] = sums[:D]
+            gram[np.ix_(pairwise, pairwise)] = both[:, :D]
+            gram[np.ix_(pairwise, product_columns)] = crossed[:D, product_columns]
+            gram[np.ix_(product_columns, pairwise)] = crossed[:D, product_columns].T
+            crossed[D:, pairwise] = both[:, D:].T
+        return _SetSums(n * (n - 1) / 2, totals, gram, crossed[D:], sums[D:])
+
+    @staticmethod
+    def _over_pairs(
+        values: FloatArray, chosen: IntArray, axes: tuple[int, int] = (-2, -1)
+    ) -> FloatArray:
+        """Sums over the pairs inside some blocks; each pair of blocks is there in both orders."""
+        inside = values.take(chosen, axes[0]).take(chosen, axes[1])
+        own = np.diagonal(inside, axis1=axes[0], axis2=axes[1]).sum(axis=-1)
+        found: FloatArray = (inside.sum(axis=axes) + own) / 2
+        return found
+
+    def spans(self, blocks: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """Smallest and largest squared distance (n_layers,) among the pairs inside some blocks."""
+        inside = np.ix_(np.arange(self.n_layers), np.flatnonzero(blocks), np.flatnonzero(blocks))
+        return self.low[inside].min(axis=(1, 2)), self.high[inside].max(axis=(1, 2))
+
+    def rank_covariances(self, blocks: NDArray[np.bool_], fold: int | None = None) -> FloatArray:
+        """(n_layers, n_layers) sums of products of centred ranks over the pairs inside blocks.
+
+        With a fold these are its blocks, and pairs that do not test it are left out.
+        """
+        chosen = np.flatnonzero(blocks)
+        n = self.basis_moments[chosen, 0, 0].sum()
+        products = self._over_pairs(np.moveaxis(self.rank_products, (2, 3), (0, 1)), chosen)
+        totals = self._over_pairs(self.sums, chosen)[self.n_pairwise + self.n_layers :]
+        n_pairs = n * (n - 1) / 2
+        if fold is not None and self.untested is not None:
+            ranks = self.untested.ranks[:, self.folds[self.untested.first] == fold]
+            products, totals = products - ranks @ ranks.T, totals - ranks.sum(axis=1)
+            n_pairs -= ranks.shape[1]
+        return np.asarray(products - np.outer(totals, totals) / max(n_pairs, 1.0))
+
+    @cached_property
+    def rsa(self) -> FloatArray:
+        """(n_layers, n_layers) Spearman ρ of the distances of every two layers over all pairs."""
+        products = self.rank_covariances(np.ones(self.n_blocks, dtype=bool))
+        spread = np.sqrt(np.diag(products))
+        both = spread[:, None] * spread
+        found = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
+        np.fill_diagonal(found, 1.0)
+        return np.clip(found, -1.0, 1.0)
+
+    def of_layers(self, layers: Sequence[int]) -> PairMoments:
+        """Moments of some layers alone, by position."""
+        own = np.asarray(layers, dtype=np.int64)
+        D, L = self.n_pairwise, self.n_layers
+        matrices = np.concatenate((np.arange(D), D + own, D + L + own))
+        return replace(
+            self,
+            products=self.products[matrices],
+            sums=self.sums[matrices],
+            pairwise_products=self.pairwise_products[:, matrices],
+            rank_products=self.rank_products[:, :, own[:, None], own],
+            untested=self.untested and self.untested._replace(ranks=self.untested.ranks[own]),
+            low=self.low[own],
+            high=self.high[own],
+        )
+
+    def of_features(self, features: Sequence[str]) -> PairMoments:
+        """Moments that these features alone would have given.
+
+        Raises InputError: an unknown feature, or none.
+        """
+        for name in features:
+            check_choice("feature", name, self.columns.features)
+        keep = [f for f, name in enumerate(self.columns.features) if name in set(features)]
+        if not keep:
+            raise InputError("no feature is left; choose at least one.")
+        if len(keep) == len(self.columns.features):
+            return self
+        chosen = self.columns.of_features(keep)
+        D, n_matrices = self.n_pairwise, len(self.sums)
+        pairwise = [d for d, c in enumerate(self.columns.pairwise) if c in chosen.numbers]
+        matrices = np.array([*pairwise, *range(D, n_matrices)], dtype=np.int64)
+        products = np.isin(self.columns.product_columns, chosen.numbers)
+        return replace(
+            self,
+            columns=chosen.columns,
+            basis_moments=self.basis_moments[:, chosen.basis[:, None], chosen.basis],
+            products=self.products[matrices][..., products],
+            sums=self.sums[matrices],
+            pairwise_products=self.pairwise_products[pairwise][:, matrices],
+        )
+
+
+def gram_of_basis(columns: PairColumns, A: FloatArray) -> FloatArray:
+    """Sums of products of two columns over the pairs inside a set of stimuli.
+
+    Parameters
+    ----------
+    columns : those that are sums of products, n_products of them
+    A : (n_basis, n_basis) Σ φ(i) φ(i)ᵀ over the stimuli of the set
+
+    Returns
+    -------
+    (n_products, n_products)
+    """
+    left, right, starts = columns.left, columns.right, columns.starts
+    crossed = A[left[:, None], left] * A[right[:, None], right]
+    crossed *= columns.sign[:, None] * columns.sign
+    by_column = np.add.reduceat(np.add.reduceat(crossed, starts, axis=0), starts, axis=1)
+    own = columns.of_same_stimulus
+    return np.asarray((by_column - own.T @ A @ own) / 2)
+
+
+def blocks_of_folds(folds: IntArray) -> IntArray:
+    """(n_stimuli,) the block of each stimulus: those with the same folds left out are one."""
+    return np.unique(folds, return_inverse=True)[1].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class LayerMoments:
+    """What one layer adds to `PairMoments`: first of its squared distances, then of its ranks.
+
+    Attributes
+    ----------
+    products : (2, n_blocks, n_blocks, n_products)
+    sums : (2, n_blocks, n_blocks)
+    pairwise_products : (n_pairwise, 2, n_blocks, n_blocks)
+    low, high : (n_blocks, n_blocks) smallest and largest squared distance
+    """
+
+    products: FloatArray
+    sums: FloatArray
+    pairwise_products: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def layer_moments(
+    columns: PairColumns, folds: IntArray, squared: FloatArray, doubled: NDArray[np.uint32]
+) -> LayerMoments:
+    """Moments of one layer with the columns of the pairs.
+
+    Parameters
+    ----------
+    columns : of the pairs
+    folds : (n_stimuli,) the fold that tests each stimulus
+    squared : (n_pairs,) squared distances, in the order (0,1), (0,2), ..., (1,2), ...
+    doubled : (n_pairs,) twice their average ranks, see `mlem_core.pairs.ranks.pair_ranks`
+    """
+    block = blocks_of_folds(folds)
+    n_blocks = int(block.max()) + 1
+    by_term = np.zeros((2, n_blocks, n_blocks, len(columns.column)))
+    sums = np.zeros((2, n_blocks, n_blocks))
+    pairwise_products = np.zeros((len(columns.pairwise), 2, n_blocks, n_blocks))
+    low, high = np.full((n_blocks, n_blocks), np.inf), np.full((n_blocks, n_blocks), -np.inf)
+    for b, c, rows, others, places in tiles(block, 4):
+        tile = np.empty((2, *places.shape))
+        tile[0], tile[1] = squared[places], doubled[places]
+        tile[1] = (tile[1] - (len(squared) + 1)) / 2
+        if b == c:
+            same = rows[:, None] == others
+            tile[:, same] = 0.0
+            different = tile[0][~same]
+        else:
+            different = tile[0].ravel()
+        if different.size:
+            low[b, c] = min(low[b, c], different.min())
+            high[b, c] = max(high[b, c], different.max())
+        crossed = tile @ columns.basis[others]
+        left = columns.basis[rows][:, columns.left]
+        by_term[:, b, c] += (left * crossed[:, :, columns.right]).sum(axis=1)
+        sums[:, b, c] += tile.sum(axis=(1, 2))
+        for number, column in enumerate(columns.pairwise.values()):
+            values = column.between(rows, others)
+            pairwise_products[number, :, b, c] += (tile * values).sum(axis=(1, 2))
+    products = np.zeros((2, n_blocks, n_blocks, len(columns.product_columns)))
+    if len(columns.starts):
+        products = np.add.reduceat(by_term * columns.sign, columns.starts, axis=-1)
+    own = np.eye(n_blocks, dtype=bool)
+    # Inside a block every pair was met in both orders.
+    products[:, own] /= 2
+    sums[:, own] /= 2
+    pairwise_products[:, :, own] /= 2
+    return LayerMoments(products, sums, pairwise_products, low, high)
+
+
+def tiles(
+    block: IntArray, matrices: int
+) -> Iterator[tuple[int, int, IntArray, IntArray, IntArray]]:
+    """Tiles of the matrix of pairs: two blocks, some stimuli of the first, all of the second.
+
+    Parameters
+    ----------
+    block : (n_stimuli,) block of each stimulus
+    matrices : how many matrices of the size of a tile are held at once
+
+    Yields
+    ------
+    both blocks; (n_rows,) and (n_others,) the stimuli; (n_rows, n_others) the place of each pair in
+    condensed order, 0 for a stimulus with itself
+    """
+    n = len(block)
+    members = [np.flatnonzero(block == b) for b in range(int(block.max()) + 1)]
+    for b, own in enumerate(members):
+        for c, others in enumerate(members):
+            step = max(16, TILE // (matrices * len(others)))
+            for start in range(0, len(own), step):
+                rows = own[start : start + step]
+                first = np.minimum(rows[:, None], others)
+                second = np.maximum(rows[:, None], others)
+                places = first * n - first * (first + 1) // 2 - first - 1 + second
+                places[first == second] = 0
+                yield b, c, rows, others, places
+
+
+class Untested(NamedTuple):
+    """Pairs inside a fold that do not test it: two stimuli of one item, with folds over items.
+
+    first, second : (n_untested,) their stimuli
+    ranks : (n_layers, n_untested) their centred ranks among all pairs
+    """
+
+    first: IntArray
+    second: IntArray
+    ranks: FloatArray
+
+
+def pair_moments(
+    columns: PairColumns,
+    folds: IntArray,
+    layers: Sequence[LayerMoments],
+    rank_products: FloatArray,
+    untested: Untested | None = None,
+) -> PairMoments:
+    """Moments of all pairs of the stimuli, put together from those of the layers.
+
+    Parameters
+    ----------
+    columns : of the pairs
+    folds : (n_stimuli,) the fold that tests each stimulus
+    layers : see `layer_moments`
+    rank_products : (n_blocks, n_blocks, n_layers, n_layers), see `products_of_ranks`
+    untested : pairs that do not test the fold that they are in
+    """
+    block = blocks_of_folds(folds)
+    n_blocks = int(block.max()) + 1
+    basis_moments = np.stack(
+        [columns.basis[block == b].T @ columns.basis[block == b] for b in range(n_blocks)]
+    )
+    own = _moments_of_pairwise(columns, block)
+    by_target = [[layer.products[k] for layer in layers] for k in (0, 1)]
+    sums = [[layer.sums[k] for layer in layers] for k in (0, 1)]
+    pairwise = [[layer.pairwise_products[:, k] for layer in layers] for k in (0, 1)]
+    return PairMoments(
+        columns=columns,
+        folds=np.asarray(folds, dtype=np.int64),
+        block=block,
+        basis_moments=basis_moments,
+        products=np.stack([*own.products, *by_target[0], *by_target[1]]),
+        sums=np.stack([*own.sums, *sums[0], *sums[1]]),
+        pairwise_products=np.stack(
+            [*np.moveaxis(own.pairwise_products, 1, 0), *pairwise[0], *pairwise[1]], axis=1
+        ),
+        rank_products=rank_products,
+        low=np.stack([layer.low for layer in layers]),
+        high=np.stack([layer.high for layer in layers]),
+        untested=untested,
+    )
+
+
+class _PairwiseMoments(NamedTuple):
+    """Moments of the columns that are no sums of products, as those of `LayerMoments`."""
+
+    products: FloatArray
+    sums: FloatArray
+    pairwise_products: FloatArray
+
+
+def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> _PairwiseMoments:
+    n_blocks, D = int(block.max()) + 1, len(columns.pairwise)
+    by_term = np.zeros((D, n_blocks, n_blocks, len(columns.column)))
+    sums = np.zeros((D, n_blocks, n_blocks))
+    both = np.zeros((D, D, n_blocks, n_blocks))
+    for b, c, rows, others, _ in tiles(block, 2 * D + 1) if D else ():
+        values = np.stack([own.between(rows, others) for own in columns.pairwise.values()])
+        if b == c:
+            values[:, rows[:, None] == others] = 0.0
+        left = columns.basis[rows][:, columns.left]
+        crossed = values @ columns.basis[others]
+        by_term[:, b, c] += (left * crossed[:, :, columns.right]).sum(axis=1)
+        flat = values.reshape(D, -1)
+        sums[:, b, c] += flat.sum(axis=1)
+        both[:, :, b, c] += flat @ flat.T
+    products = np.zeros((D, n_blocks, n_blocks, len(columns.product_columns)))
+    if len(columns.starts):
+        products = np.add.reduceat(by_term * columns.sign, columns.starts, axis=-1)
+    own = np.eye(n_blocks, dtype=bool)
+    products[:, own] /= 2
+    sums[:, own] /= 2
+    both[:, :, own] /= 2
+    return _PairwiseMoments(products, sums, both)
+
+
+# Pairs whose ranks in all layers are multiplied at once.
+SEGMENT = 2**17
+# Gives the doubled ranks of the pairs first..last-1 in a layer.
+ReadRanks = Callable[[int, int, int], NDArray[np.uint32]]
+
+
+def products_of_ranks(block: IntArray, n_layers: int, read: ReadRanks) -> FloatArray:
+    """Sums of products of the centred ranks of every two layers, over the pairs of two blocks.
+
+    Parameters
+    ----------
+    block : (n_stimuli,) block of each stimulus
+    read : gives doubled ranks of pairs in condensed order, see `mlem_core.pairs.ranks.PairRanks`
+
+    Returns
+    -------
+    (n_blocks, n_blocks, n_layers, n_layers), the same for both orders of two blocks
+    """
+    n, n_blocks = len(block), int(block.max()) + 1
+    found = np.zeros((n_blocks * n_blocks, n_layers, n_layers))
+    n_pairs = n * (n - 1) // 2
+    sizes = np.arange(n - 1, -1, -1)
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    step = max(1, SEGMENT // n)
+    for i in range(0, n - 1, step):
+        last = min(i + step, n)
+        rows = np.arange(i, last)
+        first, stop = int(starts[i]), int(starts[last])
+        other = np.concatenate([block[row + 1 :] for row in rows])
+        own = np.repeat(block[rows], sizes[rows])
+        label = np.minimum(own, other) * n_blocks + np.maximum(own, other)
+        ranks = np.stack([read(layer, first, stop) for layer in range(n_layers)])
+        for both in np.unique(label):
+            some = ranks[:, label == both].astype(np.float64)
+            some -= n_pairs + 1
+            found[both] += some @ some.T
+    square = found.reshape(n_blocks, n_blocks, n_layers, n_layers) / 4
+    for b in range(n_blocks):
+        for c in range(b):
+            square[b, c] = square[c, b]
+    return square
+
+
+@dataclass(frozen=True)
+class StimulusSums:
+    """Sums over the pairs of each stimulus with those of each block: what a stimulus has a part in.
+
+    Attributes
+    ----------
+    with_basis : (n_layers, n_stimuli, n_blocks, n_basis) Σ_j r_ij φ(j) of the ranks of each layer
+    pairwise_with_basis : (n_pairwise, n_stimuli, n_blocks, n_basis) the same of the columns that
+        are no sums of products
+    pairwise_products : (n_pairwise, n_pairwise + n_layers, n_stimuli, n_blocks) sums of products of
+        these columns with each other and with the ranks
+    rank_products : (n_layers, n_layers, n_stimuli, n_blocks) of the ranks of every two layers
+    """
+
+    with_basis: FloatArray
+    pairwise_with_basis: FloatArray
+    pairwise_products: FloatArray
+    rank_products: FloatArray
+
+
+def stimulus_sums(
+    columns: PairColumns, folds: IntArray, doubled: Sequence[NDArray[np.uint32]]
+) -> StimulusSums:
+    """Sums of the pairs of each stimulus, of some layers.
+
+    Parameters
+    ----------
+    columns : of the pairs
+    folds : (n_stimuli,) the fold that tests each stimulus
+    doubled : for each layer (n_pairs,) twice the average ranks, in condensed order
+    """
+    block = blocks_of_folds(folds)
+    n, n_blocks, n_basis = len(block), int(block.max()) + 1, columns.basis.shape[1]
+    D, L = len(columns.pairwise), len(doubled)
+    with_basis = np.zeros((D + L, n, n_blocks, n_basis))
+    products = np.zeros((D + L, D + L, n, n_blocks))
+    for b, c, rows, others, places in tiles(block, 2 * (D + L) + 1):
+        same = rows[:, None] == others if b == c else None
+        tile = np.empty((D + L, *places.shape))
+        for number, column in enumerate(columns.pairwise.values()):
+            tile[number] = column.between(rows, others)
+        for layer, ranks in enumerate(doubled):
+            tile[D + layer] = (ranks[places] - (len(ranks) + 1.0)) / 2
+        if same is not None:
+            tile[:, same] = 0.0
+        with_basis[:, rows, c] = tile @ columns.basis[others]
+        products[:, :, rows, c] = np.einsum("aij,bij->abi", tile, tile, optimize=True)
+    return StimulusSums(with_basis[D:], with_basis[:D], products[:D], products[D:, D:])

@@ -1,0 +1,461 @@
+"""Columns of the pairs of stimuli, made of the features: what a metric weighs.
+
+A column has a number for every pair of stimuli. Nearly every column is a sum of a few products of
+what each of the two stimuli has,
+
+    (x_i - x_j)² = x_i² · 1 - 2 x_i x_j + 1 · x_j²                        a numeric feature
+    1[a_i ≠ a_j] = 1 · 1 - Σ_a h_a(i) h_a(j)                              same or different
+    1[{a_i, a_j} = {a, b}] = h_a(i) h_b(j) + h_b(i) h_a(j)                two of its values
+
+with h_a(i) = 1 where stimulus i has the value a, else 0. Sums over pairs then follow from sums
+over stimuli, exactly and without looking at a pair (`benchmarks.moments.moments`). Products of two
+feature distances and features that are given by distances are no such sums: these columns are
+computed pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mlem_core.base.errors import InputError, check_choice
+from mlem_core.base.labels import SEPARATOR
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.columns import MISSING, FeatureColumn, coding, numbered_values, value_distances
+from mlem_core.pairs.terms import term_names
+
+# More columns than this are refused: their moments would not fit into the memory of a laptop.
+MAX_COLUMNS = 1_000
+
+
+@dataclass(frozen=True)
+class FeatureDistance:
+    """Distances of the stimuli on one feature, in [0, 1].
+
+    Attributes
+    ----------
+    codes : (n_stimuli,) row of `table` of each stimulus
+    table : (n_codes, n_codes) distance of every two of them; None for a numeric feature
+    scaled : (n_stimuli,) values of a numeric feature, NaN where missing; None for others
+    missing : "ignore": a missing value is at distance 0 from every value; "level": at distance 1
+        from every other value
+    """
+
+    codes: IntArray | None
+    table: FloatArray | None
+    scaled: FloatArray | None
+    missing: str
+
+    @classmethod
+    def of(cls, column: FeatureColumn, missing: str) -> FeatureDistance:
+        """Distances on a feature; `missing` is the policy for missing values."""
+        numbers, present = numbered_values(column)
+        if column.kind == "ordered":
+            padded = np.append(np.asarray(present, dtype=np.float64), np.nan)
+            return cls(None, None, padded[numbers], missing)
+        n_values = len(present)
+        table = np.zeros((n_values + 1, n_values + 1))
+        table[:n_values, :n_values] = value_distances(column, present)
+        if missing == "level":
+            table[n_values, :n_values] = table[:n_values, n_values] = 1.0
+        return cls(np.where(numbers < 0, n_values, numbers), table, None, missing)
+
+    def between(self, rows: IntArray, others: IntArray) -> FloatArray:
+        """(n_rows, n_others) distances of some stimuli from others."""
+        if self.scaled is None:
+            assert self.codes is not None and self.table is not None
+            return self.table[np.ix_(self.codes[rows], self.codes[others])]
+        apart = np.abs(self.scaled[rows][:, None] - self.scaled[others])
+        return self._with_missing(apart, self.scaled[rows][:, None], self.scaled[others])
+
+    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
+        """(n_pairs,) distances of pairs of stimuli."""
+        if self.scaled is None:
+            assert self.codes is not None and self.table is not None
+            return self.table[self.codes[first], self.codes[second]]
+        apart = np.abs(self.scaled[first] - self.scaled[second])
+        return self._with_missing(apart, self.scaled[first], self.scaled[second])
+
+    def _with_missing(self, apart: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+        unknown = np.isnan(apart)
+        if unknown.any():
+            differ = np.isnan(one) != np.isnan(other) if self.missing == "level" else 0.0
+            apart = np.where(unknown, differ, apart)
+        return apart
+
+
+@dataclass(frozen=True)
+class PairwiseColumn:
+    """A column that is computed pair by pair: a scaled product of two feature distances."""
+
+    first: FeatureDistance
+    second: FeatureDistance
+    scale: float = 1.0
+
+    def between(self, rows: IntArray, others: IntArray) -> FloatArray:
+        """(n_rows, n_others) values for some stimuli with others."""
+        apart = self.first.between(rows, others)
+        other = apart if self.second is self.first else self.second.between(rows, others)
+        return self.scale * apart * other
+
+    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
+        """(n_pairs,) values for pairs of stimuli."""
+        apart = self.first.of_pairs(first, second)
+        other = apart if self.second is self.first else self.second.of_pairs(first, second)
+        return self.scale * apart * other
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """Columns of all pairs of n_stimuli stimuli.
+
+    A column c that is a sum of products is z_c(i, j) = Σ_t sign_t φ_left(t)(i) φ_right(t)(j) over
+    its terms t, in both orders of the two stimuli. The other columns are in `pairwise`.
+
+    Attributes
+    ----------
+    features : (n_features,) names
+    kinds : kind of each feature, see `mlem_core.pairs.columns.FeatureColumn`
+    value_names : names of the values of each feature that is coded by value, else ()
+    interactions : whether products of two feature distances are columns too
+    names : (n_columns,) name of each column
+    first_feature, second_feature : (n_columns,) the features of each column, by number; the same
+        but for products of two
+    basis : (n_stimuli, n_basis) what each stimulus has; the first is 1 for all
+    left, right : (n_terms,) the two columns of the basis that a term multiplies
+    sign : (n_terms,)
+    column : (n_terms,) the column that each term belongs to, ascending
+    pairwise : columns that are no sums of products, by number, ascending
+    as_distance : (n_columns,) what each column counts in the squared distance of its feature: 1;
+        of two values of a feature that is coded by value their squared distance
+    basis_feature : (n_basis,) the feature that a column of the basis belongs to, -1 for the first
+    """
+
+    features: tuple[str, ...]
+    kinds: tuple[str, ...]
+    value_names: tuple[tuple[str, ...], ...]
+    interactions: bool
+    names: tuple[str, ...]
+    first_feature: IntArray
+    second_feature: IntArray
+    basis: FloatArray
+    left: IntArray
+    right: IntArray
+    sign: FloatArray
+    column: IntArray
+    pairwise: dict[int, PairwiseColumn]
+    as_distance: FloatArray
+    basis_feature: IntArray
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[FeatureColumn], missing: str = "ignore", interactions: bool = False
+    ) -> PairColumns:
+        """Columns of the pairs of the stimuli that have these features.
+
+        Parameters
+        ----------
+        columns : n_features features of n_stimuli stimuli, some of them coded by value
+        missing : "ignore": a missing value is at distance 0 from every value (Jalouzot et al. 2024,
+            section 2.1.1); "level": missing is a value of its own, at distance 1 from all others
+        interactions : also 2 Δ_f Δ_g of every two features (Jalouzot et al. 2024, appendix D)
+
+        Raises
+        ------
+        InputError
+            An unknown policy, no features, interactions of features that are coded by value, or
+            more than `MAX_COLUMNS` columns.
+        """
+        check_choice("policy for missing values", missing, MISSING)
+        if not columns:
+            raise InputError("no feature is left; choose at least one.")
+        if interactions and any(column.names for column in columns):
+            raise InputError(
+                "interactions need features that are coded as same or different, and some are "
+                "coded by value; choose no interactions, or no values."
+            )
+        builder = _Builder(len(columns[0].values), missing)
+        for number, column in enumerate(columns):
+            builder.add_feature(number, column)
+        if interactions:
+            builder.add_interactions([c.name for c in columns])
+        builder.check_number()
+        terms = np.array(builder.terms, dtype=np.float64).reshape(-1, 4)
+        return cls(
+            features=tuple(c.name for c in columns),
+            kinds=tuple(c.kind for c in columns),
+            value_names=tuple(c.names for c in columns),
+            interactions=interactions,
+            names=tuple(builder.names),
+            first_feature=np.array(builder.first_feature, dtype=np.int64),
+            second_feature=np.array(builder.second_feature, dtype=np.int64),
+            basis=np.stack(builder.basis, axis=1),
+            left=terms[:, 0].astype(np.int64),
+            right=terms[:, 1].astype(np.int64),
+            sign=terms[:, 2],
+            column=terms[:, 3].astype(np.int64),
+            pairwise=builder.pairwise,
+            as_distance=np.array(builder.as_distance),
+            basis_feature=np.array(builder.basis_feature, dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def of_features(self, features: Sequence[int]) -> ChosenColumns:
+        """Columns of some features alone, by number, ascending."""
+        keep = np.asarray(features, dtype=np.int64)
+        numbers = np.flatnonzero(
+            np.isin(self.first_feature, keep) & np.isin(self.second_feature, keep)
+        )
+        basis = np.flatnonzero(np.isin(self.basis_feature, [-1, *keep]))
+        terms = np.isin(self.column, numbers)
+        columns = PairColumns(
+            features=tuple(self.features[f] for f in keep),
+            kinds=tuple(self.kinds[f] for f in keep),
+            value_names=tuple(self.value_names[f] for f in keep),
+            interactions=self.interactions,
+            names=tuple(self.names[c] for c in numbers),
+            first_feature=np.searchsorted(keep, self.first_feature[numbers]),
+            second_feature=np.searchsorted(keep, self.second_feature[numbers]),
+            basis=self.basis[:, basis],
+            left=np.searchsorted(basis, self.left[terms]),
+            right=np.searchsorted(basis, self.right[terms]),
+            sign=self.sign[terms],
+            column=np.searchsorted(numbers, self.column[terms]),
+            pairwise={
+                int(np.searchsorted(numbers, c)): own
+                for c, own in self.pairwise.items()
+                if c in numbers
+            },
+            as_distance=self.as_distance[numbers],
+            basis_feature=np.where(
+                self.basis_feature[basis] < 0, -1, np.searchsorted(keep, self.basis_feature[basis])
+            ),
+        )
+        return ChosenColumns(columns, numbers, basis)
+
+    @property
+    def part(self) -> IntArray:
+        """(n_columns,) part of each column, ascending: its feature; with interactions itself."""
+        return np.arange(len(self.names)) if self.interactions else self.first_feature
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what importance permutes as a whole: features; with interactions the columns."""
+        return self.names if self.interactions else self.features
+
+    @property
+    def by_value(self) -> tuple[str, ...]:
+        """Features that are coded by value."""
+        both = zip(self.features, self.value_names, strict=True)
+        return tuple(name for name, values in both if values)
+
+    @property
+    def coding(self) -> str:
+        """Coding of the features, in words that follow "coded"."""
+        return coding(self.kinds, self.by_value)
+
+    @cached_property
+    def product_columns(self) -> IntArray:
+        """(n_products,) numbers of the columns that are sums of products, ascending."""
+        own = [c for c in range(len(self.names)) if c not in self.pairwise]
+        return np.array(own, dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """(n_products,) first term of each column that is a sum of products."""
+        return np.flatnonzero(np.diff(self.column, prepend=-1))
+
+    @cached_property
+    def of_same_stimulus(self) -> FloatArray:
+        """(n_basis, n_products) z(i, i) = basis @ this: 0 but for pairs of one value."""
+        found = np.zeros((self.basis.shape[1], len(self.product_columns)))
+        place = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.column)]))
+        # Only terms with the constant count: of two different values no stimulus has both, and
+        # differences of a stimulus from itself are 0.
+        spread = np.array([self._is_spread(c) for c in self.product_columns], dtype=bool)
+        for term in np.flatnonzero(spread[place] & (self.left > 0)):
+            found[self.left[term], place[term]] = 2.0
+        return found
+
+    def _is_spread(self, column: int) -> bool:
+        """Whether a column counts how many of the two stimuli have one value."""
+        own = self.column == column
+        return own.sum() == 2 and bool((np.minimum(self.left[own], self.right[own]) == 0).all())
+
+    def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
+        """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
+        found = np.zeros((len(first), len(self.names)))
+        if len(self.starts):
+            products = self.basis[first][:, self.left] * self.basis[second][:, self.right]
+            sums = np.add.reduceat(products * self.sign, self.starts, axis=1)
+            found[:, self.product_columns] = sums
+        for number, column in self.pairwise.items():
+            found[:, number] = column.of_pairs(first, second)
+        return found
+
+    def coefficients(self, weights: FloatArray) -> FloatArray:
+        """(..., n_basis, n_basis) C with Σ_c w_c z_c(i, j) = φ(i) C φ(j), of sums of products.
+
+        `weights` are (..., n_columns).
+        """
+        n_basis = self.basis.shape[1]
+        flat = weights.reshape(-1, len(self.names))
+        found = np.zeros((len(flat), n_basis * n_basis))
+        place = self.left * n_basis + self.right
+        # Several terms may multiply the same two, as those with the constant do.
+        order = np.argsort(place, kind="stable")
+        begin = np.flatnonzero(np.diff(place[order], prepend=-1))
+        if len(begin):
+            by_term = flat[:, self.column[order]] * self.sign[order]
+            found[:, place[order][begin]] = np.add.reduceat(by_term, begin, axis=1)
+        return found.reshape(*weights.shape[:-1], n_basis, n_basis)
+
+    def predictions(self, weights: FloatArray, stimuli: IntArray) -> FloatArray:
+        """(n_predictions, n, n) weighted sums of the columns for every two of some stimuli.
+
+        `weights` are (n_predictions, n_columns).
+        """
+        basis = self.basis[stimuli]
+        found = (basis @ self.coefficients(weights)) @ basis.T
+        for number, column in self.pairwise.items():
+            if weights[:, number].any():
+                found += weights[:, number, None, None] * column.between(stimuli, stimuli)
+        return found
+
+
+class ChosenColumns(NamedTuple):
+    """Columns of some features, and which they are among those of all features.
+
+    Attributes
+    ----------
+    numbers : (n_chosen,) numbers of the columns
+    basis : (n_basis_chosen,) numbers of the columns of the basis
+    """
+
+    columns: PairColumns
+    numbers: IntArray
+    basis: IntArray
+
+
+class _Builder:
+    """Columns and their terms, as they are put together one feature after the other."""
+
+    def __init__(self, n_stimuli: int, missing: str) -> None:
+        self.missing = missing
+        self.basis = [np.ones(n_stimuli)]
+        self.basis_feature = [-1]
+        self.names: list[str] = []
+        self.first_feature: list[int] = []
+        self.second_feature: list[int] = []
+        self.terms: list[tuple[int, int, float, int]] = []
+        self.pairwise: dict[int, PairwiseColumn] = {}
+        self.distances: list[FeatureDistance] = []
+        self.as_distance: list[float] = []
+
+    def check_number(self) -> None:
+        if len(self.names) > MAX_COLUMNS:
+            raise InputError(
+                f"the {len(set(self.first_feature))} features have {len(self.names):,} columns; "
+                f"expected at most {MAX_COLUMNS:,}: choose fewer features, code those with many "
+                "values as same or different, or merge rare values."
+            )
+
+    def _add_basis(self, feature: int, values: FloatArray) -> int:
+        self.basis.append(values)
+        self.basis_feature.append(feature)
+        return len(self.basis) - 1
+
+    def _add_column(
+        self,
+        name: str,
+        feature: int,
+        *terms: tuple[int, int, float],
+        second_feature: int | None = None,
+        as_distance: float = 1.0,
+    ) -> None:
+        number = len(self.names)
+        self.terms.extend((left, right, sign, number) for left, right, sign in terms)
+        self.names.append(name)
+        self.first_feature.append(feature)
+        self.as_distance.append(as_distance)
+        self.second_feature.append(feature if second_feature is None else second_feature)
+
+    def add_feature(self, feature: int, column: FeatureColumn) -> None:
+        """Add the columns of a feature."""
+        if column.names:
+            self._add_values(feature, column)
+            return
+        distance = FeatureDistance.of(column, self.missing)
+        self.distances.append(distance)
+        if column.kind == "ordered":
+            self._add_numeric(feature, column.name, distance)
+        elif column.kind == "nominal":
+            self._add_categorical(feature, column.name, distance)
+        else:
+            self.pairwise[len(self.names)] = PairwiseColumn(distance, distance)
+            self._add_column(column.name, feature)
+
+    def _add_numeric(self, feature: int, name: str, distance: FeatureDistance) -> None:
+        assert distance.scaled is not None
+        missing = np.isnan(distance.scaled)
+        known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
+        # Around the middle of the range, where squares are smallest.
+        value = np.where(missing, 0.0, distance.scaled - 0.5)
+        x, square = self._add_basis(feature, value), self._add_basis(feature, value**2)
+        terms = [(square, known, 1.0), (known, square, 1.0), (x, x, -2.0)]
+        if missing.any() and self.missing == "level":
+            unknown = self._add_basis(feature, missing.astype(float))
+            terms += [(known, unknown, 1.0), (unknown, known, 1.0)]
+        self._add_column(name, feature, *terms)
+
+    def _add_categorical(self, feature: int, name: str, distance: FeatureDistance) -> None:
+        assert distance.codes is not None and distance.table is not None
+        n_values = len(distance.table) - 1
+        known = 0
+        values = range(n_values + 1)
+        if self.missing == "ignore":
+            missing = distance.codes == n_values
+            known = self._add_basis(feature, (~missing).astype(float)) if missing.any() else 0
+            values = range(n_values)
+        terms = [(known, known, 1.0)]
+        for value in values:
+            has_value = distance.codes == value
+            if has_value.any():
+                own = self._add_basis(feature, has_value.astype(float))
+                terms.append((own, own, -1.0))
+        self._add_column(name, feature, *terms)
+
+    def _add_values(self, feature: int, column: FeatureColumn) -> None:
+        numbers, present = numbered_values(column)
+        n_values = len(column.names)
+        # A missing value, the last, is at distance 1 from the others if it is a value of its own.
+        apart = np.full((n_values, n_values), float(self.missing == "level"))
+        apart[: len(present), : len(present)] = value_distances(column, present)
+        numbers = np.where(numbers < 0, n_values - 1, numbers)
+        has_value = [
+            self._add_basis(feature, (numbers == value).astype(float)) for value in range(n_values)
+        ]
+        names = iter(term_names(column.name, column.names))
+        for first in range(n_values):
+            for second in range(first + 1, n_values):
+                a, b = has_value[first], has_value[second]
+                terms = (a, b, 1.0), (b, a, 1.0)
+                squared = float(apart[first, second]) ** 2
+                self._add_column(next(names), feature, *terms, as_distance=squared)
+        for own in has_value:
+            self._add_column(next(names), feature, (own, 0, 1.0), (0, own, 1.0), as_distance=0.0)
+
+    def add_interactions(self, features: Sequence[str]) -> None:
+        """Add 2 Δ_f Δ_g of every two features."""
+        for first in range(len(features)):
+            for second in range(first + 1, len(features)):
+                product = PairwiseColumn(self.distances[first], self.distances[second], 2.0)
+                self.pairwise[len(self.names)] = product
+                name = f"{features[first]}{SEPARATOR}{features[second]}"
+                self._add_column(name, first, second_feature=second)

@@ -1,0 +1,305 @@
+"""The pairs that test each fold: the only ones that are looked at again once moments are summed.
+
+Spearman's ρ of a prediction needs the order of the predictions of single pairs. Where the pairs
+inside a fold have few distinct rows of columns (eight categorical features of 2,000 words: about
+500 rows), pairs of one row are one group: its predictions are equal, and its ranks are summed.
+Elsewhere every pair is a group of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from benchmarks.moments.pair_columns import PairColumns
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
+from mlem_core.pairs.tables import group_rows, sums_by
+
+# Pairs are grouped where that leaves at most this part of them.
+GROUPED = 0.25
+# ... and permuting a part of the columns combines at most so many rows of others with its own.
+MOST_COMBINATIONS = 2**22
+# Columns of so many pairs and columns are held at once; of more, predictions are made from the
+# basis.
+MOST_VALUES = 2**24
+# Digits to which columns of two pairs must agree to be equal: differences of decimals are not.
+DIGITS = 9
+# Digits to which predictions from 0 to 1 must agree to be tied.
+TIE_DIGITS = 11
+
+
+@dataclass(frozen=True)
+class FoldPairs:
+    """The pairs that test one fold, in groups, with the ranks of n_layers layers among them.
+
+    Attributes
+    ----------
+    columns : of the pairs
+    stimuli : (n,) stimuli of the fold
+    first, second : (n_groups,) a pair of each group, as positions in `stimuli`
+    counts : (n_groups,) pairs of each group
+    rank_sums : (n_layers, n_groups) sums of their centred average ranks among the pairs of the fold
+    rank_squares : (n_layers,) sum of the squared ranks
+    codes : (n_groups, n_parts) a number for each distinct value of each part of the columns; None
+        where pairs are not grouped
+    """
+
+    columns: PairColumns
+    stimuli: IntArray
+    first: IntArray
+    second: IntArray
+    counts: FloatArray
+    rank_sums: FloatArray
+    rank_squares: FloatArray
+    codes: IntArray | None
+
+    @property
+    def is_grouped(self) -> bool:
+        return self.codes is not None
+
+    @cached_property
+    def values(self) -> FloatArray | None:
+        """(n_groups, n_columns) the columns of the pairs; None where they are too many to hold."""
+        if len(self.first) * len(self.columns) > MOST_VALUES:
+            return None
+        return self.columns.of_pairs(self.stimuli[self.first], self.stimuli[self.second])
+
+    def predictions(self, weights: FloatArray) -> FloatArray:
+        """(..., n_groups) predictions of weights (..., n_columns)."""
+        flat = weights.reshape(-1, len(self.columns))
+        if self.values is not None:
+            found = flat @ self.values.T
+        else:
+            found = np.empty((len(flat), len(self.first)))
+            for row, own in zip(found, flat, strict=True):
+                square = self.columns.predictions(own[None], self.stimuli)[0]
+                row[:] = square[self.first, self.second]
+        return found.reshape(*weights.shape[:-1], -1)
+
+    def score(self, predictions: FloatArray) -> Score:
+        """ρ and ρ_a (n_layers, n_predictions) of predictions (n_layers, n_predictions, n_groups).
+
+        See `mlem_core.pairs.ranks.score_patterns`.
+        """
+        if self.is_grouped:
+            return score_patterns(predictions, self.counts, self.rank_sums, self.rank_squares)
+        n_pairs = len(self.counts)
+        products, squares = np.zeros((2, *predictions.shape[:2]))
+        for layer in range(len(predictions)):
+            for number, values in enumerate(predictions[layer]):
+                ranks = pair_ranks(_without_rounding(values), overwrite=True) / 2.0
+                ranks -= (n_pairs + 1) / 2
+                products[layer, number] = ranks @ self.rank_sums[layer]
+                squares[layer, number] = ranks @ ranks
+        untied = (n_pairs**3 - n_pairs) / 12
+        both = np.sqrt(squares * self.rank_squares[:, None])
+        rho = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
+        return Score(rho, products / untied if untied > 0 else np.zeros_like(products))
+
+    def scores(self, weights: FloatArray) -> Score:
+        """ρ and ρ_a (n_layers, n_predictions) of weights (n_layers, n_predictions, n_columns)."""
+        rho, rho_a = np.empty((2, *weights.shape[:2]))
+        for layer, own in enumerate(weights):
+            alone = self.of_layers([layer])
+            for at in few_at_once(len(own), len(self.first)):
+                found = alone.score(self.predictions(own[at])[None])
+                rho[layer, at], rho_a[layer, at] = found.rho[0], found.rho_a[0]
+        return Score(rho, rho_a)
+
+    def of_layers(self, layers: Sequence[int]) -> FoldPairs:
+        """The pairs with the ranks of some layers alone, by position."""
+        own = list(layers)
+        if own == list(range(len(self.rank_squares))):
+            return self
+        chosen = replace(self, rank_sums=self.rank_sums[own], rank_squares=self.rank_squares[own])
+        if "values" in vars(self):
+            vars(chosen)["values"] = self.values
+        return chosen
+
+    def of_groups(self, groups: IntArray) -> FoldPairs:
+        """Some of the groups, by number, with nothing but their columns."""
+        chosen = replace(
+            self,
+            first=self.first[groups],
+            second=self.second[groups],
+            counts=self.counts[groups],
+            rank_sums=self.rank_sums[:, groups],
+        )
+        if self.values is not None:
+            vars(chosen)["values"] = self.values[groups]
+        return chosen
+
+    def of_columns(self, columns: PairColumns) -> FoldPairs:
+        """The pairs with other columns, those of some of the features."""
+        number = group_pairs(columns, self.stimuli, self.first, self.second, self.counts)
+        if number is None:
+            return replace(self, columns=columns, codes=None)
+        return replace(
+            self,
+            columns=columns,
+            first=self.first[number.representative],
+            second=self.second[number.representative],
+            counts=sums_by(number.group, self.counts[None])[0],
+            rank_sums=sums_by(number.group, self.rank_sums),
+            codes=number.codes,
+        )
+
+
+def _without_rounding(values: FloatArray) -> FloatArray:
+    """Predictions (n,) from 0 to 1, those that differ by how sums were rounded being equal."""
+    low = values.min(initial=np.inf)
+    span = values.max(initial=-np.inf) - low
+    return np.round((values - low) / (span if span > 0 else 1.0), TIE_DIGITS)
+
+
+@dataclass(frozen=True)
+class PairGroups:
+    """Groups of pairs with equal columns.
+
+    Attributes
+    ----------
+    group : (n_pairs,) group of each pair
+    representative : (n_groups,) a pair of each
+    codes : (n_groups, n_parts), see `FoldPairs`
+    """
+
+    group: IntArray
+    representative: IntArray
+    codes: IntArray
+
+
+def group_pairs(
+    columns: PairColumns,
+    stimuli: IntArray,
+    first: IntArray,
+    second: IntArray,
+    counts: FloatArray | None = None,
+) -> PairGroups | None:
+    """Groups of the pairs with equal columns; None where there are more than `GROUPED` of them.
+
+    Columns of a part are told from others by their sum with fixed random weights.
+
+    Parameters
+    ----------
+    columns : of the pairs
+    stimuli : (n,)
+    first, second : (n_pairs,) positions in `stimuli`
+    counts : (n_pairs,) how many pairs each stands for; None is one
+    """
+    n_pairs = len(first) if counts is None else counts.sum()
+    limit = GROUPED * n_pairs
+    weights = np.random.default_rng(0).uniform(1.0, 2.0, len(columns))
+    codes = np.empty((len(first), len(columns.parts)), dtype=np.int64)
+    for part in range(len(columns.parts)):
+        own = np.where(columns.part == part, weights, 0.0)
+        values = columns.predictions(own[None], stimuli)[0][first, second]
+        distinct, codes[:, part] = np.unique(np.round(values, DIGITS), return_inverse=True)
+        if len(distinct) > limit:
+            return None
+    representative, group = group_rows(codes)
+    if len(representative) > limit:
+        return None
+    codes = codes[representative]
+    for part, own in enumerate(codes.T):
+        rest, _ = group_rows(np.delete(codes, part, axis=1))
+        if len(rest) * (own.max() + 1) > MOST_COMBINATIONS:
+            return None
+    return PairGroups(group, representative, codes)
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """The pairs that test each fold, see `FoldPairs`.
+
+    Attributes
+    ----------
+    folds : n_folds of them
+    """
+
+    folds: tuple[FoldPairs, ...]
+
+    @property
+    def columns(self) -> PairColumns:
+        return self.folds[0].columns
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether pairs of every fold are grouped."""
+        return all(fold.is_grouped for fold in self.folds)
+
+    def of_layers(self, layers: Sequence[int]) -> ScoredPairs:
+        """The pairs with the ranks of some layers alone, by position."""
+        return ScoredPairs(tuple(fold.of_layers(layers) for fold in self.folds))
+
+    def of_columns(self, columns: PairColumns) -> ScoredPairs:
+        """The pairs with other columns, those of some of the features."""
+        return ScoredPairs(tuple(fold.of_columns(columns) for fold in self.folds))
+
+
+@dataclass(frozen=True)
+class FoldPairsIndex:
+    """Which pairs test a fold and how they are grouped: what the stimuli alone decide.
+
+    Attributes
+    ----------
+    stimuli : (n,) stimuli of the fold
+    first, second : (n_pairs,) positions in `stimuli`
+    groups : None where pairs are not grouped
+    """
+
+    columns: PairColumns
+    stimuli: IntArray
+    first: IntArray
+    second: IntArray
+    groups: PairGroups | None
+
+    @classmethod
+    def of(
+        cls, columns: PairColumns, stimuli: IntArray, items: IntArray | None = None
+    ) -> FoldPairsIndex:
+        """All pairs of the stimuli (n,) of a fold.
+
+        `items` are (n_stimuli,) of all stimuli: two of one item are no test pair.
+        """
+        first, second = np.triu_indices(len(stimuli), 1)
+        if items is not None:
+            tests = items[stimuli[first]] != items[stimuli[second]]
+            first, second = first[tests], second[tests]
+        groups = group_pairs(columns, stimuli, first, second)
+        return cls(columns, stimuli, first, second, groups)
+
+    def places(self, n_stimuli: int) -> IntArray:
+        """(n_pairs,) places of the pairs among all, in condensed order."""
+        low = np.minimum(self.stimuli[self.first], self.stimuli[self.second])
+        high = np.maximum(self.stimuli[self.first], self.stimuli[self.second])
+        found: IntArray = low * n_stimuli - low * (low + 1) // 2 - low - 1 + high
+        return found
+
+    def rank_sums(self, distances: FloatArray) -> tuple[FloatArray, float]:
+        """Sums (n_groups,) of centred average ranks of a layer, and of their squares.
+
+        `distances` are (n_pairs,), of these pairs, in their order.
+        """
+        ranks = (pair_ranks(distances).astype(np.float64) - (len(distances) + 1)) / 2
+        squares = float(ranks @ ranks)
+        if self.groups is None:
+            return ranks, squares
+        sums = np.bincount(self.groups.group, ranks, len(self.groups.codes))
+        return np.asarray(sums, dtype=np.float64), squares
+
+    def with_layers(self, rank_sums: FloatArray, rank_squares: FloatArray) -> FoldPairs:
+        """The pairs with the ranks of layers, (n_layers, n_groups) and (n_layers,)."""
+        first, second = self.first, self.second
+        counts: FloatArray = np.ones(len(first))
+        codes = None
+        if self.groups is not None:
+            own = self.groups.representative
+            first, second, codes = first[own], second[own], self.groups.codes
+            counts = np.bincount(self.groups.group).astype(np.float64)
+        return FoldPairs(
+            self.columns, self.stimuli, first, second, counts, rank_sums, rank_squares, codes
+        )

@@ -1,0 +1,82 @@
+"""Moments and test pairs of arrays, for the tests of what follows from them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from explicit import random_features, random_folds, random_layer, squared
+
+from benchmarks.moments.moments import (
+    PairMoments,
+    StimulusSums,
+    Untested,
+    blocks_of_folds,
+    layer_moments,
+    pair_moments,
+    products_of_ranks,
+    stimulus_sums,
+)
+from benchmarks.moments.pair_columns import PairColumns
+from benchmarks.moments.scored_pairs import FoldPairsIndex, ScoredPairs
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.ranks import pair_ranks
+
+
+class Made(NamedTuple):
+    """Moments of made-up layers, and what they were made of.
+
+    Attributes
+    ----------
+    distances : (n_layers, n_pairs) squared distances
+    """
+
+    moments: PairMoments
+    tests: ScoredPairs
+    distances: Any
+    folds: Any
+
+    def stimulus_sums(self) -> StimulusSums:
+        ranks = [pair_ranks(own) for own in self.distances]
+        return stimulus_sums(self.moments.columns, self.folds, ranks)
+
+
+def moments_of(
+    features, layers, folds, *, by_value=(), missing="ignore", interactions=False, items=None
+):
+    """Moments and test pairs of layers (n_stimuli, n_units); two of one item test no fold."""
+    own = feature_columns(features, resolved=by_value)
+    return moments_of_columns(PairColumns.of(own, missing, interactions), layers, folds, items)
+
+
+def moments_of_columns(columns, layers, folds, items=None):
+    """The same of columns that are there."""
+    distances = np.stack([squared(layer) for layer in layers])
+    doubled = [pair_ranks(own) for own in distances]
+    n = len(folds)
+    parts = [
+        layer_moments(columns, folds, own, ranks)
+        for own, ranks in zip(distances, doubled, strict=True)
+    ]
+    products = products_of_ranks(
+        blocks_of_folds(folds), len(layers), lambda layer, first, last: doubled[layer][first:last]
+    )
+    untested = None
+    if items is not None:
+        i, j = np.triu_indices(n, 1)
+        own = (items[i] == items[j]) & (folds[i] == folds[j]) & (folds[i] >= 0)
+        ranks = (np.stack(doubled)[:, own] - (len(i) + 1.0)) / 2
+        untested = Untested(i[own], j[own], ranks)
+    moments = pair_moments(columns, folds, parts, products, untested)
+    tested = []
+    for fold in range(moments.n_folds):
+        index = FoldPairsIndex.of(columns, np.flatnonzero(folds == fold), items)
+        sums = [index.rank_sums(own[index.places(n)]) for own in distances]
+        rank_sums, squares = zip(*sums, strict=True)
+        tested.append(index.with_layers(np.stack(rank_sums), np.array(squares)))
+    return Made(moments, ScoredPairs(tuple(tested)), distances, folds)
+
+
+def made_up(n=60, n_layers=2, n_folds=5, **more):
+    """Moments of layers that depend on two of four features, some of them missing."""
+    features = random_features(n)
+    layers = [random_layer(features, seed) for seed in range(1, n_layers + 1)]
+    return moments_of(features, layers, random_folds(n, n_folds), **more)

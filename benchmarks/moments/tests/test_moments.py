@@ -1,0 +1,149 @@
+"""Moments of pairs, held against explicit pairs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from explicit import feature_distances, pairs, products, random_features, squared, training
+from inputs import for_each, refused
+from made_moments import made_up, moments_of
+from scipy.stats import rankdata, spearmanr
+
+from benchmarks.moments.pair_columns import MAX_COLUMNS, PairColumns
+from mlem_core.data.stimuli import Rdm
+from mlem_core.pairs.columns import FeatureColumn, feature_columns
+
+CODINGS = for_each(
+    "more",
+    {},
+    {"missing": "level"},
+    {"by_value": ("kind", "length")},
+    {"by_value": ("gender",), "missing": "level"},
+    {"interactions": True},
+    {"interactions": True, "missing": "level"},
+)
+
+
+def close(got, expected):
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+@for_each("missing", "ignore", "level")
+def test_columns_are_squared_feature_distances(missing):
+    features = random_features(40)
+    distances = feature_distances(features, missing)
+    columns = feature_columns(features)
+    plain = PairColumns.of(columns, missing).of_pairs(*pairs(40))
+    np.testing.assert_allclose(plain, distances**2, atol=1e-12)
+    crossed = PairColumns.of(columns, missing, interactions=True)
+    np.testing.assert_allclose(crossed.of_pairs(*pairs(40)), products(distances), atol=1e-12)
+    assert crossed.names[4] == "kind × length" and crossed.parts == crossed.names
+
+
+def test_columns_by_value_say_which_two_values_differ():
+    features = pd.DataFrame({"kind": ["noun", "verb", "noun", "other"]})
+    columns = PairColumns.of(feature_columns(features, resolved=["kind"]))
+    assert columns.names == (
+        "kind: noun/other", "kind: noun/verb", "kind: other/verb",
+        "kind: noun", "kind: other", "kind: verb",
+    )  # fmt: skip
+    # noun with verb, noun with noun, noun with other
+    values = columns.of_pairs(np.array([0, 0, 0]), np.array([1, 2, 3]))
+    assert values.tolist() == [[0, 1, 0, 1, 0, 1], [0, 0, 0, 2, 0, 0], [1, 0, 0, 1, 1, 0]]
+    assert columns.as_distance.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_given_distances_are_looked_up_pair_by_pair():
+    names, apart = ("a", "b", "c"), np.array([[0, 1, 2], [1, 0, 4], [2, 4, 0.0]])
+    values = np.array(["a", "c", "b", None, "a"], dtype=object)
+    column = FeatureColumn("meaning", "rdm", values, (0.0, 4.0), rdm=Rdm(names, apart))
+    columns = PairColumns.of([column])
+    expected = (np.array([2, 1, 0, 0, 4, 0, 2, 0, 1, 0]) / 4) ** 2
+    np.testing.assert_allclose(columns.of_pairs(*pairs(5))[:, 0], expected)
+
+
+def test_too_many_columns_are_refused_with_what_to_do():
+    values = [f"v{k}" for k in range(60)]
+    frame = pd.DataFrame({"word": values})
+    column = feature_columns(frame)[0].with_names()
+    with refused("1 features", "1,830", f"{MAX_COLUMNS:,}", "merge rare values"):
+        PairColumns.of([column])
+
+
+@CODINGS
+def test_moments_inside_any_folds_are_those_of_explicit_pairs(more):
+    made = made_up(n_layers=3, **more)
+    moments, (i, j) = made.moments, pairs(60)
+    z = moments.columns.of_pairs(i, j)
+    ranks = np.stack([rankdata(own) for own in made.distances]) - (len(i) + 1) / 2
+    for out in [(0,), (1, 3), ()]:
+        use = training(made.folds, *out)
+        own = moments.within(moments.training(*out) if out else np.ones(5, dtype=bool))
+        centred = z[use] - z[use].mean(axis=0)
+        assert own.n_pairs == use.sum()
+        close(own.means, z[use].mean(axis=0))
+        close(own.gram, centred.T @ centred)
+        close(own.with_distances, (made.distances[:, use] @ centred))
+        close(own.with_ranks, ranks[:, use] @ centred)
+        close(own.distance_means, made.distances[:, use].mean(axis=1))
+        np.testing.assert_allclose(own.rank_means, ranks[:, use].mean(axis=1), atol=1e-9)
+        if out:
+            low, high = moments.spans(moments.training(*out))
+            assert (low == made.distances[:, use].min(axis=1)).all()
+            assert (high == made.distances[:, use].max(axis=1)).all()
+    expected = spearmanr(made.distances[0], made.distances[2]).statistic
+    assert moments.rsa[0, 2] == pytest.approx(expected, abs=1e-12)
+
+
+@CODINGS
+def test_some_features_and_layers_have_the_moments_that_they_alone_would_have(more):
+    by_value = tuple({*more.get("by_value", ())} & {"length", "gender"})
+    alone = more | {"by_value": by_value}
+    made = made_up(n_layers=3, **more)
+    features = random_features(60)[["length", "gender"]]
+    few = made.moments.of_features(["length", "gender"]).of_layers([2, 0])
+    layers = _layers(3)
+    expected = moments_of(features, [layers[2], layers[0]], made.folds, **alone).moments
+    assert few.columns.names == expected.columns.names
+    for got, own in zip(few.within(few.training(1)), expected.within(few.training(1)), strict=True):
+        np.testing.assert_allclose(got, own, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(few.rsa, expected.rsa)
+    with refused("feature", "tense", "kind"):
+        made.moments.of_features(["tense"])
+
+
+def _layers(n_layers):
+    from explicit import random_layer
+
+    features = random_features(60)
+    return [random_layer(features, seed) for seed in range(1, n_layers + 1)]
+
+
+def test_two_of_one_item_are_in_no_moment_that_tests():
+    items = np.random.default_rng(0).integers(0, 20, 60)
+    made = made_up(items=items)
+    moments, (i, j) = made.moments, pairs(60)
+    z = moments.columns.of_pairs(i, j)
+    ranks = np.stack([rankdata(own) for own in made.distances]) - (len(i) + 1) / 2
+    test = (made.folds[i] == 2) & (made.folds[j] == 2) & (items[i] != items[j])
+    own, centred = moments.inside_fold(2), z[test] - z[test].mean(axis=0)
+    assert own.n_pairs == test.sum()
+    close(own.gram, centred.T @ centred)
+    close(own.with_ranks, ranks[:, test] @ centred)
+    close(moments.rank_covariances(moments.tested(2), 2), np.cov(ranks[:, test]) * (test.sum() - 1))
+
+
+def test_folds_over_both_leave_out_what_stands_between_two_folds():
+    features = random_features(80)
+    rng = np.random.default_rng(0)
+    of_sentence, of_item = rng.integers(0, 3, (2, 80))
+    low, high = np.minimum(of_sentence, of_item), np.maximum(of_sentence, of_item)
+    folds = np.where(low == high, low, -1 - (high * (high - 1) // 2 + low))
+    layer = rng.standard_normal((80, 4))
+    moments = moments_of(features, [layer], folds).moments
+    i, j = pairs(80)
+    z, distances = moments.columns.of_pairs(i, j), squared(layer)
+    stays = (of_sentence != 1) & (of_item != 1)
+    use = stays[i] & stays[j]
+    own = moments.within(moments.training(1))
+    assert own.n_pairs == use.sum()
+    close(own.with_distances[0], distances[use] @ (z[use] - z[use].mean(axis=0)))
