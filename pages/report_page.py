@@ -47,6 +47,7 @@ def _show_report(view: View) -> None:
     frame.attempt(lambda: _methods_texts(view))
     if chosen:
         frame.attempt(lambda: _download(view, cards, size))
+    st.caption("*Download*, at the top, has all tables and figures of the analysis as one zip.")
 
 
 def _how_printed() -> tuple[Paper, bool]:

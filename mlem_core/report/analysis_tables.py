@@ -31,6 +31,7 @@ from mlem_core.inference.intervals import (
     similarity_table,
 )
 from mlem_core.inference.layer_intervals import (
+    LEFT,
     chance_of_layers,
     known_intervals,
     known_layer_chance,
@@ -249,15 +250,25 @@ def _group_summary(
 
 
 def computed_options(analysis: Analysis, store: Store) -> TableOptions:
-    """Options for the tables that were computed in the app; those are in the store."""
+    """Options for the tables that need nothing but what is in the store already.
+
+    Intervals are among them where their parts are: those over permuted labels, and of an analysis
+    with groups the similarity without each block of stimuli.
+    """
+    chosen = analysis.select()
     similarities: Sequence[str] = [
         name
         for name in SIMILARITIES
         if name != RSA and kept_similarity(analysis, name, store) is not None
     ]
-    has_chance = known_chance(analysis, store, analysis.select()) is not None
+    has_intervals = (
+        known_intervals(analysis, store) is not None
+        and known_layer_chance(analysis, store, chosen) is not None
+        and (not analysis.spec.has_groups or analysis.kept(LEFT, store, chosen) is not None)
+    )
+    has_chance = known_chance(analysis, store, chosen) is not None
     return TableOptions(
-        bootstrap=REPLICATES if known_intervals(analysis, store) is not None else 0,
+        bootstrap=REPLICATES if has_intervals else 0,
         chance=PERMUTATIONS if has_chance else 0,
         similarities=tuple(similarities),
     )
