@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,10 @@ from mlem_core.base.text import short
 from mlem_core.data.columns import NUMBER, counted_from, number_of, rows_of_numbers
 from mlem_core.storage.digests import Stamp, stamp
 
+T = TypeVar("T")
+
 _BLOCK = 4_000_000  # numbers that are looked at a time
 _PIECE = 2**20  # bytes that are read at a time
-# NumPy's reader takes a header for Python, which CPython 3.11 confuses where two threads do it.
 _READING_HEADER = threading.Lock()
 # Kinds of safetensors' numbers that NumPy has, or that floats of 32 bits hold (BF16).
 _NUMBERS = {"F16", "F32", "F64", "BF16", "BOOL"} | {
@@ -89,18 +90,34 @@ def npy_file(path: Path) -> NDArray[Any]:
 
     Raises ValueError: the file is longer or shorter than its array, or no array of numbers.
     """
-    with _READING_HEADER:
-        array = np.lib.format.open_memmap(path, mode="r")
+    array = _with_header(lambda: np.lib.format.open_memmap(path, mode="r"))
     _check_length(array.shape, array.dtype, path.stat().st_size - array.offset)
     return np.asarray(array)
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns come first, and type of an array in NumPy's format."""
-    with _READING_HEADER:
+
+    def read() -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        file.seek(0)
         if np.lib.format.read_magic(file) == (1, 0):
             return np.lib.format.read_array_header_1_0(file)
         return np.lib.format.read_array_header_2_0(file)
+
+    return _with_header(read)
+
+
+def _with_header(read: Callable[[], T]) -> T:
+    """The result of `read`, which has NumPy read a header.
+
+    NumPy takes a header for Python, which CPython 3.11 confuses where two threads do it. One thread
+    at a time reads here; a file is read again if one that reads elsewhere was in the way.
+    """
+    with _READING_HEADER:
+        try:
+            return read()
+        except SystemError:
+            return read()
 
 
 def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
@@ -178,8 +195,11 @@ def _problem(dtype: np.dtype[Any]) -> str:
 
 
 def _read_packed(path: Path, name: str) -> NDArray[Any]:
-    with _READING_HEADER, np.load(path, allow_pickle=False) as arrays:
-        return np.asarray(arrays[name])
+    def read() -> NDArray[Any]:
+        with np.load(path, allow_pickle=False) as arrays:
+            return np.asarray(arrays[name])
+
+    return _with_header(read)
 
 
 def _in_npy(path: Path) -> Iterator[tuple[str, FileArray]]:
