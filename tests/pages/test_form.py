@@ -74,13 +74,14 @@ def test_an_excel_file_is_read_as_it_is_and_run(store, tmp_path):
     assert "mini-bert layer 0 and mini-bert layer 6" in screen.canvas["finding"]
 
 
-def test_roles_and_free_features_go_into_the_analysis(store, csv):
-    screen = Screen("new", models="mini-bert", layers="0").upload(csv).press("step roles")
+def test_roles_and_free_features_go_into_the_analysis(store, csv, tmp_path):
+    np.save(tmp_path / "brain.npy", np.random.default_rng(0).standard_normal((len(words(20)), 4)))
+    screen = Screen("new", models="none").upload(csv).press("step roles")
     screen.choose("Role of position", "ignore")
     screen.choose("form add", ["frequency", "position_from_end"], "button_group")
     screen.press("step models").press("step roles")
     assert screen.said.count("(added)") == 2
-    screen.press("Run")
+    screen.press("step models").upload(tmp_path / "brain.npy", to="representations").press("Run")
     spec = screen.spec(store)
     assert spec.roles == (("position", "ignore"),)
     assert spec.add == ("frequency", "position_from_end")
