@@ -161,11 +161,10 @@ def _column_totals(
     columns = moments.columns
     basis, found = columns.basis, np.zeros((moments.n_stimuli, len(columns)))
     inside = _members(moments, blocks)
-    if len(columns.starts):
-        total = basis[inside].sum(axis=0)
-        by_term = basis[:, columns.left] * (total[columns.right] * columns.sign)
-        own = basis @ columns.of_same_stimulus * inside[:, None]
-        found[:, columns.product_columns] = np.add.reduceat(by_term, columns.starts, axis=1) - own
+    total = basis[inside].sum(axis=0)
+    with_itself = basis @ columns.of_same_stimulus * inside[:, None]
+    by_term = basis[:, columns.left] * total[columns.right]
+    found[:, columns.product_columns] = columns.sum_terms(by_term) - with_itself
     for number, column in enumerate(columns.pairwise):
         found[:, column] = sums.pairwise_with_basis[number][:, blocks, 0].sum(axis=1)
     return found
@@ -186,9 +185,8 @@ def _column_products(
     columns, n = moments.columns, moments.n_stimuli
     with_basis = sums.with_basis[layer][:, blocks].sum(axis=1)
     found = np.zeros((n, len(columns)))
-    if len(columns.starts):
-        by_term = columns.basis[:, columns.left] * with_basis[:, columns.right] * columns.sign
-        found[:, columns.product_columns] = np.add.reduceat(by_term, columns.starts, axis=1)
+    by_term = columns.basis[:, columns.left] * with_basis[:, columns.right]
+    found[:, columns.product_columns] = columns.sum_terms(by_term)
     D = moments.n_pairwise
     for number, column in enumerate(columns.pairwise):
         found[:, column] = sums.pairwise_products[number, D + layer][:, blocks].sum(axis=1)
@@ -235,12 +233,9 @@ def _column_squares(
             found[number] -= np.einsum("ic,ic->i", same @ between, same)
     for number, column in enumerate(columns.pairwise):
         with_basis = sums.pairwise_with_basis[number][:, blocks].sum(axis=1)
-        crossed = np.zeros((n, len(columns)))
-        if len(columns.starts):
-            by_term = basis[:, columns.left] * with_basis[:, columns.right] * columns.sign
-            crossed[:, product_columns] = np.add.reduceat(by_term, columns.starts, axis=1)
+        products = columns.sum_terms(basis[:, columns.left] * with_basis[:, columns.right])
         both = weights[:, column] + weights[:, :, column]
-        found += both[:, product_columns] @ crossed[:, product_columns].T
+        found += both[:, product_columns] @ products.T
         for second, other in enumerate(columns.pairwise):
             squares = sums.pairwise_products[number, second][:, blocks].sum(axis=1)
             found += np.outer(weights[:, column, other], squares)

@@ -31,6 +31,7 @@ from benchmarks.moments.pair_columns import PairColumns
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
+from mlem_core.pairs.designs import places_of
 
 # Rows of a matrix of pairs that are looked at together hold about so many numbers.
 TILE = 2**22
@@ -144,9 +145,13 @@ class PairMoments:
     @cached_property
     def left_out(self) -> NDArray[np.bool_]:
         """(n_folds, n_blocks) whether the model that a fold tests is trained without a block."""
-        first = np.array([np.flatnonzero(self.block == b)[0] for b in range(self.n_blocks)])
-        own = fold_pairs(self.folds[first])
-        return np.stack([(own == fold).any(axis=1) for fold in range(self.n_folds)])
+        folds = fold_pairs(self._folds_of_blocks)
+        return np.stack([(folds == fold).any(axis=1) for fold in range(self.n_folds)])
+
+    @cached_property
+    def _folds_of_blocks(self) -> IntArray:
+        """(n_blocks,) the fold that tests the stimuli of each block, as `folds` has it."""
+        return self.folds[np.unique(self.block, return_index=True)[1]]
 
     @property
     def n_blocks(self) -> int:
@@ -158,8 +163,7 @@ class PairMoments:
 
     def tested(self, fold: int) -> NDArray[np.bool_]:
         """(n_blocks,) the blocks whose stimuli a fold tests."""
-        first = np.array([np.flatnonzero(self.block == b)[0] for b in range(self.n_blocks)])
-        return np.asarray(self.folds[first] == fold)
+        return np.asarray(self._folds_of_blocks == fold)
 
     def within(self, blocks: NDArray[np.bool_]) -> SetMoments:
         """Moments over the pairs inside some of the blocks (n_blocks,)."""
@@ -193,8 +197,8 @@ class PairMoments:
         product_columns, pairwise = columns.product_columns, np.array(list(columns.pairwise), int)
         totals, gram, crossed = np.zeros(K), np.zeros((K, K)), np.zeros((D + 2 * L, K))
         if len(product_columns):
-            by_term = columns.sign * A[0, columns.left] * A[0, columns.right]
-            twice = np.add.reduceat(by_term, columns.starts) - A[0] @ columns.of_same_stimulus
+            by_term = A[0, columns.left] * A[0, columns.right]
+            twice = columns.sum_terms(by_term) - A[0] @ columns.of_same_stimulus
             totals[product_columns] = twice / 2
             gram[np.ix_(product_columns, product_columns)] = gram_of_basis(columns, A)
             crossed[:, product_columns] = self._over_pairs(self.products, chosen, axes=(1, 2))
@@ -373,9 +377,7 @@ def layer_moments(
         for number, column in enumerate(columns.pairwise.values()):
             values = column.between(rows, others)
             pairwise_products[number, :, b, c] += (tile * values).sum(axis=(1, 2))
-    products = np.zeros((2, n_blocks, n_blocks, len(columns.product_columns)))
-    if len(columns.starts):
-        products = np.add.reduceat(by_term * columns.sign, columns.starts, axis=-1)
+    products = columns.sum_terms(by_term)
     own = np.eye(n_blocks, dtype=bool)
     # Inside a block every pair was met in both orders.
     products[:, own] /= 2
@@ -406,10 +408,8 @@ def tiles(
             step = max(16, TILE // (matrices * len(others)))
             for start in range(0, len(own), step):
                 rows = own[start : start + step]
-                first = np.minimum(rows[:, None], others)
-                second = np.maximum(rows[:, None], others)
-                places = first * n - first * (first + 1) // 2 - first - 1 + second
-                places[first == second] = 0
+                places = places_of(rows[:, None], others, n)
+                places[rows[:, None] == others] = 0
                 yield b, c, rows, others, places
 
 
@@ -491,9 +491,7 @@ def _moments_of_pairwise(columns: PairColumns, block: IntArray) -> _PairwiseMome
         flat = values.reshape(D, -1)
         sums[:, b, c] += flat.sum(axis=1)
         both[:, :, b, c] += flat @ flat.T
-    products = np.zeros((D, n_blocks, n_blocks, len(columns.product_columns)))
-    if len(columns.starts):
-        products = np.add.reduceat(by_term * columns.sign, columns.starts, axis=-1)
+    products = columns.sum_terms(by_term)
     own = np.eye(n_blocks, dtype=bool)
     products[:, own] /= 2
     sums[:, own] /= 2

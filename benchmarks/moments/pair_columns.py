@@ -288,13 +288,18 @@ class PairColumns:
         own = self.column == column
         return own.sum() == 2 and bool((np.minimum(self.left[own], self.right[own]) == 0).all())
 
+    def sum_terms(self, by_term: FloatArray) -> FloatArray:
+        """(..., n_products) signed sums of numbers (..., n_terms) over the terms of each column."""
+        if not len(self.starts):
+            return np.zeros((*by_term.shape[:-1], 0))
+        found: FloatArray = np.add.reduceat(by_term * self.sign, self.starts, axis=-1)
+        return found
+
     def of_pairs(self, first: IntArray, second: IntArray) -> FloatArray:
         """(n_pairs, n_columns) values of all columns for pairs of stimuli."""
         found = np.zeros((len(first), len(self.names)))
-        if len(self.starts):
-            products = self.basis[first][:, self.left] * self.basis[second][:, self.right]
-            sums = np.add.reduceat(products * self.sign, self.starts, axis=1)
-            found[:, self.product_columns] = sums
+        products = self.basis[first][:, self.left] * self.basis[second][:, self.right]
+        found[:, self.product_columns] = self.sum_terms(products)
         for number, column in self.pairwise.items():
             found[:, number] = column.of_pairs(first, second)
         return found

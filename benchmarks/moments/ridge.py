@@ -10,23 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.moments.moments import PairMoments
 from benchmarks.moments.pair_columns import PairColumns
 from benchmarks.moments.scored_pairs import ScoredPairs
 from mlem_core.base.errors import InputError
-from mlem_core.base.numbers import nonnegative_quadratic
-from mlem_core.base.typing import FloatArray, IntArray
-
-# Salle et al. 2024, appendix B: "α ∈ 10^[-4, 4]".
-ALPHAS: tuple[float, ...] = tuple(10.0**e for e in range(-4, 5))
-# From features coded by value freely to features coded as same or different.
-BETAS: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-# The ridge penalty of weights that values are shrunk towards: hardly any.
-LEAST = 1e-4
-# What stands for the strength where features are coded as same or different after all.
-SAME_OR_DIFFERENT = 1e12
+from mlem_core.base.typing import FloatArray
+from mlem_core.estimators.normal_equations import LEAST, NOT_APART, Moments, ridge_weights
+from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, first_best
 
 
 @dataclass(frozen=True)
@@ -48,27 +39,9 @@ class RidgeFit:
     inner_rho: FloatArray
 
 
-@dataclass(frozen=True)
-class NormalEquations:
-    """Centred normal equations of the columns and a target in [0, 1], on n_sets training sets.
-
-    Attributes
-    ----------
-    gram : (n_sets, n_columns, n_columns)
-    moment : (n_layers, n_sets, n_columns)
-    column_means : (n_sets, n_columns)
-    target_means : (n_layers, n_sets)
-    """
-
-    gram: FloatArray
-    moment: FloatArray
-    column_means: FloatArray
-    target_means: FloatArray
-
-
 def normal_equations(
     moments: PairMoments, sets: Sequence[Sequence[int]], target: str = "distance"
-) -> NormalEquations:
+) -> Moments:
     """Normal equations of every layer on training sets, by the folds that each leaves out.
 
     The target "distance" is the squared neural distance, min-max scaled to [0, 1] over the pairs of
@@ -93,28 +66,12 @@ def normal_equations(
         scaled = own.with_distances / span[:, None]
         with_target.append(np.where(constant[:, None], 0.0, scaled))
         target_means.append(np.where(constant, 0.0, (own.distance_means - low) / span))
-    return NormalEquations(
+    return Moments(
         np.stack(grams),
         np.stack(with_target, axis=1),
         np.stack(means),
         np.stack(target_means, axis=1),
     )
-
-
-def ridge_weights(equations: NormalEquations, penalties: FloatArray) -> FloatArray:
-    """Non-negative ridge weights (n_layers, n_sets, n_penalties, n_columns).
-
-    Minimises ||y - Zw - b||² + v' P v over v = (w, u) >= 0 and b, on the pairs of each training
-    set; u are variables that only the penalty knows. With P = α I and no u that is the objective of
-    scikit-learn's `Ridge(positive=True)`.
-
-    `penalties` are (n_penalties, n, n) the matrices P, n at least n_columns.
-    """
-    n_columns = equations.gram.shape[-1]
-    more = penalties.shape[-1] - n_columns
-    gram = np.pad(equations.gram, ((0, 0), (0, more), (0, more)))[:, None] + penalties
-    moment = np.pad(equations.moment, ((0, 0), (0, 0), (0, more)))[:, :, None]
-    return nonnegative_quadratic(gram, moment)[..., :n_columns]
 
 
 def penalty_matrices(columns: PairColumns, strengths: Sequence[float]) -> FloatArray:
@@ -149,7 +106,7 @@ def penalty_matrices(columns: PairColumns, strengths: Sequence[float]) -> FloatA
 
 def value_weights(
     columns: PairColumns,
-    equations: NormalEquations,
+    equations: Moments,
     betas: Sequence[float],
     alphas: Sequence[float],
 ) -> FloatArray:
@@ -165,11 +122,11 @@ def value_weights(
         # The columns as one distance a feature makes them, of the weights of the features.
         plain = np.zeros((len(columns), len(columns.features)))
         plain[np.arange(len(columns)), columns.part] = columns.as_distance
-        merged = NormalEquations(
+        merged = Moments(
             plain.T @ equations.gram @ plain,
             equations.moment @ plain,
-            equations.column_means @ plain,
-            equations.target_means,
+            equations.x_mean @ plain,
+            equations.y_mean,
         )
         penalties = np.asarray(alphas)[:, None, None] * np.eye(plain.shape[1])
         found.append(ridge_weights(merged, penalties) @ plain.T)
@@ -210,7 +167,7 @@ def fit_ridge(
     columns, n_folds = moments.columns, moments.n_folds
     strengths = tuple(alphas)
     if columns.by_value:
-        plain = [SAME_OR_DIFFERENT] * (len(alphas) if len(betas) > 1 else 0)
+        plain = [NOT_APART] * (len(alphas) if len(betas) > 1 else 0)
         strengths = (*betas, *plain)
     several = len(strengths) > 1
     if several and n_folds < 3 and any(fold is not None for fold in left_out):
@@ -241,8 +198,8 @@ def fit_ridge(
         best = first_best(scores)
         inner_rho = np.take_along_axis(scores, best[..., None], axis=-1)[..., 0]
     coef = np.take_along_axis(fitted[:, at], best[:, :, None, None], axis=2)[:, :, 0]
-    predicted = np.einsum("sc,lsc->ls", equations.column_means[at], coef)
-    intercept = equations.target_means[:, at] - predicted
+    predicted = np.einsum("sc,lsc->ls", equations.x_mean[at], coef)
+    intercept = equations.y_mean[:, at] - predicted
     return RidgeFit(coef, intercept, np.asarray(strengths)[best], inner_rho)
 
 
@@ -270,9 +227,3 @@ def _inner_scores(
         n_tested[others] += 1
     assert sums is not None
     return np.asarray(sums / n_tested[:, None])
-
-
-def first_best(scores: FloatArray) -> IntArray:
-    """The first of the highest scores (..., n), up to rounding."""
-    highest: NDArray[np.bool_] = scores >= scores.max(axis=-1, keepdims=True) - 1e-12
-    return np.argmax(highest, axis=-1)

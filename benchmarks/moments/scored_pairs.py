@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.moments.pair_columns import PairColumns
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.designs import places_of
 from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
 from mlem_core.pairs.tables import group_rows, sums_by
 
@@ -274,10 +275,7 @@ class FoldPairsIndex:
 
     def places(self, n_stimuli: int) -> IntArray:
         """(n_pairs,) places of the pairs among all, in condensed order."""
-        low = np.minimum(self.stimuli[self.first], self.stimuli[self.second])
-        high = np.maximum(self.stimuli[self.first], self.stimuli[self.second])
-        found: IntArray = low * n_stimuli - low * (low + 1) // 2 - low - 1 + high
-        return found
+        return places_of(self.stimuli[self.first], self.stimuli[self.second], n_stimuli)
 
     def rank_sums(self, distances: FloatArray) -> tuple[FloatArray, float]:
         """Sums (n_groups,) of centred average ranks of a layer, and of their squares.

@@ -170,15 +170,15 @@ class _Nested:
             return held_out_scores(tables, weights, fold).rho
 
         if not self.tables.resolved:
-            return _first_best(self._scores(rho))
+            return first_best(self._scores(rho))
         by = self._scores(held_out_correlations)
-        best = _first_best(by)
+        best = first_best(by)
         if apart.all():
             return best
         close = by.max(axis=-1) - by[..., ~apart].max(axis=-1) < CLOSE
         layers = np.flatnonzero(close.any(axis=0))
         if len(layers):
-            own = _first_best(by[..., apart])[:, layers]
+            own = first_best(by[..., apart])[:, layers]
 
             def few(i: int, j: int) -> FloatArray:
                 weights = self.weights(i, j)[layers]
@@ -188,7 +188,7 @@ class _Nested:
             tables = self.tables.of_layers(layers.tolist())
             by_rho = _Nested(tables, self.left_out, few)._scores(rho)
             by_rho[..., -1] -= LEAD
-            found = _first_best(by_rho)
+            found = first_best(by_rho)
             places = np.append(np.flatnonzero(~apart), 0)[found]
             chosen = np.where(found == (~apart).sum(), own, places)
             best[:, layers] = np.where(close[:, layers], chosen, best[:, layers])
@@ -214,7 +214,7 @@ class _Nested:
         return np.asarray(sums / n_tested[:, None, None])
 
 
-def _first_best(scores: FloatArray) -> IntArray:
+def first_best(scores: FloatArray) -> IntArray:
     """The first of the highest scores (..., n), up to rounding."""
     return np.argmax(scores >= scores.max(axis=-1, keepdims=True) - 1e-12, axis=-1)
 

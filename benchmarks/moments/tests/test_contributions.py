@@ -1,14 +1,11 @@
 """Contributions from moments: brute force over all sets of features and explicit pairs."""
 
-import itertools
-from math import factorial
-
 import numpy as np
 import pandas as pd
 import pytest
 from explicit import held_out, pairs, random_folds, training
 from inputs import for_each, refused
-from made_moments import made_up, moments_of
+from made_moments import explicit_shapley, made_up, moments_of
 from scipy.stats import rankdata
 
 from benchmarks.moments.contributions import STABLE, contributions
@@ -34,23 +31,12 @@ def explicit_terms(made):
             found += (one_way + one_way.T) / 2
         return found
 
-    values = {
-        members: explained(members) if members else np.zeros((len(ranks),) * 2)
-        for size in range(n_features + 1)
-        for members in itertools.combinations(range(n_features), size)
-    }
     among = sum(
         np.cov(ranks[:, inside]) * (inside.sum() - 1)
         for inside in (held_out(folds, fold) for fold in range(made.moments.n_folds))
     )
     rsa = np.corrcoef(ranks)
-    terms = np.zeros((n_features, len(ranks), len(ranks)))
-    for feature in range(n_features):
-        for members, value in values.items():
-            if feature not in members:
-                size = len(members)
-                share = factorial(size) * factorial(n_features - size - 1) / factorial(n_features)
-                terms[feature] += share * (values[tuple(sorted((*members, feature)))] - value)
+    terms = explicit_shapley(explained, n_features)
     return terms / among * rsa, rsa
 
 

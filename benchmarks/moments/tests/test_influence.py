@@ -1,13 +1,10 @@
 """Influence of each stimulus: numerical derivatives over explicit, weighted pairs."""
 
-import itertools
-from math import factorial
-
 import numpy as np
 import pytest
 from explicit import held_out, pairs, training
 from inputs import for_each
-from made_moments import made_up
+from made_moments import explicit_shapley, made_up
 from scipy.stats import rankdata
 
 from benchmarks.moments.contributions import STABLE
@@ -45,21 +42,10 @@ def weighted_numbers(made, weights, same_item=None):
         return total
 
     n_features = len(columns.features)
-    values = {
-        members: explained(members) if members else 0.0
-        for size in range(n_features + 1)
-        for members in itertools.combinations(range(n_features), size)
-    }
     among = sum(covariance(ranks, ranks, own)[0, 1] for own in tests)
     every = covariance(ranks, ranks, np.ones(len(i), dtype=bool))
     rsa = every[0, 1] / np.sqrt(every[0, 0] * every[1, 1])
-    terms = np.zeros(n_features)
-    for feature in range(n_features):
-        for members, value in values.items():
-            if feature not in members:
-                size = len(members)
-                share = factorial(size) * factorial(n_features - size - 1) / factorial(n_features)
-                terms[feature] += share * (values[tuple(sorted((*members, feature)))] - value)
+    terms = explicit_shapley(explained, n_features)
     return np.append(terms / among * rsa, rsa)
 
 

@@ -8,8 +8,9 @@ from inputs import for_each, refused
 from made_moments import made_up, moments_of
 
 from benchmarks.moments.importance import permutation_importance
-from benchmarks.moments.ridge import ALPHAS, fit_ridge
+from benchmarks.moments.ridge import fit_ridge
 from mlem_core.estimators.registry import FoldFits
+from mlem_core.estimators.ridge_solver import ALPHAS
 
 
 def fits_of(made, fit):
