@@ -12,26 +12,26 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from benchmarks.moments.contributions import contributions
-from benchmarks.moments.importance import permutation_importance
-from benchmarks.moments.moments import (
+from benchmarks.timing import Table
+from mlem_core.base.errors import InputError
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.estimators.ridge_of_moments import fit_ridge
+from mlem_core.measures.contributions import contributions
+from mlem_core.measures.importance_of_moments import permutation_importance
+from mlem_core.pairs.build import pair_tables
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.moments import (
     PairMoments,
     blocks_of_folds,
     layer_moments,
     pair_moments,
     products_of_ranks,
 )
-from benchmarks.moments.pair_columns import PairColumns
-from benchmarks.moments.ridge import fit_ridge
-from benchmarks.moments.scored_pairs import FoldPairsIndex, ScoredPairs
-from benchmarks.timing import Table
-from mlem_core.base.errors import InputError
-from mlem_core.base.typing import FloatArray, IntArray
-from mlem_core.pairs.build import pair_tables
-from mlem_core.pairs.columns import feature_columns
-from mlem_core.pairs.distances import squared_distances
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.patterns import PairIndex
 from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 
 N_FOLDS = 5
 ALPHA = 1e-4

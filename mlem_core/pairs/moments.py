@@ -27,11 +27,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.moments.pair_columns import PairColumns
 from mlem_core.base.errors import InputError, check_choice
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.data.folds import fold_pairs
 from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.pair_columns import PairColumns
 
 # Rows of a matrix of pairs that are looked at together hold about so many numbers.
 TILE = 2**22

@@ -8,9 +8,9 @@ from inputs import for_each, refused
 from made_moments import made_up, moments_of
 from scipy.stats import rankdata, spearmanr
 
-from benchmarks.moments.pair_columns import MAX_COLUMNS, PairColumns
 from mlem_core.data.stimuli import Rdm
 from mlem_core.pairs.columns import FeatureColumn, feature_columns
+from mlem_core.pairs.pair_columns import MAX_COLUMNS, PairColumns
 
 CODINGS = for_each(
     "more",

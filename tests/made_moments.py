@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from explicit import random_features, random_folds, random_layer, squared
 
-from benchmarks.moments.moments import (
+from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.moments import (
     PairMoments,
     StimulusSums,
     Untested,
@@ -17,10 +18,9 @@ from benchmarks.moments.moments import (
     products_of_ranks,
     stimulus_sums,
 )
-from benchmarks.moments.pair_columns import PairColumns
-from benchmarks.moments.scored_pairs import FoldPairsIndex, ScoredPairs
-from mlem_core.pairs.columns import feature_columns
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import pair_ranks
+from mlem_core.pairs.scored_pairs import FoldPairsIndex, ScoredPairs
 
 
 class Made(NamedTuple):

@@ -14,9 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks.moments.pair_columns import PairColumns
 from mlem_core.base.typing import FloatArray, IntArray
 from mlem_core.pairs.designs import places_of
+from mlem_core.pairs.pair_columns import PairColumns
 from mlem_core.pairs.ranks import Score, few_at_once, pair_ranks, score_patterns
 from mlem_core.pairs.tables import group_rows, sums_by
 

@@ -8,7 +8,7 @@ from inputs import for_each, refused
 from made_moments import explicit_shapley, made_up, moments_of
 from scipy.stats import rankdata
 
-from benchmarks.moments.contributions import STABLE, contributions
+from mlem_core.measures.contributions import STABLE, contributions
 
 
 def explicit_terms(made):

@@ -7,7 +7,7 @@ varies θ by what the stimuli of a sentence, and those of a word, have together:
     Σ over sentences (Σ_i h_i)² + Σ over words (Σ_i h_i)² - Σ over stimuli of both (Σ_i h_i)²,
 
 the infinitesimal jackknife with two kinds of clusters. It needs no replicate: h follows from the
-moments and from the sums of the pairs of each stimulus (`benchmarks.moments.moments.StimulusSums`).
+moments and from the sums of the pairs of each stimulus (`mlem_core.pairs.moments.StimulusSums`).
 
 Sources: Jaeckel (1972), the infinitesimal jackknife; Cameron, Gelbach and Miller (2011), two kinds
 of clusters.
@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from benchmarks.moments.contributions import (
+from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.measures.contributions import (
     FoldEquations,
     fold_equations,
     shapley_shares,
     subsets,
 )
-from benchmarks.moments.moments import PairMoments, StimulusSums
-from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.moments import PairMoments, StimulusSums
 
 
 class PairInfluence(NamedTuple):
@@ -65,7 +65,7 @@ def pair_influence(moments: PairMoments, sums: StimulusSums) -> PairInfluence:
     """Influence of each stimulus on the RSA correlation of two layers and its contributions.
 
     Every set of features is visited, so that features should be at most
-    `benchmarks.moments.contributions.EXACT_FEATURES`.
+    `mlem_core.measures.contributions.EXACT_FEATURES`.
 
     Parameters
     ----------

@@ -7,10 +7,10 @@ from explicit import hold_ridge, pairs, random_folds
 from inputs import for_each, refused
 from made_moments import made_up, moments_of
 
-from benchmarks.moments.importance import permutation_importance
-from benchmarks.moments.ridge import fit_ridge
 from mlem_core.estimators.registry import FoldFits
+from mlem_core.estimators.ridge_of_moments import fit_ridge
 from mlem_core.estimators.ridge_solver import ALPHAS
+from mlem_core.measures.importance_of_moments import permutation_importance
 
 
 def fits_of(made, fit):

@@ -7,8 +7,8 @@ from inputs import for_each
 from made_moments import explicit_shapley, made_up
 from scipy.stats import rankdata
 
-from benchmarks.moments.contributions import STABLE
-from benchmarks.moments.influence import pair_influence, two_way_variance
+from mlem_core.inference.influence import pair_influence, two_way_variance
+from mlem_core.measures.contributions import STABLE
 
 
 def weighted_numbers(made, weights, same_item=None):

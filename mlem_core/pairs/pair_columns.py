@@ -8,7 +8,7 @@ what each of the two stimuli has,
     1[{a_i, a_j} = {a, b}] = h_a(i) h_b(j) + h_b(i) h_a(j)                two of its values
 
 with h_a(i) = 1 where stimulus i has the value a, else 0. Sums over pairs then follow from sums
-over stimuli, exactly and without looking at a pair (`benchmarks.moments.moments`). Products of two
+over stimuli, exactly and without looking at a pair (`mlem_core.pairs.moments`). Products of two
 feature distances and features that are given by distances are no such sums: these columns are
 computed pair by pair.
 """

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.moments.moments import PairMoments
-from benchmarks.moments.pair_columns import PairColumns
-from benchmarks.moments.scored_pairs import ScoredPairs
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray
 from mlem_core.estimators.normal_equations import LEAST, NOT_APART, Moments, ridge_weights
 from mlem_core.estimators.ridge_solver import ALPHAS, BETAS, first_best
+from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.pair_columns import PairColumns
+from mlem_core.pairs.scored_pairs import ScoredPairs
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from benchmarks.moments.moments import PairMoments
-from benchmarks.moments.pair_columns import PairColumns
 from mlem_core.base.errors import InputError
 from mlem_core.base.typing import FloatArray, IntArray
+from mlem_core.pairs.moments import PairMoments
+from mlem_core.pairs.pair_columns import PairColumns
 
 # Up to this many features every set of them is visited.
 EXACT_FEATURES = 12

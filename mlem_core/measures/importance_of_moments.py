@@ -1,6 +1,6 @@
 """Permutation importance: how much the held-out ρ drops when a feature is permuted.
 
-Where the pairs of a fold are grouped (`benchmarks.moments.scored_pairs`) the drop is computed and
+Where the pairs of a fold are grouped (`mlem_core.pairs.scored_pairs`) the drop is computed and
 not drawn: permuting a feature makes its columns independent of everything else, so that the
 permuted predictions are those of every row of the other columns with every row of the feature's, as
 often as the product of the two distributions says. Elsewhere the feature is permuted over the
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.moments.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.base.typing import FloatArray
 from mlem_core.pairs.ranks import score_patterns
+from mlem_core.pairs.scored_pairs import FoldPairs, ScoredPairs
 from mlem_core.pairs.tables import group_rows, sums_by
 
 # Permutations of the stimuli where the drop is drawn.
